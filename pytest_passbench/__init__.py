@@ -1,0 +1,1 @@
+"""Judge compiler passes: correctness at tolerance t, honest speed-ups, ES(t)."""

@@ -1,0 +1,1 @@
+"""The layout of a candidate directory, and the audit of its source. Executes nothing."""

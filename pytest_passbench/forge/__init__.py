@@ -1,0 +1,1 @@
+"""How tasks are made from models."""

@@ -1,0 +1,1 @@
+"""The trusted side: inputs, clock, verification, verdict."""

@@ -1,0 +1,1 @@
+"""What a candidate may import to write kernels."""

@@ -1,0 +1,1 @@
+"""Records, and the tables and files made from them."""

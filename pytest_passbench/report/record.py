@@ -1,0 +1,105 @@
+"""The plain record of one judged subgraph; every score and table is computed from these alone."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+STATUSES = (
+    "correct", "nan_inf", "shape_mismatch", "type_mismatch", "runtime_fail", "timeout", "crash",
+    "compile_fail", "eager_fail", "pass_miss", "integrity",
+)  # fmt: skip
+
+
+@dataclass
+class Speed:
+    """A measured ratio eager time / other time. Times in microseconds per call."""
+
+    ratio: float
+    low: float
+    high: float
+    verdict: str  # FASTER, SLOWER, SAME, UNRESOLVED
+    eager_us: float
+    other_us: float
+    pairs: list[list[float]] = field(default_factory=list)  # per pair the log ratios of its rounds
+
+
+@dataclass
+class PassReport:
+    """What one pass did to one subgraph."""
+
+    name: str
+    matches: int = 0
+    operators: list[str] = field(default_factory=list)  # operators covered, in graph order
+    miss: str = ""  # where nothing matched: the nearest node, what was expected and found
+
+
+@dataclass
+class Finding:
+    """One finding of an audit layer. ``severity`` is "violation" or "warning"."""
+
+    layer: str
+    rule: str
+    severity: str
+    message: str
+    file: str = ""
+    line: int = 0
+
+
+@dataclass
+class Arm:
+    """How one program (the candidate, or a baseline such as "inductor") did on a subgraph.
+
+    ``correct_from`` per output: the smallest t of the ladder at which it passes, -11 bitwise, 99 never.
+    ``speed`` is None where nothing ran or the speed was not measured (then ``speed_note`` says why).
+    """
+
+    status: str = "correct"
+    phase: str = ""
+    message: str = ""
+    output: str = ""
+    correct_from: list[int] = field(default_factory=list)
+    worst: str = ""
+    error64: list[float] = field(default_factory=list)
+    speed: Speed | None = None
+    speed_note: str = ""
+
+
+@dataclass
+class Record:
+    """One subgraph judged for one candidate."""
+
+    task: str
+    subgraph: str
+    candidate: str
+    source: str = ""
+    dtype: str = ""
+    dtypes: list[str] = field(default_factory=list)  # of eager's outputs
+    null_from: int = 99
+    eager_error64: list[float] = field(default_factory=list)
+    arm: Arm = field(default_factory=Arm)
+    baselines: dict[str, Arm] = field(default_factory=dict)
+    passes: list[PassReport] = field(default_factory=list)
+    operators: list[str] = field(default_factory=list)  # every operator of the subgraph, in order
+    findings: list[Finding] = field(default_factory=list)
+    durations: dict[str, float] = field(default_factory=dict)  # seconds by phase
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as JSON-ready builtins."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Record:
+        """The record that :meth:`to_json` wrote. Raises KeyError or TypeError on a form that is not ours."""
+        known = {f.name for f in fields(cls)}
+        values = {key: value for key, value in data.items() if key in known}
+        values["arm"] = _arm(data["arm"])
+        values["baselines"] = {name: _arm(arm) for name, arm in data.get("baselines", {}).items()}
+        values["passes"] = [PassReport(**item) for item in data.get("passes", [])]
+        values["findings"] = [Finding(**item) for item in data.get("findings", [])]
+        return cls(**values)
+
+
+def _arm(data: dict[str, Any]) -> Arm:
+    speed = data.get("speed")
+    return Arm(**{**data, "speed": Speed(**speed) if speed is not None else None})

@@ -1,0 +1,1 @@
+"""The untrusted side: what runs inside a sandbox. Imports nothing of judge/."""

@@ -1,0 +1,1 @@
+"""Tolerance ladder, S(t), ES(t), AS. Pure: neither torch nor numpy nor pytest."""

@@ -1,0 +1,1 @@
+"""Tasks as data: the task file, the published layout, the graph builder."""

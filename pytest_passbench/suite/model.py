@@ -1,0 +1,78 @@
+"""Tasks as values: what a task file says, and nothing that executes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """One input of a subgraph and what is known of its values.
+
+    ``shape`` in elements; ``dtype`` without the ``torch.`` prefix ("float32", "bfloat16", "int64", "bool").
+    ``mean``/``std``/``min``/``max`` were recorded from a real forward pass; ``data`` holds literal values
+    (row-major, flat) where a sample gives them. ``()`` is a 0-dim tensor.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    mean: float | None = None
+    std: float | None = None
+    min: float | None = None
+    max: float | None = None
+    data: tuple[float | int | bool, ...] | None = None
+    original_name: str | None = None
+
+
+@dataclass(frozen=True)
+class Subgraph:
+    """One graph at one set of shapes and dtypes. ``graph`` is a key of :attr:`Task.graphs`."""
+
+    id: str
+    graph: str
+    dtype: str
+    inputs: tuple[TensorSpec, ...]
+    source: str = ""
+    meta: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def elements(self) -> int:
+        """The number of input elements, all inputs together."""
+        total = 0
+        for spec in self.inputs:
+            count = 1
+            for size in spec.shape:
+                count *= size
+            total += count
+        return total
+
+
+@dataclass(frozen=True)
+class TaskHeader:
+    """The short leading part of a task file: enough to collect, select and schedule it."""
+
+    id: str
+    ops: tuple[str, ...]
+    sources: tuple[str, ...]
+    tags: tuple[str, ...]
+    subgraphs: int
+    modality: str = ""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task file, read. ``graphs`` maps a key to source text: one ``def forward(in_0, ...)`` each."""
+
+    header: TaskHeader
+    path: Path
+    graphs: dict[str, str]
+    subgraphs: tuple[Subgraph, ...]
+    graph_lines: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """The task's id, the same wherever it is installed."""
+        return self.header.id

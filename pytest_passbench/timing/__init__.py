@@ -1,0 +1,1 @@
+"""Estimates of a ratio of times from rounds and pairs. Pure: neither torch nor pytest."""
