@@ -1,0 +1,109 @@
+"""From rounds to a ratio with an interval: the pair of fresh processes is the unit.
+
+A round yields d = log(t_eager / t_candidate). A pair (a fresh process of each arm) has the value
+median(d): robust against bursts within the pair, and no outlying round is ever dropped. The estimate is
+exp(mean of the pair values), its interval Student's t over pairs, because a process has a bias of its own
+(memory layout, page colours) that no number of rounds removes: Kalibera and Jones 2013, "Rigorous
+benchmarking in reasonable time", section 6; Georges, Buytaert and Eeckhout 2007, section 3.3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from pytest_passbench.timing import student
+
+#: The default two-sided error of an interval that is looked at once.
+ALPHA = 0.05
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A ratio of times eager / candidate. Everything is kept in natural logarithms, so that swapping the arms
+    only changes the sign: no rounding makes A/B and B/A disagree.
+
+    ``log_ratio`` and ``half_width`` are logs (0.01 is about 1 %); ``half_width`` is infinite where the spread
+    is unknown (one pair). ``stderr`` is the standard error of ``log_ratio``, with ``df`` degrees of freedom.
+    """
+
+    log_ratio: float
+    half_width: float
+    stderr: float
+    df: float
+    pairs: int
+
+    @property
+    def ratio(self) -> float:
+        """The point estimate; above 1 the candidate is faster."""
+        return math.exp(self.log_ratio)
+
+    @property
+    def low(self) -> float:
+        """The lower end of the interval of the ratio."""
+        return math.exp(self.log_ratio - self.half_width)
+
+    @property
+    def high(self) -> float:
+        """The upper end of the interval of the ratio."""
+        end = self.log_ratio + self.half_width
+        return math.exp(end) if end < 700 else math.inf
+
+    def swapped(self) -> Estimate:
+        """The estimate of candidate / eager."""
+        return Estimate(-self.log_ratio, self.half_width, self.stderr, self.df, self.pairs)
+
+
+def log_ratio(eager: float, candidate: float) -> float:
+    """A round's d. Times in any one unit, above zero (ValueError: a block of no time was not timed)."""
+    if not (eager > 0 and candidate > 0 and math.isfinite(eager) and math.isfinite(candidate)):
+        raise ValueError(f"not a ratio of two times: {eager!r} / {candidate!r}")
+    return math.log(eager) - math.log(candidate)
+
+
+def pair_value(rounds: Sequence[float]) -> float:
+    """The median of a pair's log-ratios. ValueError where there are none or one is not finite."""
+    if not rounds or not all(math.isfinite(d) for d in rounds):
+        raise ValueError(f"a pair needs finite log-ratios, at least one: {list(rounds)!r}")
+    return float(median(rounds))
+
+
+def estimate(
+    pairs: Sequence[Sequence[float]],
+    alpha: float = ALPHA,
+    *,
+    effective: float | None = None,
+    resolution: float = 0.0,
+) -> Estimate:
+    """The ratio and its 1 - ``alpha`` interval from each pair's log-ratios.
+
+    ``effective`` is the number of independent pairs that these are worth, where they are autocorrelated
+    (:func:`pytest_passbench.timing.series.effective_size`). ``resolution`` is the smallest half width (log)
+    that the clock allows: its step divided by a block's length. It matters where a coarse clock makes all
+    pairs equal, which is agreement of the clock with itself, not certainty.
+    """
+    values = [pair_value(rounds) for rounds in pairs]
+    if not values:
+        raise ValueError("an estimate needs at least one pair")
+    return from_values(values, alpha, effective=effective, resolution=resolution)
+
+
+def from_values(
+    values: Sequence[float],
+    alpha: float = ALPHA,
+    *,
+    effective: float | None = None,
+    resolution: float = 0.0,
+) -> Estimate:
+    """As :func:`estimate`, from pair values. Sums are exact (``fsum``), so their order does not matter."""
+    count = len(values)
+    worth = float(count if effective is None else min(effective, count))
+    mean = math.fsum(values) / count
+    if count < 2 or worth <= 1:
+        return Estimate(mean, math.inf, math.inf, 0.0, count)
+    variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
+    stderr = math.sqrt(variance / worth)
+    half = max(student.two_sided(alpha, worth - 1) * stderr, resolution)
+    return Estimate(mean, half, stderr, worth - 1, count)

@@ -1,0 +1,106 @@
+"""Rounds: in which order the arms run, how long a block is, and which rounds others disturbed."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+
+#: A block this long keeps the cost of stopping and continuing a runner (about 11 us) near 2 %, and is short
+#: enough that most blocks meet no timer tick of another process. Seconds.
+BLOCK = 0.5e-3
+#: Seconds of timed blocks per pair, both arms: 16 pairs then fit 0.6 s.
+PAIR = 0.032
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a pair is measured: ``rounds`` rounds (even) of one block of ``calls`` calls per arm."""
+
+    calls: int
+    rounds: int
+
+
+def orders(arms: Sequence[str], rounds: int, rng: random.Random) -> list[tuple[str, ...]]:
+    """The order of the arms in each round: random, and balanced in pairs.
+
+    Each order is directly followed or preceded by its reverse, so whatever drifts linearly over two rounds
+    hits all arms alike; over ``factorial(len(arms))`` rounds every order occurs equally often. ``rounds`` must
+    be even (ValueError). ``rng`` is the judge's: a candidate that knew the order could act on it.
+    """
+    if rounds % 2 or rounds < 0:
+        raise ValueError(f"the number of rounds must be even, not {rounds}")
+    result: list[tuple[str, ...]] = []
+    while len(result) < rounds:
+        result.extend(_cycle(arms, rng))
+    return result[:rounds]
+
+
+def _cycle(arms: Sequence[str], rng: random.Random) -> list[tuple[str, ...]]:
+    """Every order once, as shuffled couples of an order and its reverse."""
+    places = itertools.permutations(range(len(arms)))
+    couples = [[place, place[::-1]] for place in places if place <= place[::-1]]
+    rng.shuffle(couples)
+    for couple in couples:
+        rng.shuffle(couple)
+    return [tuple(arms[i] for i in place) for couple in couples for place in couple]
+
+
+def calls_per_block(call: float, target: float = BLOCK, max_calls: int = 1 << 16) -> int:
+    """How many calls of ``call`` seconds make a block of about ``target`` seconds: 1 to ``max_calls``.
+
+    ``max_calls`` is how many different inputs the judge has laid out for one block.
+    """
+    if call <= 0:
+        return max_calls
+    return max(1, min(max_calls, round(target / call)))
+
+
+def shape(
+    call: float,
+    *,
+    arms: int = 2,
+    target: float = BLOCK,
+    pair: float = PAIR,
+    max_calls: int = 1 << 16,
+    max_rounds: int = 32,
+) -> Shape:
+    """Calls and rounds of a pair for a subgraph of ``call`` seconds (the slowest arm's).
+
+    Long calls get fewer rounds, but at least four: the median must survive one disturbed round.
+    """
+    calls = calls_per_block(call, target, max_calls)
+    fitting = int(pair / max(arms * calls * call, 1e-9))
+    return Shape(calls, max(4, min(max_rounds, fitting) // 2 * 2))
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What happened to a block from outside. ``switches``: involuntary context switches of the runner
+    (``nonvoluntary_ctxt_switches`` in /proc/PID/status); ``stolen``: seconds that its core was taken away
+    (``steal`` in /proc/stat, or run-queue wait in /proc/PID/schedstat); ``seconds``: the block's length.
+    """
+
+    seconds: float
+    switches: int = 0
+    stolen: float = 0.0
+
+
+def disturbed(noise: Noise, *, switches: int = 0, stolen: float = 0.01) -> bool:
+    """Whether others disturbed a block: more than ``switches`` switches, or more than the share ``stolen``
+    of its time taken away. Decided from these counts alone, never from the time measured: that would be
+    dropping outliers."""
+    return noise.switches > switches or noise.stolen > stolen * noise.seconds
+
+
+def undisturbed(rounds: Sequence[T], flags: Sequence[bool]) -> list[T]:
+    """The rounds to use of a pair, in order: those in which *no* arm was disturbed (a round goes as a whole,
+    so both arms lose the same). Where fewer than half remain all are kept: a pair on a busy core is noisy,
+    and the few quiet rounds would be a choice of their own. ``flags`` is true for disturbed rounds.
+    """
+    quiet = [item for item, flag in zip(rounds, flags, strict=True) if not flag]
+    return quiet if 2 * len(quiet) >= len(rounds) else list(rounds)

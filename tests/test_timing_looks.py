@@ -1,0 +1,155 @@
+"""Looks and verdicts, by simulation over pair values: coverage although we look, errors per true ratio."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from pytest_passbench.timing import student
+from pytest_passbench.timing.estimate import Estimate, from_values
+from pytest_passbench.timing.looks import LOOKS, NOMINAL, Stopping, judge
+
+#: (degrees of freedom, one-sided quantile) -> scipy.stats.t.ppf 1.x
+SCIPY = {
+    (2, 0.975): 4.302652729749462, (2, 0.9995): 31.599054576445365,
+    (3, 0.975): 3.1824463052837078, (4, 0.99): 3.746947387979196,
+    (5, 0.975): 2.5705818356363146, (5, 0.995): 4.032142983555228,
+    (7, 0.975): 2.364624251592784, (12.5, 0.975): 2.1691859427125406,
+    (15, 0.9995): 4.072765195903846, (31, 0.99): 2.452824193402645,
+    (100, 0.975): 1.9839715185235518,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("df", "p"), SCIPY)
+def test_quantiles_agree_with_scipy(df, p):
+    expected = SCIPY[df, p]
+    assert student.two_sided(2 * (1 - p), df) == pytest.approx(expected, rel=1e-9)
+    assert student.cdf(expected, df) == pytest.approx(p, abs=1e-12)
+    assert student.cdf(-expected, df) == pytest.approx(1 - p, abs=1e-12)
+
+
+def sessions(values: np.ndarray, stopping: Stopping) -> list[tuple[Estimate, str, str]]:
+    """Every row of ``values`` (one session's pair values) measured until the rule stops."""
+    results = []
+    for row in values:
+        for look in LOOKS:
+            result = from_values(row[:look].tolist(), NOMINAL)
+            decision = stopping.decide(result)
+            if decision.stop:
+                results.append((result, decision.verdict, decision.reason))
+                break
+    return results
+
+
+def simulate(truth: float, sd: float, count: int = 1500, seed: int = 1, **rule: float):
+    rng = np.random.default_rng(seed)
+    values = math.log(truth) + rng.normal(0, sd, (count, 32))
+    return sessions(values, Stopping(**rule))
+
+
+def coverage(results, truth: float) -> float:
+    return float(np.mean([result.low <= truth <= result.high for result, _, _ in results]))
+
+
+def share(results, verdict: str) -> float:
+    return float(np.mean([found == verdict for _, found, _ in results]))
+
+
+def test_all_looks_together_err_five_percent():
+    rng = np.random.default_rng(7)
+    x = rng.standard_normal((200_000, max(LOOKS)))
+    total, squares = np.cumsum(x, 1), np.cumsum(x * x, 1)
+    missed = np.zeros(len(x), bool)
+    for n in LOOKS:
+        mean = total[:, n - 1] / n
+        stderr = np.sqrt((squares[:, n - 1] - n * mean**2) / (n - 1) / n)
+        missed |= np.abs(mean) > student.two_sided(NOMINAL, n - 1) * stderr
+    assert missed.mean() == pytest.approx(0.05, abs=0.002)
+
+
+@pytest.mark.parametrize("truth", [1.0, 1.02, 1.05, 2.0])
+@pytest.mark.parametrize("sd", [0.004, 0.012, 0.03])
+def test_the_reported_interval_covers_although_we_looked(truth, sd):
+    assert coverage(simulate(truth, sd), truth) >= 0.945
+
+
+def test_looking_without_paying_would_not_cover():
+    """The reason for it all: plain 95 % intervals, stopped as soon as one of them excludes 1."""
+    rng = np.random.default_rng(3)
+    hits = 0
+    for row in rng.normal(0, 0.012, (1000, 16)):
+        plain = [from_values(row[:look].tolist(), 0.05) for look in (6, 8, 12, 16)]
+        hits += all(result.low <= 1 <= result.high for result in plain)
+    assert hits / 1000 < 0.91
+
+
+@pytest.mark.parametrize("sd", [0.004, 0.012, 0.03, 0.06])
+def test_equal_programs_are_not_called_slower(sd):
+    results = simulate(1.0, sd, 3000)
+    assert share(results, "SLOWER") <= 0.005
+    assert share(results, "FASTER") <= 0.005
+
+
+@pytest.mark.parametrize("truth", [1 / 1.05, 1.05, 2.0])
+def test_planted_differences_are_found(truth):
+    results = simulate(truth, 0.015)
+    assert share(results, "FASTER" if truth > 1 else "SLOWER") >= 0.9
+
+
+@pytest.mark.parametrize("sd", [0.004, 0.012, 0.03])
+def test_a_difference_of_one_and_a_half_delta_is_not_called_the_same(sd):
+    assert share(simulate(1 / 1.03, sd), "SAME") <= 0.05
+
+
+def test_a_clear_case_costs_six_pairs_and_a_noisy_one_stays_open():
+    assert all(result.pairs == 6 for result, _, _ in simulate(2.0, 0.005, 200))
+    noisy = simulate(1.0, 0.08, 200)
+    assert share(noisy, "UNRESOLVED") > 0.95
+    assert {reason for _, verdict, reason in noisy if verdict == "UNRESOLVED"} == {"pairs"}
+
+
+def test_a_ratio_at_delta_is_unresolved_but_not_worth_repeating():
+    stopping = Stopping()
+    result = from_values([math.log(1.02) + x for x in (-1e-3, 1e-3, 5e-4, -5e-4, 0, 0)], NOMINAL)
+    decision = stopping.decide(result)
+    assert (decision.stop, decision.verdict, decision.reason) == (True, "UNRESOLVED", "narrow")
+    assert not decision.worth_repeating
+
+
+def test_out_of_time_stops_before_the_look_that_would_overrun():
+    pairs = [[x] for x in (0.1, -0.1, 0.05, -0.05, 0.02, 0.0)]
+    assert not Stopping(seconds=1.0).look(pairs, spent=0.6)[1].stop
+    decision = Stopping(seconds=1.0).look(pairs, spent=0.8)[1]
+    assert decision.stop
+    assert decision.reason == "time"
+    assert decision.worth_repeating
+
+
+def test_one_pair_decides_nothing():
+    result, decision = Stopping().look([[0.7, 0.7]])
+    assert (result.low, result.high) == (0.0, math.inf)
+    assert not decision.stop
+    assert decision.verdict == "UNRESOLVED"
+
+
+def test_delta_is_never_below_two_percent_nor_below_the_floor():
+    assert Stopping.for_floor(0.005).delta == 0.02
+    assert Stopping.for_floor(0.035).delta == 0.035
+    with pytest.raises(ValueError, match="delta"):
+        Stopping(delta=0.01)
+    with pytest.raises(ValueError, match="max_pairs"):
+        Stopping(max_pairs=7)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "half", "verdict"),
+    [(1.05, 0.02, "FASTER"), (1 / 1.05, 0.02, "SLOWER"), (1.0, 0.015, "SAME"), (1.0, 0.03, "UNRESOLVED"),
+     (1.015, 0.01, "UNRESOLVED"), (1.03, 0.02, "UNRESOLVED")],
+)  # fmt: skip
+def test_verdicts(ratio, half, verdict):
+    swap = {"FASTER": "SLOWER", "SLOWER": "FASTER"}
+    result = Estimate(math.log(ratio), half, half / 3, 5, 6)
+    assert judge(result, 0.02) == verdict
+    assert judge(result.swapped(), 0.02) == swap.get(verdict, verdict)
