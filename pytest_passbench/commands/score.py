@@ -1,0 +1,119 @@
+"""``passbench score``: score a results file, or bare subgraphs, again. Imports no torch."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_passbench.errors import UserError
+from pytest_passbench.settings import ScoreSettings
+
+if TYPE_CHECKING:
+    from pytest_passbench.report.run import Run
+    from pytest_passbench.score.board import Row, Tasks
+
+
+def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser("score", help="score a results file again", description=__doc__)
+    parser.add_argument("file", type=Path, metavar="FILE", help='results.json, or JSON with "subgraphs"')
+    parser.add_argument("--b", type=float, help="what a failure counts (default: the file's, else 0.1)")
+    parser.add_argument("--p", type=float, help="extra power of slowdowns (default: the file's, else 0)")
+    parser.add_argument(
+        "--interpretation",
+        choices=("default", "mismatch_extended"),
+        help="from which t failures are tolerated (default: the file's, else default)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the scores as JSON."""
+    from pytest_passbench.report import results
+    from pytest_passbench.score import es
+
+    path = args.file / results.NAME if args.file.is_dir() else args.file
+    data = results.load(path)
+    if isinstance(data, dict) and "subgraphs" in data:
+        scored = _score_case(data, path, args)
+    else:
+        run = results.parse(data, path)
+        if not run.untouched:
+            print(f"passbench: warning: {path}: was changed after it was written", file=sys.stderr)
+        es.check(run.score_settings, path)
+        scored = _score_run(run, args)
+    print(json.dumps(scored, indent=1))
+    return 0
+
+
+def _settings(args: argparse.Namespace, base: ScoreSettings) -> ScoreSettings:
+    given = {name: getattr(args, name) for name in ("b", "p", "interpretation")}
+    return replace(base, **{name: value for name, value in given.items() if value is not None})
+
+
+def _score_case(data: dict[str, Any], path: Path, args: argparse.Namespace) -> dict[str, Any]:
+    from pytest_passbench.score import es, subgraph
+
+    items = data["subgraphs"]
+    if not isinstance(items, list):
+        raise UserError('"subgraphs" is not a list', where=path, remedy="give one object per subgraph")
+    judged = [subgraph.from_json(item, f"{path}: subgraph {index}") for index, item in enumerate(items)]
+    settings = _settings(args, _case_settings(data, path))
+    return {**_named(settings), **es.evaluate(judged, settings).to_json(), **_count(judged, settings)}
+
+
+def _case_settings(data: dict[str, Any], path: Path) -> ScoreSettings:
+    from pytest_passbench.score import es
+
+    given = {name: data[name] for name in ("b", "p", "interpretation") if name in data}
+    settings = ScoreSettings(**given)
+    es.check(settings, path)
+    return settings
+
+
+def _score_run(run: Run, args: argparse.Namespace) -> dict[str, Any]:
+    from pytest_passbench.score import board
+
+    settings = _settings(args, run.score_settings)
+    scored = [_candidate(run, name, settings) for name in run.names]
+    rows = [row for candidate in scored for row in candidate.pop("baselines")]
+    first = scored[0] if scored else board.row("", board.tasks_of(run, ""), settings).scores.to_json()
+    headline = {key: first[key] for key in ("s", "es", "as", "es_published", "as_published")}
+    return {**_named(settings), **headline, "candidates": scored, "baselines": rows}
+
+
+def _candidate(run: Run, name: str, settings: ScoreSettings) -> dict[str, Any]:
+    from pytest_passbench.score import board
+
+    tasks = board.tasks_of(run, name)
+    baselines = [
+        {"beside": name, **_row(board.row(arm, board.tasks_of(run, name, arm), settings))}
+        for arm in run.baselines
+    ]
+    whole = _row(board.row(name, tasks, settings))
+    return {**whole, "tasks": _tasks(tasks, settings), "baselines": baselines}
+
+
+def _row(row: Row) -> dict[str, Any]:
+    columns = ("name", "gmean", "correct", "fast1", "subgraphs", "unmeasured", "missing")
+    return {**{name: getattr(row, name) for name in columns}, **row.scores.to_json()}
+
+
+def _tasks(tasks: Tasks, settings: ScoreSettings) -> dict[str, Any]:
+    from pytest_passbench.score import es
+
+    return {task: es.evaluate(group, settings).to_json() for task, group in tasks.items()}
+
+
+def _named(settings: ScoreSettings) -> dict[str, Any]:
+    return {"b": settings.b, "p": settings.p, "interpretation": settings.interpretation}
+
+
+def _count(judged: list[Any], settings: ScoreSettings) -> dict[str, int]:
+    from pytest_passbench.score import es
+
+    return {"subgraphs": len(judged), "unmeasured": es.unmeasured(judged, settings)}

@@ -1,0 +1,94 @@
+"""``results.json``: written at once or not at all, and read with one clear message where it is not ours."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from pytest_passbench.errors import UserError
+from pytest_passbench.report.record import STATUSES, Record
+from pytest_passbench.report.run import SCHEMA, Run, plain
+
+NAME = "results.json"
+
+
+def write(folder: Path, run: Run) -> None:
+    """Write ``folder/results.json``, making the folder; a reader sees the old file or the whole new one.
+
+    Raises UserError where the folder cannot be written to.
+    """
+    text = json.dumps(plain(run.to_json()), indent=1, allow_nan=False) + "\n"
+    write_text(Path(folder) / NAME, text)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write one report file atomically: a temporary file beside it, then a rename."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Of a name of its own: two runs that write the same report never write the same temporary file.
+        part = path.with_name(f".{path.name}.{os.getpid()}")
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        remedy = "choose another folder with --passbench-report-dir"
+        raise UserError(f"cannot be written: {error.strerror}", where=path, remedy=remedy) from error
+
+
+def read(path: Path) -> Run:
+    """The run in a results file, or in the folder that holds one. Raises UserError where it is none."""
+    path = Path(path)
+    path = path / NAME if path.is_dir() else path
+    return parse(load(path), path)
+
+
+def load(path: Path) -> Any:
+    """The JSON in a file. Raises UserError where it is missing, unreadable or cut short."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"), object_hook=_special)
+    except FileNotFoundError:
+        remedy = "give the results.json of a run: reports/<run>/results.json"
+        raise UserError("no such file", where=path, remedy=remedy) from None
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror}", where=path, remedy="check the path") from error
+    except UnicodeDecodeError:
+        raise UserError("is not text", where=path, remedy="give a results.json") from None
+    except json.JSONDecodeError as error:
+        place = f"{path}:{error.lineno}"
+        remedy = "the file is cut short or was edited; take a fresh copy, or run again"
+        raise UserError(f"is not JSON: {error.msg}", where=place, remedy=remedy) from None
+
+
+def parse(data: Any, path: Path) -> Run:
+    """The run in ``data``, which was read from ``path``. Raises UserError where it is of another form."""
+    schema = data.get("schema") if isinstance(data, dict) else None
+    if schema != SCHEMA:
+        remedy = "give a results.json that this version of passbench wrote"
+        raise UserError(f"has schema {schema!r}, not {SCHEMA!r}", where=path, remedy=remedy)
+    remedy = "the file was edited or is of another version; take a fresh copy, or run again"
+    try:
+        run = Run.from_json(data)
+        for index, record in enumerate(run.records):
+            _check(record, index)
+    except KeyError as error:
+        raise UserError(f"lacks {error}", where=path, remedy=remedy) from None
+    except (TypeError, AttributeError, ValueError) as error:
+        raise UserError(f"has another form: {error}", where=path, remedy=remedy) from None
+    return run
+
+
+def _check(record: Record, index: int) -> None:
+    for arm in (record.arm, *record.baselines.values()):
+        if arm.status not in STATUSES:
+            raise ValueError(f"record {index} has the unknown status {arm.status!r}")
+        if any(type(t) is not int for t in [*arm.correct_from, record.null_from]):
+            raise ValueError(f"record {index} has a t that is not a whole number")
+        if arm.speed is not None and not 0.0 < float(arm.speed.ratio) < float("inf"):
+            raise ValueError(f"record {index} has the speed-up {arm.speed.ratio!r}")
+
+
+def _special(data: dict[str, Any]) -> Any:
+    if data.keys() == {"float"} and data["float"] in ("nan", "inf", "-inf"):
+        return float(data["float"])
+    return data

@@ -1,0 +1,134 @@
+"""The board: what one candidate scores over all tasks.
+
+A task is a list of judged subgraphs. AS and ES(t) are geometric means over the tasks, a missing task (an
+empty list) counting b; the other columns are taken over all subgraphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_passbench.errors import UserError
+from pytest_passbench.score.es import Scores, aggregate, evaluate, geomean, ladder
+from pytest_passbench.score.ladder import T_STRICT
+from pytest_passbench.score.subgraph import Judged, from_record
+from pytest_passbench.settings import ScoreSettings
+
+if TYPE_CHECKING:
+    from pytest_passbench.report.run import Run
+
+Tasks = Mapping[str, Sequence[Judged]]
+
+METRICS = ("AS", "correct", "gmean", "fast1")
+"""The names that a gate may use."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the board. ``correct`` and ``fast1`` are shares in 0 .. 1; None: not available.
+
+    ``correct_subgraphs`` of ``subgraphs`` are correct at t = -5, ``unmeasured`` of those have no speed;
+    ``missing`` counts the tasks without a single judged subgraph.
+    """
+
+    name: str
+    scores: Scores
+    gmean: float | None
+    correct: float | None
+    fast1: float | None
+    subgraphs: int
+    correct_subgraphs: int
+    unmeasured: int
+    missing: int
+
+
+def row(name: str, tasks: Tasks, settings: ScoreSettings) -> Row:
+    """The board's row of one candidate or baseline. Raises UserError on bad settings."""
+    subgraphs = [subgraph for group in tasks.values() for subgraph in group]
+    correct = [subgraph for subgraph in subgraphs if subgraph.correct_at(T_STRICT)]
+    return Row(
+        name=name,
+        scores=over_tasks([evaluate(group, settings) for group in tasks.values()], settings),
+        gmean=gmean(subgraphs),
+        correct=correctness(subgraphs),
+        fast1=fast(subgraphs, 1.0),
+        subgraphs=len(subgraphs),
+        correct_subgraphs=len(correct),
+        unmeasured=sum(subgraph.speedup is None for subgraph in correct),
+        missing=sum(not group for group in tasks.values()),
+    )
+
+
+def over_tasks(tasks: Sequence[Scores], settings: ScoreSettings) -> Scores:
+    """The geometric mean of the tasks' curves at every t; b where there are no tasks.
+
+    AS is a weighted product of ES(t), so the AS of these curves is the geometric mean of the tasks' AS.
+    """
+    if not tasks:
+        return evaluate([], settings)
+    steps = ladder(settings.interpretation)
+    s, es, published = (
+        {t: _mean([getattr(task, name)[t] for task in tasks]) for t in steps}
+        for name in ("s", "es", "es_published")
+    )
+    return Scores(s, es, aggregate(es), published, aggregate(published))
+
+
+def gmean(subgraphs: Sequence[Judged], t: int = T_STRICT) -> float | None:
+    """G-Mean: the geometric mean speedup of what is correct at ``t`` and was measured; None of none."""
+    return geomean(s.speedup for s in subgraphs if s.correct_at(t) and s.speedup is not None)
+
+
+def correctness(subgraphs: Sequence[Judged], t: int = T_STRICT) -> float | None:
+    """The share of subgraphs that are correct at ``t``; None of none."""
+    return sum(s.correct_at(t) for s in subgraphs) / len(subgraphs) if subgraphs else None
+
+
+def fast(subgraphs: Sequence[Judged], p: float, t: int = T_STRICT) -> float | None:
+    """fast_p: the share of all subgraphs that are correct at ``t`` and at least ``p`` times eager's speed.
+
+    None where a correct subgraph was not measured, and of no subgraphs.
+    """
+    if not subgraphs or any(s.unmeasured_at(t) for s in subgraphs):
+        return None
+    quick = (s for s in subgraphs if s.correct_at(t) and s.speedup is not None and s.speedup >= p)
+    return sum(1 for _ in quick) / len(subgraphs)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return geomean(known) if len(known) == len(values) else None
+
+
+def tasks_of(run: Run, candidate: str, arm: str = "candidate") -> dict[str, list[Judged]]:
+    """A run's subgraphs by task, for its candidate named ``candidate`` or for a baseline beside it.
+
+    Every selected task is there, with an empty list where nothing of it was judged. Records without the
+    baseline are left out.
+    """
+    tasks: dict[str, list[Judged]] = {task: [] for task in run.tasks}
+    for record in run.records:
+        if record.candidate == candidate and (arm == "candidate" or arm in record.baselines):
+            tasks.setdefault(record.task, []).append(from_record(record, arm))
+    return tasks
+
+
+def metric(run: Run, candidate: str, name: str) -> float | None:
+    """What a gate compares: ``AS``, ``correct`` and ``fast1`` (shares in 0 .. 1) or ``gmean``.
+
+    None where it is not available, because a speed was not measured or nothing was judged. Raises UserError
+    on another name.
+    """
+    found = row(candidate, tasks_of(run, candidate), run.score_settings)
+    match name:
+        case "AS":
+            return found.scores.as_
+        case "correct":
+            return found.correct
+        case "gmean":
+            return found.gmean
+        case "fast1":
+            return found.fast1
+    raise UserError(f"unknown metric {name!r}", remedy=f"one of: {', '.join(METRICS)}")

@@ -1,0 +1,155 @@
+"""S(t), ES(t) and AS, computed subgraph by subgraph; :mod:`.factored` has the published factors.
+
+Sources: the published PassBench definition; the null guard is this project's (docs/scores.md).
+Everything is summed in log10, so that hundreds of failures at b = 0.001 underflow nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import log10
+from pathlib import Path
+from typing import Any
+
+from pytest_passbench.errors import UserError
+from pytest_passbench.score.ladder import T_FROZEN, T_MIN
+from pytest_passbench.score.subgraph import LEVELS, TOP, Judged, level
+from pytest_passbench.settings import Interpretation, ScoreSettings
+
+Curve = dict[int, float | None]
+"""A value per t; None where a speed that it needs was not measured."""
+
+WEIGHTS: dict[int, float] = {
+    -10: 0.001, -9: 0.001, -8: 0.001, -7: 0.001, -6: 0.001,
+    -5: 1.0, -4: 1.0, -3: 1.0, -2: 0.8, -1: 0.64, 0: 0.512,
+    1: 0.4096, 2: 0.32768, 3: 0.262144, 4: 0.001, 5: 0.0,
+}  # fmt: skip
+"""The weight of each t in AS, before they are normalised over the t of the interpretation."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The scores of one group of subgraphs; ``*_published`` are without the null guard."""
+
+    s: Curve
+    es: Curve
+    as_: float | None
+    es_published: Curve
+    as_published: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The scores under their names in a results file, t as text; null where not available."""
+        return {
+            "s": _texts(self.s),
+            "es": _texts(self.es),
+            "as": self.as_,
+            "es_published": _texts(self.es_published),
+            "as_published": self.as_published,
+        }
+
+
+def _texts(curve: Curve) -> dict[str, float | None]:
+    return {str(t): value for t, value in curve.items()}
+
+
+def ladder(interpretation: Interpretation) -> range:
+    """The t of an interpretation: -10 to 4 or 5."""
+    return range(T_MIN, TOP[interpretation] + 1)
+
+
+def check(settings: ScoreSettings, where: Path | None = None) -> None:
+    """Raise UserError where b, p or the interpretation make no score; ``where`` is the file they are from."""
+    for name, value in (("b", settings.b), ("p", settings.p)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise UserError(f"{name} = {value!r} is not a number", where=where, remedy="0 < b <= 1, p >= 0")
+    if not 0.0 < settings.b <= 1.0:
+        raise UserError(f"b = {settings.b} is out of range", where=where, remedy="0 < b <= 1")
+    if not 0.0 <= settings.p < float("inf"):
+        raise UserError(f"p = {settings.p} is out of range", where=where, remedy="p >= 0")
+    if settings.interpretation not in LEVELS:
+        what = f"unknown interpretation {settings.interpretation!r}"
+        raise UserError(what, where=where, remedy=f"one of: {', '.join(LEVELS)}")
+
+
+def evaluate(subgraphs: Sequence[Judged], settings: ScoreSettings) -> Scores:
+    """All scores of one task's subgraphs (or of any group of them). Raises UserError on bad settings.
+
+    A group without subgraphs counts b everywhere, as a missing task does.
+    """
+    check(settings)
+    es = es_curve(subgraphs, settings, guard=True)
+    published = es_curve(subgraphs, settings, guard=False)
+    s = {t: s_at(subgraphs, t, settings) for t in ladder(settings.interpretation)}
+    return Scores(s, es, aggregate(es), published, aggregate(published))
+
+
+def es_curve(subgraphs: Sequence[Judged], settings: ScoreSettings, *, guard: bool) -> Curve:
+    """ES(t) at every t of the interpretation."""
+    return {t: es_at(subgraphs, t, settings, guard=guard) for t in ladder(settings.interpretation)}
+
+
+def s_at(subgraphs: Sequence[Judged], t: int, settings: ScoreSettings) -> float | None:
+    """S(t): the geometric mean of what each subgraph earns, failures counting b. No null guard.
+
+    None where a subgraph that is correct at some t has no measured speed.
+    """
+    if unmeasured(subgraphs, settings):
+        return None
+    earned = (
+        _earned(subgraph, t, settings, guard=False) if subgraph.correct_at(t) else settings.b
+        for subgraph in subgraphs
+    )
+    return geomean(earned) or settings.b
+
+
+def es_at(subgraphs: Sequence[Judged], t: int, settings: ScoreSettings, *, guard: bool) -> float | None:
+    """ES(t), directly: at t >= 1 correctness is frozen at t = 1 and tolerated failures count 1."""
+    if unmeasured(subgraphs, settings):
+        return None
+    return geomean(_worth(subgraph, t, settings, guard) for subgraph in subgraphs) or settings.b
+
+
+def unmeasured(subgraphs: Iterable[Judged], settings: ScoreSettings) -> int:
+    """How many subgraphs are correct at some t but have no measured speed. One of them voids every t."""
+    top = TOP[settings.interpretation]
+    return sum(subgraph.unmeasured_at(top) for subgraph in subgraphs)
+
+
+def aggregate(es: Curve) -> float | None:
+    """AS: the weighted geometric mean of ES(t) over its t. None where any ES(t) is."""
+    values = {t: value for t, value in es.items() if value is not None}
+    if len(values) < len(es):
+        return None
+    total = sum(WEIGHTS[t] for t in values)
+    return power10(sum(WEIGHTS[t] * log10(value) for t, value in values.items()) / total)
+
+
+def _worth(subgraph: Judged, t: int, settings: ScoreSettings, guard: bool) -> float:
+    if subgraph.correct_at(min(t, T_FROZEN)):
+        return _earned(subgraph, t, settings, guard=guard)
+    failure = subgraph.failure
+    tolerated = t >= T_FROZEN and failure is not None and t >= level(failure, settings.interpretation)
+    return 1.0 if tolerated else settings.b
+
+
+def _earned(subgraph: Judged, t: int, settings: ScoreSettings, *, guard: bool) -> float:
+    speedup = speed_at(subgraph, t, guard)
+    return speedup if speedup >= 1.0 else speedup ** (settings.p + 1.0)
+
+
+def speed_at(subgraph: Judged, t: int, guard: bool) -> float:
+    """The speedup that counts at ``t``, of a subgraph with a measured one."""
+    assert subgraph.speedup is not None, "callers leave out what was not measured"
+    return min(subgraph.speedup, 1.0) if guard and subgraph.guarded_at(t) else subgraph.speedup
+
+
+def geomean(values: Iterable[float]) -> float | None:
+    """The geometric mean of positive values, None of none."""
+    logs = [log10(value) for value in values]
+    return power10(sum(logs) / len(logs)) if logs else None
+
+
+def power10(exponent: float) -> float:
+    """10 to the ``exponent``."""
+    return float(10.0**exponent)

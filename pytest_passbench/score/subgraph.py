@@ -1,0 +1,133 @@
+"""One judged subgraph as the scores see it, and what its failure counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytest_passbench.errors import UserError
+from pytest_passbench.score.ladder import NEVER, T_FROZEN
+from pytest_passbench.settings import Interpretation
+
+if TYPE_CHECKING:
+    from pytest_passbench.report.record import Record
+
+ACCURACY = "accuracy"
+"""The class of a subgraph that ran but is not correct at t = 1."""
+
+LEVELS: dict[Interpretation, dict[str, int]] = {
+    "default": {
+        ACCURACY: 1,
+        "nan_inf": 3, "shape_mismatch": 3, "type_mismatch": 3,
+        "runtime_fail": 3, "timeout": 3, "crash": 3, "compile_fail": 3,
+        "eager_fail": NEVER, "pass_miss": NEVER, "integrity": NEVER,
+    },
+    "mismatch_extended": {
+        ACCURACY: 1,
+        "nan_inf": 2, "shape_mismatch": 2, "type_mismatch": 2,
+        "runtime_fail": 3, "timeout": 3, "crash": 3, "compile_fail": 4,
+        "eager_fail": NEVER, "pass_miss": NEVER, "integrity": NEVER,
+    },
+}  # fmt: skip
+"""Per interpretation and failure class the smallest t from which a failure counts 1 instead of b."""
+
+TOP: dict[Interpretation, int] = {"default": 4, "mismatch_extended": 5}
+"""The last t of each interpretation."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a score needs to know of one subgraph.
+
+    ``dtypes`` and ``correct_from`` have one entry per output (:mod:`.ladder` has the codes); ``speedup`` is
+    eager time / candidate time, None where nothing ran or where the speed was not measured; ``null_from``
+    is the smallest t at which a null answer passes, 99 where none does.
+    """
+
+    status: str
+    dtypes: tuple[str, ...] = ()
+    correct_from: tuple[int, ...] = ()
+    speedup: float | None = None
+    null_from: int = NEVER
+
+    @property
+    def first_correct(self) -> int:
+        """The smallest t at which every output passes; 99 where none does, or where it did not run."""
+        if self.status != "correct" or not self.correct_from:
+            return NEVER
+        return max(self.correct_from)
+
+    def correct_at(self, t: int) -> bool:
+        """Whether every output is within the tolerances of ``t``."""
+        return self.first_correct <= t
+
+    def unmeasured_at(self, t: int) -> bool:
+        """Whether it is correct at ``t`` without a measured speed: then no score of it is known."""
+        return self.correct_at(t) and self.speedup is None
+
+    def guarded_at(self, t: int) -> bool:
+        """Whether the null guard caps its speedup at 1 at ``t``.
+
+        From ``null_from`` on a null answer passes too, so there a subgraph may only earn more than 1 if it
+        was correct already where no null answer is. Above t = 1 everything is as it was decided at t = 1.
+        """
+        return min(t, T_FROZEN) >= self.null_from and self.first_correct >= self.null_from
+
+    @property
+    def failure(self) -> str | None:
+        """Its failure class at t = 1, None where it is correct there."""
+        if self.status != "correct":
+            return self.status
+        return None if self.correct_at(T_FROZEN) else ACCURACY
+
+
+def level(failure: str, interpretation: Interpretation) -> int:
+    """The t from which a failure of this class counts 1; 99 where it never does."""
+    return LEVELS[interpretation][failure]
+
+
+def from_record(record: Record, arm: str = "candidate") -> Judged:
+    """A record's candidate, or its baseline named ``arm``. Raises KeyError where it has no such baseline."""
+    judged = record.arm if arm == "candidate" else record.baselines[arm]
+    return Judged(
+        status=judged.status,
+        dtypes=tuple(record.dtypes),
+        correct_from=tuple(judged.correct_from),
+        speedup=judged.speed.ratio if judged.speed is not None else None,
+        null_from=record.null_from,
+    )
+
+
+def from_json(data: Any, where: str) -> Judged:
+    """A subgraph of a conformance case. ``where`` names file and index in the message of a UserError."""
+    if not isinstance(data, Mapping):
+        raise UserError("not an object", where=where, remedy="give status, dtypes, correct_from, speedup")
+    status = data.get("status")
+    if (status != "correct" and status not in LEVELS["default"]) or status == ACCURACY:
+        raise UserError(f"unknown status {status!r}", where=where, remedy=f"one of: {_known()}")
+    return Judged(
+        status=status,
+        dtypes=tuple(str(name) for name in data.get("dtypes", ())),
+        correct_from=_whole_numbers(data.get("correct_from", []), "correct_from", where),
+        speedup=_speedup(data.get("speedup"), where),
+        null_from=_whole_numbers([data.get("null_from", NEVER)], "null_from", where)[0],
+    )
+
+
+def _known() -> str:
+    return ", ".join(["correct", *(name for name in LEVELS["default"] if name != ACCURACY)])
+
+
+def _whole_numbers(values: Any, name: str, where: str) -> tuple[int, ...]:
+    if not isinstance(values, list) or any(type(value) is not int for value in values):
+        raise UserError(f"{name}: not whole numbers", where=where, remedy="-11 .. 1, or 99 for never")
+    return tuple(values)
+
+
+def _speedup(value: Any, where: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 < value < float("inf"):
+        raise UserError(f"speedup {value!r}: not a positive number", where=where, remedy="null: not measured")
+    return float(value)
