@@ -10,8 +10,8 @@ one of them, so it covers at least 95 % of the time.
 Pocock's constants hold for a known variance. With 6 pairs the variance is anything but known, and the
 t statistics of successive looks depend less on each other than normal ones, so the nominal error was found
 for the joint law of the t statistics themselves: 4 million simulated series of 32 normal pair values,
-two-sided p-values of one-sample t tests at 6, 8, 12, 16, 32; the 5 % quantile of their minimum is 0.01433 (the known-
-variance theory would say about 0.02). ``tests/test_timing_looks.py`` repeats it on a smaller scale.
+two-sided p-values of one-sample t tests at 6, 8, 12, 16, 32; the 5 % quantile of their minimum is 0.01433
+(a known variance: 0.0155). ``tests/test_timing_looks.py`` repeats it on a smaller scale.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class Decision:
 
 @dataclass(frozen=True)
 class Stopping:
-    """When to stop. ``delta`` and the half widths are relative (0.02 is 2 %), ``seconds`` is what one subgraph
-    may take. ``clear_half_width``: a verdict may be certain while the ratio is still vague (2.0, or 2.6?); scores
-    use the ratio, so its interval must be this narrow before a clear verdict stops the measuring.
+    """When to stop. ``delta`` and the half widths are relative (0.02 is 2 %), ``seconds`` is what one
+    subgraph may take. ``clear_half_width``: a verdict may be certain while the ratio is still vague (2.0, or
+    2.6?); scores use the ratio, so its interval must be this narrow before a clear verdict stops measuring.
     """
 
     delta: float = LEAST_DELTA

@@ -29,8 +29,8 @@ def orders(arms: Sequence[str], rounds: int, rng: random.Random) -> list[tuple[s
     """The order of the arms in each round: random, and balanced in pairs.
 
     Each order is directly followed or preceded by its reverse, so whatever drifts linearly over two rounds
-    hits all arms alike; over ``factorial(len(arms))`` rounds every order occurs equally often. ``rounds`` must
-    be even (ValueError). ``rng`` is the judge's: a candidate that knew the order could act on it.
+    hits all arms alike; over ``factorial(len(arms))`` rounds every order occurs equally often. ``rounds``
+    must be even (ValueError). ``rng`` is the judge's: a candidate that knew the order could act on it.
     """
     if rounds % 2 or rounds < 0:
         raise ValueError(f"the number of rounds must be even, not {rounds}")
