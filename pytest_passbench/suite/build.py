@@ -1,0 +1,326 @@
+"""Source text to FX graph, without executing any of it: each name goes through the allow-list."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..errors import UserError
+from . import literals
+from .parse import BUILTINS, ROOTS, Program, parse
+
+if TYPE_CHECKING:
+    import torch.fx
+
+__all__ = ["Program", "build_graph", "parse"]
+
+_BINARY: dict[type[ast.operator], tuple[Callable[..., Any], Callable[..., Any]]] = {
+    ast.Add: (operator.add, operator.iadd),
+    ast.Sub: (operator.sub, operator.isub),
+    ast.Mult: (operator.mul, operator.imul),
+    ast.Div: (operator.truediv, operator.itruediv),
+    ast.FloorDiv: (operator.floordiv, operator.ifloordiv),
+    ast.Mod: (operator.mod, operator.imod),
+    ast.Pow: (operator.pow, operator.ipow),
+    ast.MatMult: (operator.matmul, operator.imatmul),
+    ast.BitAnd: (operator.and_, operator.iand),
+    ast.BitOr: (operator.or_, operator.ior),
+    ast.BitXor: (operator.xor, operator.ixor),
+    ast.LShift: (operator.lshift, operator.ilshift),
+    ast.RShift: (operator.rshift, operator.irshift),
+}
+_FOLDED = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)
+_UNARY: dict[type[ast.unaryop], Callable[..., Any]] = {
+    ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert, ast.Not: operator.not_,
+}  # fmt: skip
+_COMPARE: dict[type[ast.cmpop], Callable[..., Any]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
+    ast.Gt: operator.gt, ast.GtE: operator.ge,
+}  # fmt: skip
+_NUMBERS = (int, float, complex)
+
+
+def build_graph(source: str, origin: str, device: str = "cpu", line: int = 1) -> torch.fx.GraphModule:
+    """The graph module of a subgraph's source; its placeholders have the names of forward's arguments.
+
+    Recorded devices (``device(type='cuda', index=0)``, ``.to('cuda')``, ``.cuda()``) become ``device``. The
+    output is a tuple. Raises UserError at ``origin:line`` for what is not allowed or not understood;
+    ``line`` is the line of ``origin`` at which the text begins.
+    """
+    import torch.fx
+
+    program = parse(source, origin, line)
+    builder = _Builder(program, device)
+    graph = builder.build()
+    return torch.fx.GraphModule(torch.nn.Module(), graph)
+
+
+class _Builder(ast.NodeVisitor):
+    """Turns a checked program into nodes; ``visit`` gives an expression's value: a Node, or a literal."""
+
+    def __init__(self, program: Program, device: str) -> None:
+        import torch
+
+        from . import operators
+
+        self.program, self.operators, self.torch = program, operators, torch
+        self.device = torch.device(device)
+        self.graph = torch.fx.Graph()
+        self.env: dict[str, Any] = {}
+        self.hint: str | None = None
+
+    def build(self) -> torch.fx.Graph:
+        for name in self.program.inputs:
+            self.env[name] = self.graph.create_node("placeholder", name, (), {}, name=name)
+        for statement in self.program.body:
+            self.hint = None
+            self.visit(statement)
+        return self.graph
+
+    def fail(self, what: str, node: ast.AST, remedy: str | None = None) -> NoReturn:
+        raise UserError(what, where=self.program.where(node), remedy=remedy)
+
+    def generic_visit(self, node: ast.AST) -> NoReturn:
+        self.fail(f"{type(node).__name__} is not understood", node)
+
+    def call(self, target: Any, *args: Any, **kwargs: Any) -> Any:
+        """One call_function node, named after the variable that it is assigned to."""
+        hint, self.hint = self.hint, None
+        return self.graph.create_node("call_function", target, args, kwargs, name=hint)
+
+    def is_node(self, *values: Any) -> bool:
+        """Whether any of the values is, or holds, a graph node."""
+        nodes: list[Any] = []
+        self.torch.fx.node.map_arg(values, nodes.append)
+        return bool(nodes)
+
+    # Statements
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        first = node.targets[0]
+        if isinstance(first, ast.Name):
+            self.hint = first.id
+        value = self.visit_value(node.value)
+        for target in node.targets:
+            self.store(target, value)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.store(node.target, self.visit_value(node.value))
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        plain, in_place = _BINARY[type(node.op)]
+        target, value = node.target, self.visit_value(node.value)
+        if isinstance(target, ast.Name):
+            old = self.visit(target)
+            function = in_place if self.is_node(old) else plain
+            self.env[target.id] = self.binary(node, function, old, value)
+        elif isinstance(target, ast.Subscript):
+            base, index = self.visit(target.value), self.visit(target.slice)
+            changed = self.call(in_place, self.call(operator.getitem, base, index), value)
+            self.call(operator.setitem, base, index, changed)
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        self.visit_value(node.value)
+
+    def visit_Delete(self, node: ast.Delete) -> None:
+        """``del x`` frees memory early; a graph has no names to free."""
+
+    def visit_Return(self, node: ast.Return) -> None:
+        value = self.visit_value(node.value) if node.value is not None else None
+        values = tuple(value) if isinstance(value, tuple | list) else (value,)
+        if not all(isinstance(v, self.torch.fx.Node) for v in values):
+            self.fail(
+                "an output is not a value that the graph computes", node, "return tensors, one tuple of them"
+            )
+        self.graph.output(values)
+
+    def store(self, target: ast.expr, value: Any) -> None:
+        if isinstance(target, ast.Name):
+            self.env[target.id] = value
+        elif isinstance(target, ast.Tuple | ast.List):
+            for position, item in enumerate(target.elts):
+                self.hint = item.id if isinstance(item, ast.Name) else None
+                self.store(item, self.item(target, value, position))
+        elif isinstance(target, ast.Subscript):
+            base = self.visit(target.value)
+            self.call(operator.setitem, base, self.visit(target.slice), value)
+
+    def item(self, target: ast.Tuple | ast.List, value: Any, position: int) -> Any:
+        if isinstance(value, self.torch.fx.Node):
+            return self.call(operator.getitem, value, position)
+        if not isinstance(value, tuple | list) or len(value) != len(target.elts):
+            self.fail(f"cannot unpack into {len(target.elts)} names", target)
+        return value[position]
+
+    # Expressions
+
+    def visit_value(self, node: ast.expr) -> Any:
+        """An expression's value, as an argument of a node may be."""
+        value = self.visit(node)
+        if isinstance(value, literals.Limits):
+            self.fail("torch.finfo is not a value by itself", node, "name one of its numbers, such as .min")
+        return value
+
+    def visit_Constant(self, node: ast.Constant) -> Any:
+        return node.value
+
+    def visit_Tuple(self, node: ast.Tuple) -> Any:
+        return tuple(self.inner(e) for e in node.elts)
+
+    def visit_List(self, node: ast.List) -> Any:
+        return [self.inner(e) for e in node.elts]
+
+    def visit_Dict(self, node: ast.Dict) -> Any:
+        keys = [self.inner(k) for k in node.keys if k is not None]
+        if not all(isinstance(k, str) for k in keys):
+            self.fail("a dict key is not a string", node)
+        return dict(zip(keys, [self.inner(v) for v in node.values], strict=True))
+
+    def visit_Slice(self, node: ast.Slice) -> Any:
+        parts = (node.lower, node.upper, node.step)
+        return slice(*(None if part is None else self.inner(part) for part in parts))
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        return self.env[node.id] if node.id in self.env else self.constant(node.id, node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        dotted = self.dotted(node)
+        if dotted is not None:
+            return self.constant(dotted, node)
+        hint, self.hint = self.hint, None
+        owner = self.visit(node.value)
+        self.hint = hint
+        if isinstance(owner, literals.Limits):
+            return owner.number(node.attr)
+        if not isinstance(owner, self.torch.fx.Node) or node.attr not in self.operators.ATTRIBUTES:
+            self.fail(
+                f"attribute {node.attr!r} is not allowed", node, "see the allow-list in suite/operators.py"
+            )
+        return self.call(getattr, owner, node.attr)
+
+    def visit_Subscript(self, node: ast.Subscript) -> Any:
+        base, index = self.inner(node.value), self.inner(node.slice)
+        if isinstance(base, self.torch.fx.Node):
+            return self.call(operator.getitem, base, index)
+        if (
+            not isinstance(base, tuple | list)
+            or not isinstance(index, int)
+            or not -len(base) <= index < len(base)
+        ):
+            self.fail("a subscript of something that is no tensor or tuple", node)
+        return base[index]
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        value, function = self.inner(node.operand), _UNARY[type(node.op)]
+        if isinstance(value, _NUMBERS) and isinstance(node.op, ast.USub | ast.UAdd):
+            return function(value)
+        return self.call(function, value)
+
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
+        left, right = self.inner(node.left), self.inner(node.right)
+        return self.binary(node, _BINARY[type(node.op)][0], left, right)
+
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        function = _COMPARE.get(type(node.ops[0]))
+        if function is None:
+            self.fail(f"comparison {type(node.ops[0]).__name__} is not understood", node)
+        return self.call(function, self.inner(node.left), self.inner(node.comparators[0]))
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        hint, self.hint = self.hint, None
+        method = isinstance(node.func, ast.Attribute) and self.dotted(node.func) is None
+        owner = self.visit(node.func.value) if method and isinstance(node.func, ast.Attribute) else None
+        args = [self.visit_value(a) for a in node.args]
+        kwargs = {k.arg: self.visit_value(k.value) for k in node.keywords if k.arg is not None}
+        self.hint = hint
+        if method and isinstance(node.func, ast.Attribute):
+            return self.call_method(node, owner, node.func.attr, args, kwargs)
+        return self.call_function(node, args, kwargs)
+
+    # What calls mean
+
+    def call_method(
+        self, node: ast.Call, owner: Any, name: str, args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        if not isinstance(owner, self.torch.fx.Node):
+            self.fail(f"method {name!r} of something that is no tensor", node)
+        if name not in self.operators.METHODS:
+            self.fail(
+                f"tensor method {name!r} is not allowed", node, "see the allow-list in suite/operators.py"
+            )
+        if name in ("cuda", "cpu"):
+            name, args, kwargs = "to", [self.device], {}
+        if name == "to" and args and isinstance(args[0], str):
+            args = [self.device, *args[1:]]
+        hint, self.hint = self.hint, None
+        return self.graph.create_node("call_method", name, (owner, *args), self.on_device(kwargs), name=hint)
+
+    def call_function(self, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        dotted = self.dotted(node.func)
+        if dotted is None:
+            self.fail(
+                "a call of something that is no operator", node, "call torch functions and tensor methods"
+            )
+        if dotted in ("device", "torch.device"):
+            return self.device
+        if dotted == "getattr":
+            return self.call_getattr(node, args)
+        if dotted == "torch._check_is_size" and len(args) == 1:  # leaves torch; this is what it stands for
+            return self.call(self.torch._check, self.call(operator.ge, args[0], 0))
+        try:
+            if dotted in literals.CONSTRUCTORS and not self.is_node(*args):
+                return literals.construct(dotted, args)
+            function = self.operators.resolve(dotted)
+        except UserError as error:
+            self.fail(error.what, node, error.remedy)
+        return self.call(function, *args, **self.on_device(kwargs))
+
+    def call_getattr(self, node: ast.Call, args: list[Any]) -> Any:
+        if len(args) != 2 or not self.is_node(args[0]) or args[1] not in self.operators.ATTRIBUTES:
+            self.fail("this getattr is not allowed", node, "getattr(tensor, 'shape') and the like are")
+        return self.call(getattr, *args)
+
+    # Helpers
+
+    def constant(self, dotted: str, node: ast.expr) -> Any:
+        try:
+            return literals.constant(dotted)
+        except UserError as error:
+            self.fail(error.what, node, error.remedy)
+
+    def inner(self, node: ast.expr) -> Any:
+        """The value of a part of an expression; the variable's name is for the whole."""
+        hint, self.hint = self.hint, None
+        value = self.visit_value(node)
+        self.hint = hint
+        return value
+
+    def binary(
+        self, node: ast.AugAssign | ast.BinOp, function: Callable[..., Any], left: Any, right: Any
+    ) -> Any:
+        if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS) and isinstance(node.op, _FOLDED):
+            try:
+                return _BINARY[type(node.op)][0](left, right)
+            except ArithmeticError as error:
+                self.fail(str(error), node)
+        return self.call(function, left, right)
+
+    def on_device(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        if isinstance(kwargs.get("device"), str | int):
+            return {**kwargs, "device": self.device}
+        return kwargs
+
+    def dotted(self, node: ast.expr) -> str | None:
+        """``torch.nn.functional.gelu`` for such a chain of attributes; None where it starts at a value."""
+        names: list[str] = []
+        while isinstance(node, ast.Attribute):
+            names.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or node.id in self.env:
+            return None
+        if node.id not in ROOTS and node.id not in BUILTINS:
+            return None
+        return ".".join([node.id, *reversed(names)])
