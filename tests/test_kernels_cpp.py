@@ -121,7 +121,7 @@ def test_a_folder_that_others_can_write_is_not_loaded_from(
     shared = tmp_path / f"passbench-kernels-{os.getuid()}"
     shared.mkdir()
     shared.chmod(0o777)
-    with pytest.raises(cpp.CompileError, match="others can write|No such file|/proc/nowhere"):
+    with pytest.raises(cpp.CompileError, match="/proc/nowhere"):
         cpp.load(SCALE)
 
 

@@ -117,7 +117,7 @@ def load(source: str, *, flags: tuple[str, ...] = (), openmp: bool = False) -> L
     """Compile ``source`` (or find it in the cache) and load it.
 
     ``flags`` are added after :data:`BASE_FLAGS`; ``openmp`` adds -fopenmp. The cache is keyed by content:
-    source, passbench.h, flags, compiler and CPU. Raises :class:`CompileError` with the compiler's own message.
+    source, passbench.h, flags, compiler and CPU. Raises :class:`CompileError` with the compiler's message.
     """
     options = (*BASE_FLAGS, *(("-fopenmp",) if openmp else ()), *flags)
     compiler = _compiler()

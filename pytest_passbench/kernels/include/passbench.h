@@ -1,0 +1,239 @@
+// What a C++ kernel needs beside its own loop: a register of floats at a time, three dtypes, a few functions.
+//
+//   #include "passbench.h"
+//   extern "C" void add_gelu(const void* x, const void* y, void* out, int64_t n, pb::dtype dtype) {
+//     pb::dispatch(dtype, [&](auto t) {
+//       using T = decltype(t);                                     // float, pb::bf16 or pb::f16
+//       pb::map<T>(n, out, [](pb::vec a, pb::vec b) { return pb::gelu(pb::round<T>(a + b)); }, x, y);
+//     });
+//   }
+//
+// Arithmetic is in float. `round<T>` stands where eager stores a tensor of T between two operators: leave it out
+// and a low-precision result is nearer to the truth, and further from eager's.
+// Accuracy (tests/test_kernels_header.py, against float64): exp, expm1, log, log1p, tanh, erf, sigmoid within
+// 4 units in the last place over the whole range of float; infinities and NaN as in the C library.
+#pragma once
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <type_traits>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+namespace pb {
+
+#if defined(__AVX512F__)
+constexpr int L = 16;  // lanes of the machine's registers: GCC takes wider comparisons apart, lane by lane
+#elif defined(__AVX2__)
+constexpr int L = 8;
+#else
+constexpr int L = 4;
+#endif
+typedef float vec __attribute__((vector_size(4 * L)));
+typedef int32_t ivec __attribute__((vector_size(4 * L)));
+typedef uint32_t uvec __attribute__((vector_size(4 * L)));
+typedef uint16_t hvec __attribute__((vector_size(2 * L)));
+
+struct bf16 { uint16_t bits; };
+struct f16 { uint16_t bits; };
+enum class dtype : int32_t { f32, bf16, f16 };  // what Python passes for a torch.dtype
+
+// Calls f with a value of the C++ type that stores `d`.
+template <class F> void dispatch(dtype d, F f) {
+  if (d == dtype::f32) f(float{});
+  else if (d == dtype::bf16) f(bf16{});
+  else f(f16{});
+}
+
+template <class To, class From> inline To bits(From from) {
+  static_assert(sizeof(To) == sizeof(From), "same size");
+  To to;
+  std::memcpy(&to, &from, sizeof to);
+  return to;
+}
+inline vec all(float x) { return vec{} + x; }
+
+// ---- storage types: to float exactly, from float to the nearest (ties to even), NaN stays NaN
+
+inline vec widen(vec x, float) { return x; }
+inline vec widen(hvec x, bf16) { return bits<vec>(__builtin_convertvector(x, uvec) << 16); }
+inline vec widen(hvec x, f16) {
+#if defined(__AVX512F__)
+  return bits<vec>(_mm512_cvtph_ps(bits<__m256i>(x)));
+#elif defined(__AVX2__) && defined(__F16C__)
+  return bits<vec>(_mm256_cvtph_ps(bits<__m128i>(x)));
+#else
+  uvec u = __builtin_convertvector(x, uvec), sign = (u & 0x8000u) << 16, rest = (u & 0x7fffu) << 13;
+  vec normal = bits<vec>(rest + ((rest >= 0x0f800000u ? uvec{} + 224u : uvec{} + 112u) << 23));
+  vec tiny = __builtin_convertvector(u & 0x7fffu, vec) * 0x1p-24f;  // subnormal halves are multiples of 2^-24
+  return bits<vec>(bits<uvec>(rest < 0x00800000u ? tiny : normal) | sign);
+#endif
+}
+
+inline vec narrow(vec x, float) { return x; }
+inline hvec narrow(vec x, bf16) {
+  uvec u = bits<uvec>(x), even = u + 0x7fffu + ((u >> 16) & 1u);
+  return __builtin_convertvector((x == x ? even : u | 0x400000u) >> 16, hvec);
+}
+inline hvec narrow(vec x, f16) {
+#if defined(__AVX512F__)
+  return bits<hvec>(_mm512_cvtps_ph(bits<__m512>(x), _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__AVX2__) && defined(__F16C__)
+  return bits<hvec>(_mm256_cvtps_ph(bits<__m256>(x), _MM_FROUND_TO_NEAREST_INT));
+#else
+  uvec u = bits<uvec>(x), sign = (u >> 16) & 0x8000u, rest = u & 0x7fffffffu;
+  uvec normal = (rest - 0x38000000u + 0xfffu + ((rest >> 13) & 1u)) >> 13;
+  uvec tiny = bits<uvec>(bits<vec>(rest) + 0.5f) - 0x3f000000u;  // the addition rounds at 2^-24
+  uvec half = rest < 0x38800000u ? tiny : rest < 0x477ff000u ? normal : uvec{} + 0x7c00u;
+  return __builtin_convertvector((rest > 0x7f800000u ? uvec{} + 0x7e00u : half) | sign, hvec);
+#endif
+}
+
+// ---- memory
+
+template <class T> using packed = std::conditional_t<std::is_same_v<T, float>, vec, hvec>;
+
+template <class T> inline vec load(const T* p) {
+  packed<T> x;
+  std::memcpy(&x, p, sizeof x);
+  return widen(x, T{});
+}
+template <class T> inline vec load(const T* p, int64_t count) {  // the first `count` lanes, zeros after them
+  packed<T> x{};
+  std::memcpy(&x, p, count * sizeof(T));
+  return widen(x, T{});
+}
+template <class T> inline void store(T* p, vec x) {
+  auto y = narrow(x, T{});
+  std::memcpy(p, &y, sizeof y);
+}
+template <class T> inline void store(T* p, vec x, int64_t count) {
+  auto y = narrow(x, T{});
+  std::memcpy(p, &y, count * sizeof(T));
+}
+// x as it is after having been stored as T.
+template <class T> inline vec round(vec x) { return widen(narrow(x, T{}), T{}); }
+template <class T> inline float round(float x) { return round<T>(all(x))[0]; }
+template <class T> inline float get(const T* p) { return load(p, 1)[0]; }
+
+// Room for n floats, for instance a row between two sweeps over it.
+inline std::unique_ptr<float[]> buffer(int64_t n) { return std::unique_ptr<float[]>(new float[n]); }
+
+// ---- functions, lane by lane
+
+inline vec min(vec a, vec b) { return a < b ? a : b; }
+inline vec max(vec a, vec b) { return a > b ? a : b; }
+inline vec abs(vec x) { return bits<vec>(bits<ivec>(x) & 0x7fffffff); }
+inline vec copysign(vec x, vec sign) { return bits<vec>(bits<ivec>(x) | (bits<ivec>(sign) & INT32_MIN)); }  // x >= 0
+inline vec sqrt(vec x) {
+  for (int i = 0; i < L; i++) x[i] = __builtin_sqrtf(x[i]);
+  return x;
+}
+inline vec relu(vec x) { return x < 0 ? vec{} : x; }
+
+template <class C> inline vec poly(vec, C c) { return all(c); }
+template <class C, class... Rest> inline vec poly(vec x, C c, Rest... rest) { return poly(x, rest...) * x + c; }
+
+// Coefficients here and below: our own weighted minimax fits (Lawson's iteration, Chebyshev nodes).
+struct Reduced { vec k, r, em1; };  // x = k ln 2 + r, em1 = e^r - 1
+inline Reduced reduce_exp(vec x) {
+  constexpr float magic = 0x1.8p23f;  // adding it rounds to an integer
+  vec k = (x * 1.44269504f + magic) - magic;
+  vec r = x - k * 0x1.62e4p-1f - k * 0x1.7f7d1cp-20f;  // ln 2 in two parts, the first exact times k
+  vec q = poly(r, 0.5f, 0.166665173f, 0.041666201f, 0.00836907293f, 0.00139508091f);
+  return {k, r, r * r * q + r};
+}
+inline vec power_of_two(vec k) {  // for k in [-126, 127]
+  return bits<vec>((__builtin_convertvector(k, ivec) + 127) << 23);
+}
+inline vec exp(vec x) {
+  x = x > 90 ? all(90) : x < -105 ? all(-105) : x;
+  auto [k, r, em1] = reduce_exp(x);
+#ifdef __AVX512F__
+  return bits<vec>(_mm512_scalef_ps(bits<__m512>(em1 + 1), bits<__m512>(k)));
+#else
+  vec half = (k * 0.5f + 0x1.8p23f) - 0x1.8p23f;  // 2^k may not be a float where the result is one
+  return (em1 + 1) * power_of_two(half) * power_of_two(k - half);
+#endif
+}
+inline vec expm1_within(vec x) {  // for |x| < 87
+  auto [k, r, em1] = reduce_exp(x);
+  vec scale = power_of_two(k);
+  return em1 * scale + (scale - 1);
+}
+inline vec expm1(vec x) { return x > 87 ? exp(x) : expm1_within(x < -20 ? all(-20) : x); }
+inline vec log(vec x) {
+  auto tiny = x < 0x1p-126f;
+  ivec u = bits<ivec>(tiny ? x * 0x1p24f : x) - 0x3f3504f3;  // 0x3f3504f3: sqrt(1/2)
+  vec k = __builtin_convertvector(u >> 23, vec) - (tiny ? all(24) : vec{});
+  vec f = bits<vec>((u & 0x7fffff) + 0x3f3504f3) - 1;
+  vec p = poly(f, 0.333333126f, -0.250000096f, 0.200021187f, -0.166679958f, 0.142195523f, -0.124055891f, 0.11888163f,
+               -0.116756512f, 0.0674663827f);
+  vec y = k * 0x1.62e4p-1f + (f + (f * f * (f * p - 0.5f) + k * 0x1.7f7d1cp-20f));
+  y = x == 0 ? all(-__builtin_inff()) : x < 0 ? all(__builtin_nanf("")) : y;
+  return x < __builtin_inff() ? y : x;
+}
+inline vec log1p(vec x) {
+  vec w = x + 1, lost = x - (w - 1);
+  return w == 1 ? x : log(w) + (w > 0 && w < __builtin_inff() ? lost / w : vec{});
+}
+inline vec sigmoid(vec x) { return 1 / (1 + exp(-x)); }
+inline vec tanh(vec x) {
+  vec e = expm1_within(min(abs(x), all(20)) * 2);
+  vec y = copysign(e / (e + 2), x);
+  return x == x ? y : x;
+}
+inline vec erf(vec x) {  // erf(a) = 1 - e^-ah(a), h fitted on [0, 4]
+  vec a = min(abs(x), all(4));
+  vec h = poly(a, 1.12837917f, 0.636619381f, 0.102777838f, -0.0191530894f, -0.00016035277f, 0.00166698698f,
+               -0.000632815899f, 0.00011763567f, -9.25566461e-06f);
+  vec y = copysign(-expm1_within(-a * h), x);
+  return x == x ? y : x;
+}
+
+// As torch defines them.
+inline vec silu(vec x) { return x / (1 + exp(-x)); }
+inline vec gelu(vec x) { return 0.5f * x * (1 + erf(x * 0.707106781f)); }
+inline vec gelu_tanh(vec x) { return x * sigmoid(x * 1.595769122f * (1 + 0.044715f * (x * x))); }  // (1 + tanh u) / 2 = sigmoid(2u)
+inline vec softplus(vec x) { return x > 20 ? x : log1p(exp(x)); }
+
+// ---- loops over n elements
+
+// out[i] = f(in[i]...), all of type T.
+template <class T, class F, class... In> inline void map(int64_t n, void* out, F f, const In*... in) {
+  T* o = static_cast<T*>(out);
+  int64_t i = 0;
+  for (; i + L <= n; i += L) store(o + i, f(load(reinterpret_cast<const T*>(in) + i)...));
+  if (i < n) store(o + i, f(load(reinterpret_cast<const T*>(in) + i, n - i)...), n - i);
+}
+
+inline float total(vec x) {
+  for (int width = L / 2; width; width /= 2)
+    for (int i = 0; i < width; i++) x[i] += x[i + width];
+  return x[0];
+}
+inline float greatest(vec x) {
+  for (int width = L / 2; width; width /= 2)
+    for (int i = 0; i < width; i++) x[i] = x[i] > x[i + width] ? x[i] : x[i + width];
+  return x[0];
+}
+
+// The sum of f(in[i]...).
+template <class T, class F, class... In> inline float sum(int64_t n, F f, const In*... in) {
+  vec even{}, odd{};  // two chains hide half of the addition's latency
+  int64_t i = 0;
+  for (; i + 2 * L <= n; i += 2 * L) {
+    even += f(load(reinterpret_cast<const T*>(in) + i)...);
+    odd += f(load(reinterpret_cast<const T*>(in) + i + L)...);
+  }
+  for (; i < n; i += L) {
+    int64_t count = n - i < L ? n - i : L;
+    vec x = f(load(reinterpret_cast<const T*>(in) + i, count)...);
+    for (int64_t j = count; j < L; j++) x[j] = 0;
+    even += x;
+  }
+  return total(even + odd);
+}
+
+}  // namespace pb

@@ -1,0 +1,105 @@
+"""passbench.h against float64 and torch, with each of its three instruction sets."""
+
+from __future__ import annotations
+
+import platform
+
+import pytest
+import torch
+
+from pytest_passbench.kernels import cpp
+
+FUNCTIONS = ("exp", "expm1", "log", "log1p", "tanh", "erf", "sigmoid", "sqrt")
+GATES = ("gelu", "gelu_tanh", "silu", "softplus", "relu")
+MACHINES = [(), ("-mno-avx512f",), ("-march=x86-64",)] if platform.machine() == "x86_64" else [()]
+SOURCE = '#include "passbench.h"\n' + "\n".join(
+    f'extern "C" void k_{name}(const float* x, float* out, int64_t n) {{'
+    f" pb::map<float>(n, out, [](pb::vec a) {{ return pb::{name}(a); }}, x); }}"
+    for name in FUNCTIONS + GATES
+)
+ROUND = """#include "passbench.h"
+extern "C" void narrow(const float* x, void* out, int64_t n, pb::dtype dtype) {
+  pb::dispatch(dtype, [&](auto t) {
+    auto* o = static_cast<decltype(t)*>(out);
+    for (int64_t i = 0; i < n; i += pb::L) pb::store(o + i, pb::load(x + i));
+  });
+}
+extern "C" void widen(const void* x, float* out, int64_t n, pb::dtype dtype) {
+  pb::dispatch(dtype, [&](auto t) {
+    auto* p = static_cast<const decltype(t)*>(x);
+    for (int64_t i = 0; i < n; i += pb::L) pb::store(out + i, pb::load(p + i));
+  });
+}
+extern "C" double sum_of_products(const void* x, const void* y, int64_t n, pb::dtype dtype) {
+  double out = 0;
+  pb::dispatch(dtype, [&](auto t) {
+    out = pb::sum<decltype(t)>(n, [](pb::vec a, pb::vec b) { return a * b + 1; }, x, y);
+  });
+  return out;
+}
+"""
+
+
+@pytest.fixture(scope="module", params=MACHINES, ids=" ".join)
+def flags(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    return request.param
+
+
+def _floats(step: int) -> torch.Tensor:
+    """Floats of every exponent and sign, with subnormals, infinities and NaN; a multiple of 16 of them."""
+    bits = torch.arange(-(2**31), 2**31 - 16 * step, step, dtype=torch.int64).to(torch.int32)
+    special = torch.tensor([0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1.0, -1.0, 0.5])
+    return torch.cat([special, bits.view(torch.float32)])[: (len(bits) // 16) * 16]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_are_within_four_units_in_the_last_place(name: str, flags: tuple[str, ...]) -> None:
+    x = _floats(19997)
+    out = torch.empty_like(x)
+    getattr(cpp.load(SOURCE, flags=flags), f"k_{name}")(x, out, x.numel())
+    exact = getattr(torch, name)(x.double())
+    nearest = exact.float()
+    assert torch.equal(out.isnan(), nearest.isnan())
+    assert torch.equal(out[out.isinf()], nearest[out.isinf()])
+    normal = nearest.isfinite() & (nearest.abs() >= 2.0**-126)
+    unit = torch.exp2(torch.floor(torch.log2(exact[normal].abs())) - 23)
+    assert ((out.double() - exact)[normal].abs() / unit).max() <= 4
+    assert (out - nearest)[nearest.abs() < 2.0**-126].abs().max() <= 2.0**-126
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_gates_agree_with_torch_at_the_default_tolerance(name: str, flags: tuple[str, ...]) -> None:
+    x = torch.linspace(-30, 30, 100_001)
+    out = torch.empty_like(x)
+    getattr(cpp.load(SOURCE, flags=flags), f"k_{name}")(x, out, x.numel())
+    torch_name, options = (name[:4], {"approximate": "tanh"}) if name == "gelu_tanh" else (name, {})
+    eager = getattr(torch.nn.functional, torch_name)(x, **options)
+    torch.testing.assert_close(out, eager, rtol=1.3e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_rounding_is_torchs_and_widening_is_exact(dtype: torch.dtype, flags: tuple[str, ...]) -> None:
+    lib, x = cpp.load(ROUND, flags=flags), _floats(12007)
+    out = torch.empty_like(x, dtype=dtype)
+    lib.narrow(x, out, x.numel(), dtype)
+    eager = x.to(dtype)
+    assert torch.equal(out.isnan(), x.isnan())
+    assert torch.equal(out[~x.isnan()].view(torch.int16), eager[~x.isnan()].view(torch.int16))
+    every = torch.arange(65536, dtype=torch.int32).to(torch.int16).view(dtype)
+    wide = torch.empty(65536)
+    lib.widen(every, wide, 65536, dtype)
+    torch.testing.assert_close(wide, every.float(), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("n", [0, 1, 15, 16, 33, 100])
+def test_a_sum_counts_every_element_once(n: int, dtype: torch.dtype, flags: tuple[str, ...]) -> None:
+    x, y = torch.randn(n).to(dtype), torch.randn(n).to(dtype)
+    got = cpp.load(ROUND, flags=flags).sum_of_products(x, y, n, dtype)
+    assert got == pytest.approx((x.double() * y.double() + 1).sum().item(), rel=1e-5, abs=1e-5)
+
+
+def test_a_dtype_that_the_header_does_not_know_is_named() -> None:
+    x = torch.randn(16)
+    with pytest.raises(Exception, match=r"torch\.float64 is not one of torch\.float32"):
+        cpp.load(ROUND).widen(x, x, 16, torch.float64)
