@@ -1,0 +1,107 @@
+"""Measure arms against the first one on a clock: pairs of fresh processes, looks, and when to stop."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from pytest_passbench.timing.clock import Block, Clock
+from pytest_passbench.timing.estimate import Estimate, log_ratio
+from pytest_passbench.timing.looks import Decision, Stopping
+from pytest_passbench.timing.rounds import Shape, disturbed, orders, undisturbed
+
+Round = dict[str, Block]
+
+
+@dataclass
+class Arms:
+    """What was measured. ``pairs[i]`` holds pair i's rounds, one block per arm in each. ``arms[0]`` is eager.
+
+    ``noisy`` says of each round whether others disturbed it. Nothing is dropped here: what an estimate uses
+    is chosen in :meth:`log_ratios`, so the rest stays on record.
+    """
+
+    arms: tuple[str, ...]
+    pairs: list[list[Round]] = field(default_factory=list)
+    noisy: Callable[[Block], bool] = lambda block: disturbed(block.noise)
+
+    def log_ratios(self, arm: str) -> list[list[float]]:
+        """Per pair the log ratios eager / ``arm`` of the rounds in which neither of the two was disturbed
+        (all of them where fewer than half remain)."""
+        return [self._pair(rounds, arm) for rounds in self.pairs]
+
+    def _pair(self, rounds: Sequence[Round], arm: str) -> list[float]:
+        eager = self.arms[0]
+        flags = [self.noisy(item[eager]) or self.noisy(item[arm]) for item in rounds]
+        kept = undisturbed(rounds, flags)
+        return [log_ratio(item[eager].per_call, item[arm].per_call) for item in kept]
+
+    def per_call(self, arm: str) -> float:
+        """Median seconds per call of ``arm`` over all blocks."""
+        return median(item[arm].per_call for rounds in self.pairs for item in rounds)
+
+    @property
+    def seconds(self) -> float:
+        """Timed seconds of all blocks."""
+        return sum(block.seconds for rounds in self.pairs for item in rounds for block in item.values())
+
+    @property
+    def disturbed_share(self) -> float:
+        """The share of rounds in which any arm was disturbed."""
+        flags = [any(map(self.noisy, item.values())) for rounds in self.pairs for item in rounds]
+        return sum(flags) / len(flags) if flags else 0.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """An arm's ratio eager / arm, and why measuring stopped."""
+
+    estimate: Estimate
+    decision: Decision
+
+
+def measure(
+    clock: Clock,
+    arms: Sequence[str],
+    shape: Shape,
+    stopping: Stopping,
+    rng: random.Random,
+    *,
+    earlier: Arms | None = None,
+) -> tuple[Arms, dict[str, Result]]:
+    """Measure until every arm but the first has its verdict or the budget is spent.
+
+    ``earlier`` continues what an earlier call measured, at the next paid look (``stopping.max_pairs`` 32 for
+    what is measured again at the end of a run). The time budget counts timed blocks.
+    """
+    measured = earlier if earlier is not None else Arms(tuple(arms))
+    look = stopping.next_look(len(measured.pairs))
+    results = decide(measured, stopping, clock.resolution, shape) if look is None else {}
+    while look is not None:
+        while len(measured.pairs) < look:
+            measured.pairs.append(measure_pair(clock, arms, shape, rng))
+        results = decide(measured, stopping, clock.resolution, shape)
+        if all(result.decision.stop for result in results.values()):
+            break
+        look = stopping.next_look(look)
+    return measured, results
+
+
+def measure_pair(clock: Clock, arms: Sequence[str], shape: Shape, rng: random.Random) -> list[Round]:
+    """The rounds of one pair of fresh processes."""
+    clock.fresh()
+    return [
+        {arm: clock.block(arm, shape.calls) for arm in order} for order in orders(arms, shape.rounds, rng)
+    ]
+
+
+def decide(measured: Arms, stopping: Stopping, resolution: float, shape: Shape) -> dict[str, Result]:
+    """Every arm's estimate and decision on what is measured so far."""
+    results = {}
+    for arm in measured.arms[1:]:
+        step = resolution / (shape.calls * min(measured.per_call(measured.arms[0]), measured.per_call(arm)))
+        pairs = measured.log_ratios(arm)
+        results[arm] = Result(*stopping.look(pairs, spent=measured.seconds, resolution=step))
+    return results

@@ -1,0 +1,261 @@
+"""Laws of the estimate, the rounds, series, suite, budget and plan."""
+
+from __future__ import annotations
+
+import math
+import random
+import subprocess
+import sys
+from collections import Counter
+from statistics import median
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_passbench.timing import budget, rounds, series, suite
+from pytest_passbench.timing.estimate import Estimate, estimate, from_values, log_ratio, pair_value
+from pytest_passbench.timing.looks import LOOKS
+from pytest_passbench.timing.plan import plan
+
+LOGS = st.floats(-3, 3, allow_nan=False)
+PAIRS = st.lists(st.lists(LOGS, min_size=1, max_size=9), min_size=2, max_size=12)
+
+
+def test_the_package_imports_neither_torch_nor_pytest():
+    modules = "budget clock estimate looks plan rounds series session student suite"
+    code = "import sys\n" + "".join(f"import pytest_passbench.timing.{name}\n" for name in modules.split())
+    code += "print([m for m in ('torch', 'pytest', 'scipy', 'numpy') if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+@given(PAIRS)
+def test_swapping_the_arms_inverts_the_ratio_and_the_interval_exactly(pairs):
+    there = estimate(pairs)
+    back = estimate([[-d for d in rounds] for rounds in pairs])
+    assert back == there.swapped()
+    assert back.log_ratio == -there.log_ratio
+    assert back.half_width == there.half_width
+    assert back.ratio == pytest.approx(1 / there.ratio, rel=1e-12)
+
+
+@given(PAIRS, st.randoms(use_true_random=False))
+def test_the_order_of_pairs_and_of_rounds_does_not_matter(pairs, rng):
+    shuffled = [rng.sample(rounds, len(rounds)) for rounds in rng.sample(pairs, len(pairs))]
+    assert estimate(shuffled) == estimate(pairs)
+
+
+@given(PAIRS, LOGS)
+def test_a_common_factor_moves_the_estimate_and_not_its_width(pairs, shift):
+    moved = estimate([[d + shift for d in rounds] for rounds in pairs])
+    here = estimate(pairs)
+    assert moved.log_ratio == pytest.approx(here.log_ratio + shift, abs=1e-9)
+    assert moved.half_width == pytest.approx(here.half_width, abs=1e-6)
+
+
+def test_the_textbook_interval():
+    values = [0.01, 0.03, 0.02, 0.00, 0.02, 0.01]
+    result = estimate([[v] for v in values])
+    sd = np.std(values, ddof=1)
+    assert result.log_ratio == pytest.approx(np.mean(values))
+    assert result.half_width == pytest.approx(2.5705818356363146 * sd / math.sqrt(6))
+    assert result.low < result.ratio < result.high
+    assert (result.pairs, result.df) == (6, 5)
+
+
+def test_a_burst_inside_a_pair_moves_nothing_and_a_bad_pair_is_not_dropped():
+    calm = [[0.01] * 5] * 6
+    burst = [[0.01] * 4 + [-2.0]] * 6
+    assert estimate(burst).log_ratio == estimate(calm).log_ratio
+    bad = [*calm[:5], [-2.0] * 5]
+    assert estimate(bad).half_width > 0.5
+    assert estimate(bad).log_ratio == pytest.approx((5 * 0.01 - 2) / 6)
+
+
+def test_few_pairs_and_no_spread():
+    assert estimate([[0.5]]).half_width == math.inf
+    assert (estimate([[0.5]]).low, estimate([[0.5]]).high) == (0.0, math.inf)
+    equal = estimate([[0.5], [0.5], [0.5]])
+    assert (equal.low, equal.high) == (equal.ratio, equal.ratio)
+    assert estimate([[0.5], [0.5], [0.5]], resolution=0.01).half_width == 0.01
+
+
+@pytest.mark.parametrize("pairs", [[], [[]], [[0.1], []], [[math.nan]], [[math.inf], [0.0]]])
+def test_what_is_not_a_measurement_is_refused(pairs):
+    with pytest.raises(ValueError):
+        estimate(pairs)
+
+
+@pytest.mark.parametrize("times", [(0, 1), (1, 0), (-1, 1), (math.nan, 1), (1, math.inf)])
+def test_times_that_are_none_have_no_ratio(times):
+    with pytest.raises(ValueError):
+        log_ratio(*times)
+
+
+def test_effective_pairs_widen_the_interval():
+    values = [0.01, 0.03, 0.02, 0.00, 0.02, 0.01]
+    assert from_values(values, effective=3).half_width > 2 * from_values(values).half_width
+    assert from_values(values, effective=60) == from_values(values)
+
+
+@given(st.lists(LOGS, min_size=1, max_size=20))
+def test_a_pair_is_its_median(values):
+    assert pair_value(values) == median(values)
+
+
+@pytest.mark.parametrize("arms", ["ab", "abc"])
+def test_orders_are_balanced(arms):
+    made = rounds.orders(arms, 24, random.Random(1))
+    counts = Counter(made)
+    assert len(counts) == math.factorial(len(arms))
+    assert set(counts.values()) == {24 // len(counts)}
+    assert all(made[i] == made[i + 1][::-1] for i in range(0, 24, 2))
+
+
+def test_orders_are_random_but_repeatable():
+    made = [tuple(rounds.orders("ab", 8, random.Random(seed))) for seed in range(40)]
+    assert len(set(made)) > 10
+    assert made[3] == tuple(rounds.orders("ab", 8, random.Random(3)))
+    with pytest.raises(ValueError, match="even"):
+        rounds.orders("ab", 7, random.Random(1))
+
+
+@given(st.floats(1e-7, 1.0), st.integers(1, 4096))
+def test_blocks_have_the_length_asked_where_that_is_possible(call, max_calls):
+    calls = rounds.calls_per_block(call, 0.5e-3, max_calls)
+    assert 1 <= calls <= max_calls
+    if 1 < calls < max_calls:
+        assert abs(calls * call - 0.5e-3) <= call / 2 + 1e-12
+
+
+def test_shapes_of_short_and_long_calls():
+    assert rounds.shape(5e-6) == rounds.Shape(calls=100, rounds=32)
+    assert rounds.shape(50e-3) == rounds.Shape(calls=1, rounds=4)
+    assert rounds.shape(1e-3).rounds == 16
+    assert rounds.calls_per_block(0.0, max_calls=7) == 7
+
+
+def test_disturbed_rounds_are_left_out_as_a_whole_unless_most_are():
+    noise = rounds.Noise
+    assert not rounds.disturbed(noise(1e-3))
+    assert rounds.disturbed(noise(1e-3, switches=1))
+    assert rounds.disturbed(noise(1e-3, stolen=1e-4))
+    assert not rounds.disturbed(noise(1e-3, switches=1), switches=1)
+    assert rounds.undisturbed("abcd", [False, True, False, False]) == list("acd")
+    assert rounds.undisturbed("abcd", [True, True, False, True]) == list("abcd")
+
+
+def autoregressive(count: int, r: float, seed: int) -> list[float]:
+    rng = np.random.default_rng(seed)
+    x = [float(rng.normal())]
+    for _ in range(count - 1):
+        x.append(r * x[-1] + math.sqrt(1 - r * r) * float(rng.normal()))
+    return x
+
+
+def test_autocorrelation_is_found_and_seldom_imagined():
+    alarms = sum(series.correlated(autoregressive(16, 0.0, seed)) for seed in range(400))
+    assert alarms / 400 < 0.03
+    found = sum(series.correlated(autoregressive(64, 0.6, seed)) for seed in range(100))
+    assert found / 100 > 0.95
+    assert series.lag1(autoregressive(5000, 0.6, 1)) == pytest.approx(0.6, abs=0.05)
+    assert series.effective_size(autoregressive(5000, 0.6, 1)) == pytest.approx(1250, rel=0.15)
+
+
+def test_autocorrelation_of_next_to_nothing():
+    assert series.lag1([]) == series.lag1([1.0, 2.0]) == series.lag1([3.0] * 9) == 0.0
+    assert series.effective_size([1.0, -1.0] * 8) == 16
+    assert series.effective_size([0.0] * 30 + [1.0] * 30) >= 2
+
+
+def test_the_floor_holds_ninety_five_percent_of_the_sessions():
+    rng = np.random.default_rng(5)
+    hits = [abs(rng.normal(0, 0.006)) <= math.log1p(suite.aa_floor(list(rng.normal(0, 0.006, 12))).width)
+            for _ in range(2000)]  # fmt: skip
+    assert np.mean(hits) == pytest.approx(0.95, abs=0.015)
+    with pytest.raises(ValueError):
+        suite.aa_floor([])
+
+
+def test_the_suite_interval_covers():
+    rng = np.random.default_rng(6)
+    hits = 0
+    for _ in range(500):
+        truths = rng.normal(0, 0.3, 20)
+        parts = [from_values(list(t + rng.normal(0, 0.002 * (1 + i), 6))) for i, t in enumerate(truths)]
+        whole = suite.geometric_mean(parts)
+        hits += abs(whole.log_ratio - truths.mean()) <= whole.half_width
+    assert 0.93 <= hits / 500 <= 0.975
+
+
+def test_the_suite_mean_of_exact_one_and_unknown_ratios():
+    exact = Estimate(math.log(2), 0.0, 0.0, 5, 6)
+    assert suite.geometric_mean([exact, exact.swapped()]).ratio == 1.0
+    assert suite.geometric_mean([exact]).half_width == 0.0
+    assert suite.geometric_mean([exact], offset=0.01).half_width == 0.01
+    assert suite.geometric_mean([exact, from_values([0.1])]).half_width == math.inf
+    with pytest.raises(ValueError):
+        suite.geometric_mean([])
+
+
+def test_a_short_budget_takes_rounds_not_pairs():
+    assert budget.pair_seconds([0.01] * 10, 1e6) == rounds.PAIR
+    assert budget.pair_seconds([], 1.0) == rounds.PAIR
+    short = budget.pair_seconds([0.01] * 10, 2.0)
+    assert budget.LEAST_PAIR < short < rounds.PAIR
+    assert 6 * 10 * (0.01 + short) == pytest.approx(1.4)
+    assert budget.pair_seconds([0.01] * 10, 0.1) == budget.LEAST_PAIR
+
+
+SPENT = st.dictionaries(
+    st.text("abcdef", min_size=1, max_size=3),
+    st.builds(budget.Spent, st.floats(0.001, 1), st.sampled_from(LOOKS), st.floats(0.001, 1)),
+    max_size=8,
+)
+
+
+@given(SPENT, st.floats(0, 30))
+def test_an_allocation_keeps_the_budget_and_ends_at_looks(spent, seconds):
+    given_more = budget.allocate(spent, seconds)
+    assert sum((n - spent[k].pairs) * spent[k].cost for k, n in given_more.items()) <= seconds + 1e-9
+    assert all(n in LOOKS and n > spent[k].pairs for k, n in given_more.items())
+    assert all(spent[k].half_width > 0.01 for k in given_more)
+
+
+def test_the_widest_is_served_first_and_a_dear_one_does_not_starve_the_rest():
+    spent = {"wide": budget.Spent(0.1, 6, 1.0), "fair": budget.Spent(0.02, 6, 1.0),
+             "fine": budget.Spent(0.005, 6, 1.0), "dear": budget.Spent(0.5, 6, 99.0)}  # fmt: skip
+    assert budget.allocate(spent, 2.0) == {"wide": 8}
+    assert budget.allocate(spent, 4.0) == {"wide": 8, "fair": 8}
+    assert budget.allocate(spent, 60.0) == {"wide": 32, "fair": 32}
+    assert "fine" not in budget.allocate(spent, 1e4)
+    assert budget.allocate({"one": budget.Spent(math.inf, 1, 0.1)}, 1.0) == {"one": 8}
+
+
+def test_a_plan_runs_the_longest_first():
+    rows = [("a", {"load": 1.0, "measure": 2.0}), ("b", {"measure": 10.0}), ("a", {"measure": 3.0})]
+    made = plan(rows, unknown={"c": 4, "a": 9}, workers=2)
+    assert [item.task for item in made.tasks] == ["c", "b", "a"]
+    assert made.tasks[0].guessed
+    assert made.tasks[0].seconds == 12.0
+    assert made.tasks[2].phases == {"load": 1.0, "measure": 5.0}
+    assert (made.seconds, made.elapsed) == (28.0, 16.0)
+    assert made.phases == {"measure": 15.0, "load": 1.0}
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=20), st.integers(1, 6))
+def test_a_plan_lies_between_the_bounds(durations, workers):
+    made = plan([(f"t{i}", {"x": d}) for i, d in enumerate(durations)], workers=workers)
+    least = max(max(durations), sum(durations) / workers)
+    assert least - 1e-6 <= made.elapsed <= 4 / 3 * least * 1.5 + 1e-6
+    assert made.elapsed <= made.seconds + 1e-6
+
+
+def test_a_plan_refuses_what_cannot_be():
+    with pytest.raises(ValueError, match="worker"):
+        plan([], workers=0)
+    with pytest.raises(ValueError, match="duration of 'x'"):
+        plan([("a", {"x": -1.0})])
+    assert plan([]).elapsed == 0.0
