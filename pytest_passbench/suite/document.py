@@ -1,0 +1,146 @@
+"""A YAML document as plain data, with the line of every value for messages. Never executes tags."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+
+from ..errors import UserError
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Document:
+    """One parsed YAML document; ``offset`` is the number of the file's lines before it."""
+
+    def __init__(self, text: str, path: Path, offset: int = 0) -> None:
+        self.path, self.offset = path, offset
+        loader = _Loader(text)
+        try:
+            self.node = loader.get_single_node()
+            value = loader.construct_document(self.node) if self.node is not None else None
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            self._bad_yaml(error)
+        finally:
+            loader.dispose()
+        self.root = Cursor(value, (), self)
+
+    def _bad_yaml(self, error: Exception) -> NoReturn:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{self.path}:{self.offset + mark.line + 1}" if mark is not None else str(self.path)
+        problem = getattr(error, "problem", None) or str(error)
+        raise UserError(f"not YAML: {problem}", where=place, remedy="correct the file") from None
+
+    def line(self, steps: tuple[str | int, ...]) -> int:
+        """The line of the file at which the value at ``steps`` begins (from 1)."""
+        node = self.node
+        for step in steps:
+            child = _child(node, step)
+            if child is None:
+                break
+            node = child
+        return self.offset + (node.start_mark.line if node is not None else 0) + 1
+
+    def text_line(self, steps: tuple[str | int, ...]) -> int:
+        """The line at which the text of a literal block (``|``) begins."""
+        node = self.node
+        for step in steps:
+            node = _child(node, step)
+        return self.line(steps) + (1 if getattr(node, "style", None) in ("|", ">") else 0)
+
+
+def _child(node: Any, step: str | int) -> Any:
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        return node.value[step]
+    if isinstance(node, yaml.MappingNode):
+        return next((value for key, value in node.value if key.value == str(step)), None)
+    return None
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """A value of a document and the way to it; its readers check types and fail with file and line."""
+
+    value: Any
+    steps: tuple[str | int, ...]
+    document: Document
+
+    @property
+    def name(self) -> str:
+        """``subgraphs[3].dtype``, or "the document"."""
+        text = "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in self.steps)
+        return text.removeprefix(".") or "the document"
+
+    def fail(self, what: str, remedy: str | None = None) -> NoReturn:
+        """Raises UserError at this value's line."""
+        where = f"{self.document.path}:{self.document.line(self.steps)}"
+        raise UserError(what, where=where, remedy=remedy)
+
+    def at(self, key: str) -> Cursor:
+        """The value under a key that must be there."""
+        if key not in self.mapping():
+            self.fail(f"{self.name} has no {key!r}", f"add '{key}:'")
+        return Cursor(self.value[key], (*self.steps, key), self.document)
+
+    def maybe(self, key: str) -> Cursor | None:
+        """The value under a key, None where there is none or where it is null."""
+        return self.at(key) if self.mapping().get(key) is not None else None
+
+    def only(self, keys: tuple[str, ...]) -> Cursor:
+        """Itself; fails where the mapping has other keys."""
+        for key in self.mapping():
+            if key not in keys:
+                at = Cursor(self.value, (*self.steps, str(key)), self.document)
+                at.fail(f"unknown key {key!r} in {self.name}", f"known keys: {', '.join(keys)}")
+        return self
+
+    def items(self) -> list[Cursor]:
+        """The items of a list."""
+        if not isinstance(self.value, list):
+            self.fail(f"{self.name} is {_kind(self.value)}", "give a list")
+        return [Cursor(v, (*self.steps, i), self.document) for i, v in enumerate(self.value)]
+
+    def mapping(self) -> dict[Any, Any]:
+        """The value, a mapping."""
+        if not isinstance(self.value, dict):
+            self.fail(f"{self.name} is {_kind(self.value)}", "give a mapping")
+        return self.value
+
+    def string(self) -> str:
+        """The value, a string."""
+        if not isinstance(self.value, str):
+            self.fail(
+                f"{self.name} is {_kind(self.value)}",
+                "give a string, quoted where it looks like another type",
+            )
+        return self.value
+
+    def strings(self) -> tuple[str, ...]:
+        """The value, a list of strings."""
+        return tuple(item.string() for item in self.items())
+
+    def integer(self, least: int = 0) -> int:
+        """The value, an integer of at least ``least``."""
+        if not isinstance(self.value, int) or isinstance(self.value, bool) or self.value < least:
+            self.fail(f"{self.name} is {_kind(self.value)}", f"give an integer, {least} or more")
+        return self.value
+
+    def number(self) -> float:
+        """The value as a float; YAML 1.1 reads ``1e-5`` as a string, so such a string counts."""
+        if isinstance(self.value, bool) or not isinstance(self.value, int | float | str):
+            self.fail(f"{self.name} is {_kind(self.value)}", "give a number")
+        try:
+            return float(self.value)
+        except (ValueError, OverflowError):
+            self.fail(f"{self.name} is {_kind(self.value)}", "give a number")
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "empty"
+    if isinstance(value, dict | list):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    return f"{value!r}"

@@ -1,0 +1,314 @@
+"""The task file: a header that collecting reads, and graphs and subgraphs behind it (docs/task-format.md)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..errors import UserError
+from .document import Cursor, Document
+from .model import Subgraph, Task, TaskHeader, TensorSpec
+from .parse import Program, parse
+
+SUFFIX = ".task.yaml"
+FORMAT = "task/1"
+DTYPES = frozenset(
+    {
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+        "complex32",
+        "complex64",
+        "complex128",
+        "bool",
+        "uint8",
+        "int8",
+    }
+    | {"int16", "int32", "int64", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2"}
+)
+"""The dtypes that an input may have, without the ``torch.`` prefix."""
+
+_HEADER_KEYS = ("passbench", "id", "ops", "sources", "modality", "tags", "subgraphs")
+_SUBGRAPH_KEYS = ("id", "graph", "dtype", "source", "meta", "inputs")
+_INPUT_KEYS = ("name", "original_name", "shape", "dtype", "mean", "std", "min", "max", "data")
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+_HEADER_LIMIT = 1 << 20
+_SafeDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+def read_header(path: Path) -> TaskHeader:
+    """The header of a task file; reads no further. Raises UserError naming the file and line."""
+    text, _ = _split(path, _read_head(path))
+    return _header(Document(text, path).root, path)
+
+
+def read_task(path: Path) -> Task:
+    """A task file, read and checked; its graphs are parsed, not built. Raises UserError with file, line."""
+    text, rest = _split(path, _read_all(path))
+    header = _header(Document(text, path).root, path)
+    document = Document(rest, path, offset=text.count("\n"))
+    root = document.root.only(("graphs", "subgraphs"))
+    programs = _programs(root.at("graphs"))
+    subgraphs = tuple(_subgraph(item, programs) for item in root.at("subgraphs").items())
+    _check_whole(root, header, subgraphs, programs)
+    lines = {key: document.text_line(("graphs", key)) for key in programs}
+    return Task(header, path, dict(root.at("graphs").mapping()), subgraphs, lines)
+
+
+def write_task(task: Task, path: Path) -> None:
+    """Writes a task file. Raises UserError where that cannot be done."""
+    try:
+        path.write_text(dump_task(task), encoding="utf-8")
+    except OSError as error:
+        raise UserError(
+            f"cannot write: {error.strerror}", where=path, remedy="choose another folder"
+        ) from None
+
+
+def dump_task(task: Task) -> str:
+    """The text of a task's file: source as literal blocks, an input a line; the same task, the same text."""
+    header = task.header
+    lines = [f"passbench: {FORMAT}", f"id: {_flow(header.id)}", f"ops: {_flow(header.ops)}"]
+    lines.append(f"sources: {_flow(header.sources)}")
+    lines += [f"modality: {_flow(header.modality)}"] if header.modality else []
+    lines += [f"tags: {_flow(header.tags)}", f"subgraphs: {header.subgraphs}", "---", "graphs:"]
+    for key, source in task.graphs.items():
+        lines.append(f"  {_flow(key)}: {_block(source)}")
+    lines.append("subgraphs:")
+    for subgraph in task.subgraphs:
+        lines += _dump_subgraph(subgraph)
+    return "\n".join(lines) + "\n"
+
+
+# Reading
+
+
+def _read_all(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot read: {error.strerror}", where=path, remedy="check the path") from None
+    except UnicodeDecodeError:
+        raise UserError("not UTF-8 text", where=path, remedy="a task file is YAML text") from None
+
+
+def _read_head(path: Path) -> str:
+    """The text up to and with the line that ends the first document."""
+    lines: list[str] = []
+    try:
+        with path.open(encoding="utf-8") as file:
+            for line in iter(partial(file.readline, _HEADER_LIMIT), ""):
+                lines.append(line)
+                if line.startswith("---") and len(lines) > 1 and any(map(_is_content, lines[:-1])):
+                    break
+    except OSError as error:
+        raise UserError(f"cannot read: {error.strerror}", where=path, remedy="check the path") from None
+    except UnicodeDecodeError:
+        raise UserError("not UTF-8 text", where=path, remedy="a task file is YAML text") from None
+    return "".join(lines)
+
+
+def _split(path: Path, text: str) -> tuple[str, str]:
+    """Header and body: the text before the document mark, and from it on."""
+    lines = text.splitlines(keepends=True)
+    for position, line in enumerate(lines):
+        if line.startswith("---") and any(map(_is_content, lines[:position])):
+            return "".join(lines[:position]), "".join(lines[position:])
+    raise UserError(
+        "no second document", where=path, remedy="a task file is a header, a line '---', and graphs"
+    )
+
+
+def _is_content(line: str) -> bool:
+    stripped = line.strip()
+    return bool(stripped) and not stripped.startswith(("#", "---", "%"))
+
+
+def _header(root: Cursor, path: Path) -> TaskHeader:
+    version = root.at("passbench")
+    if version.value != FORMAT:
+        version.fail(f"format {version.value!r} is not known", f"this version reads '{FORMAT}'")
+    root.only(_HEADER_KEYS)
+    modality = root.maybe("modality")
+    header = TaskHeader(
+        id=_identifier(root.at("id")),
+        ops=root.at("ops").strings(),
+        sources=root.at("sources").strings(),
+        tags=root.at("tags").strings(),
+        subgraphs=root.at("subgraphs").integer(least=1),
+        modality=modality.string() if modality is not None else "",
+    )
+    if not header.ops:
+        root.at("ops").fail("ops is empty", "list the operators of the graphs, in order")
+    if path.name != header.id + SUFFIX:
+        root.at("id").fail(f"id {header.id!r} is not the file's name", f"call the file {header.id}{SUFFIX}")
+    return header
+
+
+def _identifier(cursor: Cursor) -> str:
+    text = cursor.string()
+    if not _ID.fullmatch(text):
+        cursor.fail(f"{cursor.name} {text!r} is not an id", "letters, digits and _ . + - only")
+    return text
+
+
+def _programs(graphs: Cursor) -> dict[str, Program]:
+    for key in graphs.mapping():
+        if not isinstance(key, str) or not _ID.fullmatch(key):
+            graphs.fail(f"{key!r} is not a graph's name", "letters, digits and _ . + - only")
+    return {key: _program(graphs.at(key)) for key in graphs.mapping()}
+
+
+def _program(cursor: Cursor) -> Program:
+    return parse(cursor.string(), str(cursor.document.path), cursor.document.text_line(cursor.steps))
+
+
+def _subgraph(cursor: Cursor, programs: dict[str, Program]) -> Subgraph:
+    cursor.only(_SUBGRAPH_KEYS)
+    graph, source, meta = cursor.at("graph"), cursor.maybe("source"), cursor.maybe("meta")
+    if graph.string() not in programs:
+        graph.fail(f"{graph.name}: no graph {graph.value!r}", f"graphs are: {', '.join(map(str, programs))}")
+    inputs = tuple(_spec(item) for item in cursor.at("inputs").items())
+    names, expected = tuple(s.name for s in inputs), programs[graph.value].inputs
+    if names != expected:
+        found, wanted = ", ".join(names) or "none", ", ".join(expected) or "none"
+        cursor.at("inputs").fail(
+            f"inputs are {found}; graph {graph.value} takes {wanted}", "same names, same order"
+        )
+    return Subgraph(
+        id=_identifier(cursor.at("id")),
+        graph=graph.value,
+        dtype=_dtype(cursor.at("dtype")),
+        inputs=inputs,
+        source=source.string() if source is not None else "",
+        meta=dict(meta.mapping()) if meta is not None else {},
+    )
+
+
+def _dtype(cursor: Cursor) -> str:
+    name = cursor.string()
+    if name not in DTYPES:
+        cursor.fail(f"{cursor.name}: unknown dtype {name!r}", "such as float32, bfloat16, int64, bool")
+    return name
+
+
+def _spec(cursor: Cursor) -> TensorSpec:
+    cursor.only(_INPUT_KEYS)
+    original, data = cursor.maybe("original_name"), cursor.maybe("data")
+    numbers = {key: found.number() for key in ("mean", "std", "min", "max") if (found := cursor.maybe(key))}
+    spec = TensorSpec(
+        name=cursor.at("name").string(),
+        shape=tuple(size.integer() for size in cursor.at("shape").items()),
+        dtype=_dtype(cursor.at("dtype")),
+        data=tuple(_scalar(item) for item in data.items()) if data is not None else None,
+        original_name=original.string() if original is not None else None,
+        **numbers,
+    )
+    problem = spec_problem(spec)
+    if problem:
+        cursor.fail(f"{cursor.name} ({spec.name}): {problem}", "correct the input")
+    return spec
+
+
+def _scalar(cursor: Cursor) -> float | int | bool:
+    value = cursor.value
+    return value if isinstance(value, bool | int | float) else cursor.number()
+
+
+def spec_problem(spec: TensorSpec) -> str | None:
+    """What is wrong with an input's numbers, taken together; None if nothing."""
+    if spec.std is not None and spec.std < 0:
+        return f"std is {spec.std}"
+    if spec.min is not None and spec.max is not None and spec.min > spec.max:
+        return f"min {spec.min} is above max {spec.max}"
+    count = 1
+    for size in spec.shape:
+        count *= size
+    if spec.data is not None and len(spec.data) != count:
+        return f"{len(spec.data)} values in data, shape {list(spec.shape)} holds {count}"
+    return None
+
+
+def _check_whole(
+    root: Cursor, header: TaskHeader, subgraphs: tuple[Subgraph, ...], programs: dict[str, Program]
+) -> None:
+    if len(subgraphs) != header.subgraphs:
+        what = f"{len(subgraphs)} subgraphs, the header says {header.subgraphs}"
+        root.at("subgraphs").fail(what, f"set 'subgraphs: {len(subgraphs)}'")
+    ids: set[str] = set()
+    for position, subgraph in enumerate(subgraphs):
+        if subgraph.id in ids:
+            root.at("subgraphs").items()[position].fail(
+                f"two subgraphs have the id {subgraph.id!r}", "rename one"
+            )
+        ids.add(subgraph.id)
+    for key in programs.keys() - {s.graph for s in subgraphs}:
+        root.at("graphs").at(key).fail(f"no subgraph uses graph {key!r}", "remove it")
+
+
+# Writing
+
+
+class _Dumper(_SafeDumper):  # type: ignore[misc]
+    """Writes strings with line breaks or control characters in double quotes, so that a value is one line."""
+
+
+def _represent(dumper: Any, text: str) -> Any:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if text.isprintable() else '"')
+
+
+_Dumper.add_representer(str, _represent)
+
+
+def _dump(value: Any, flow: bool) -> str:
+    text: str = yaml.dump(
+        value, Dumper=_Dumper, default_flow_style=flow, sort_keys=False, width=1 << 30, allow_unicode=True
+    )
+    return text.strip()
+
+
+def _flow(value: Any) -> str:
+    """A value in YAML's flow style, on one line."""
+    if isinstance(value, str):
+        return _dump({"k": value}, flow=False).removeprefix("k:").strip()
+    return _dump([list(value) if isinstance(value, tuple) else value], flow=True)[1:-1]
+
+
+def _block(source: str) -> str:
+    """Source text as a literal block, indented by 4; quoted where YAML has no literal form of it."""
+    mark = "|" if source.endswith("\n") and not source.endswith("\n\n") else "|-"
+    body = "\n".join(f"    {line}" if line else "" for line in source.splitlines())
+    text = f"{mark}\n{body}"
+    try:
+        same = yaml.load(f"a: {text}\n", Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) == {
+            "a": source
+        }
+    except yaml.YAMLError:
+        same = False
+    return text if same else _flow(source)
+
+
+def _dump_subgraph(subgraph: Subgraph) -> list[str]:
+    lines = [
+        f"- id: {_flow(subgraph.id)}",
+        f"  graph: {_flow(subgraph.graph)}",
+        f"  dtype: {_flow(subgraph.dtype)}",
+    ]
+    lines += [f"  source: {_flow(subgraph.source)}"] if subgraph.source else []
+    lines += [f"  meta: {_flow(subgraph.meta)}"] if subgraph.meta else []
+    if not subgraph.inputs:
+        return [*lines, "  inputs: []"]
+    return [*lines, "  inputs:", *(f"  - {_flow(_input(spec))}" for spec in subgraph.inputs)]
+
+
+def _input(spec: TensorSpec) -> dict[str, Any]:
+    values = asdict(spec)
+    values["shape"] = list(spec.shape)
+    values["data"] = list(spec.data) if spec.data is not None else None
+    return {key: values[key] for key in _INPUT_KEYS if values[key] is not None}
