@@ -14,28 +14,32 @@ GATES = ("gelu", "gelu_tanh", "silu", "softplus", "relu")
 MACHINES = [(), ("-mno-avx512f",), ("-march=x86-64",)] if platform.machine() == "x86_64" else [()]
 SOURCE = '#include "passbench.h"\n' + "\n".join(
     f'extern "C" void k_{name}(const float* x, float* out, int64_t n) {{'
-    f" pb::map<float>(n, out, [](pb::vec a) {{ return pb::{name}(a); }}, x); }}"
+    f" pb::map(n, out, [](pb::vec a) {{ return pb::{name}(a); }}, x); }}"
     for name in FUNCTIONS + GATES
 )
 ROUND = """#include "passbench.h"
-extern "C" void narrow(const float* x, void* out, int64_t n, pb::dtype dtype) {
+extern "C" void narrow(const float* x, pb::out out, int64_t n, pb::dtype dtype) {
   pb::dispatch(dtype, [&](auto t) {
-    auto* o = static_cast<decltype(t)*>(out);
+    decltype(t)* o = out;
     for (int64_t i = 0; i < n; i += pb::L) pb::store(o + i, pb::load(x + i));
   });
 }
-extern "C" void widen(const void* x, float* out, int64_t n, pb::dtype dtype) {
+extern "C" void widen(pb::in x, float* out, int64_t n, pb::dtype dtype) {
   pb::dispatch(dtype, [&](auto t) {
-    auto* p = static_cast<const decltype(t)*>(x);
+    const decltype(t)* p = x;
     for (int64_t i = 0; i < n; i += pb::L) pb::store(out + i, pb::load(p + i));
   });
 }
-extern "C" double sum_of_products(const void* x, const void* y, int64_t n, pb::dtype dtype) {
+template <class T> double run(const T* x, const T* y, int64_t n) {
+  return pb::sum(n, [](pb::vec a, pb::vec b) { return a * b + 1; }, x, y);
+}
+extern "C" double sum_of_products(pb::in x, pb::in y, int64_t n, pb::dtype dtype) {
   double out = 0;
-  pb::dispatch(dtype, [&](auto t) {
-    out = pb::sum<decltype(t)>(n, [](pb::vec a, pb::vec b) { return a * b + 1; }, x, y);
-  });
+  pb::dispatch(dtype, [&](auto t) { out = run<decltype(t)>(x, y, n); });
   return out;
+}
+extern "C" float greatest(const float* x, int64_t n) {
+  return pb::greatest(n, [](pb::vec a) { return -a; }, x);
 }
 """
 
@@ -97,6 +101,14 @@ def test_a_sum_counts_every_element_once(n: int, dtype: torch.dtype, flags: tupl
     x, y = torch.randn(n).to(dtype), torch.randn(n).to(dtype)
     got = cpp.load(ROUND, flags=flags).sum_of_products(x, y, n, dtype)
     assert got == pytest.approx((x.double() * y.double() + 1).sum().item(), rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize("n", [1, 7, 16, 33, 100])
+def test_the_greatest_looks_at_every_element(n: int, flags: tuple[str, ...]) -> None:
+    for place in (0, n // 2, n - 1):
+        x = torch.rand(n) + 1
+        x[place] = 0.5
+        assert cpp.load(ROUND, flags=flags).greatest(x, n) == -0.5
 
 
 def test_a_dtype_that_the_header_does_not_know_is_named() -> None:

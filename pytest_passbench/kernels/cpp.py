@@ -85,6 +85,7 @@ class DType:
 _TYPES: dict[str, Any] = {
     **{"void": None, "double": ctypes.c_double, "float": ctypes.c_float, "bool": ctypes.c_bool},
     **{"int": ctypes.c_int, "long": ctypes.c_long, "size_t": ctypes.c_size_t, "pb::dtype": DType},
+    **{"pb::in": Pointer, "pb::out": Pointer},
     **{f"int{bits}_t": getattr(ctypes, f"c_int{bits}") for bits in (8, 16, 32, 64)},
     **{f"uint{bits}_t": getattr(ctypes, f"c_uint{bits}") for bits in (8, 16, 32, 64)},
 }

@@ -1,11 +1,11 @@
 // What a C++ kernel needs beside its own loop: a register of floats at a time, three dtypes, a few functions.
 //
 //   #include "passbench.h"
-//   extern "C" void add_gelu(const void* x, const void* y, void* out, int64_t n, pb::dtype dtype) {
-//     pb::dispatch(dtype, [&](auto t) {
-//       using T = decltype(t);                                     // float, pb::bf16 or pb::f16
-//       pb::map<T>(n, out, [](pb::vec a, pb::vec b) { return pb::gelu(pb::round<T>(a + b)); }, x, y);
-//     });
+//   template <class T> void run(const T* x, const T* y, T* out, int64_t n) {
+//     pb::map(n, out, [](pb::vec a, pb::vec b) { return pb::gelu(pb::round<T>(a + b)); }, x, y);
+//   }
+//   extern "C" void add_gelu(pb::in x, pb::in y, pb::out out, int64_t n, pb::dtype dtype) {
+//     pb::dispatch(dtype, [&](auto t) { run<decltype(t)>(x, y, out, n); });  // t: float, pb::bf16 or pb::f16
 //   }
 //
 // Arithmetic is in float. `round<T>` stands where eager stores a tensor of T between two operators: leave it out
@@ -38,6 +38,16 @@ typedef uint16_t hvec __attribute__((vector_size(2 * L)));
 struct bf16 { uint16_t bits; };
 struct f16 { uint16_t bits; };
 enum class dtype : int32_t { f32, bf16, f16 };  // what Python passes for a torch.dtype
+
+// Pointers to elements of the type that `dispatch` finds out; Python passes a tensor, an address or None.
+struct in {
+  const void* address;
+  template <class T> operator const T*() const { return static_cast<const T*>(address); }
+};
+struct out {
+  void* address;
+  template <class T> operator T*() const { return static_cast<T*>(address); }
+};
 
 // Calls f with a value of the C++ type that stores `d`.
 template <class F> void dispatch(dtype d, F f) {
@@ -200,12 +210,11 @@ inline vec softplus(vec x) { return x > 20 ? x : log1p(exp(x)); }
 
 // ---- loops over n elements
 
-// out[i] = f(in[i]...), all of type T.
-template <class T, class F, class... In> inline void map(int64_t n, void* out, F f, const In*... in) {
-  T* o = static_cast<T*>(out);
+// y[i] = f(x[i]...); the pointers may be of different types.
+template <class Y, class F, class... X> inline void map(int64_t n, Y* y, F f, const X*... x) {
   int64_t i = 0;
-  for (; i + L <= n; i += L) store(o + i, f(load(reinterpret_cast<const T*>(in) + i)...));
-  if (i < n) store(o + i, f(load(reinterpret_cast<const T*>(in) + i, n - i)...), n - i);
+  for (; i + L <= n; i += L) store(y + i, f(load(x + i)...));
+  if (i < n) store(y + i, f(load(x + i, n - i)...), n - i);
 }
 
 inline float total(vec x) {
@@ -219,21 +228,28 @@ inline float greatest(vec x) {
   return x[0];
 }
 
-// The sum of f(in[i]...).
-template <class T, class F, class... In> inline float sum(int64_t n, F f, const In*... in) {
-  vec even{}, odd{};  // two chains hide half of the addition's latency
+// f(x[i]...) joined by `join` into one vector, from `start`; lanes after the end join as `start`.
+template <class Join, class F, class... X> inline vec reduce(int64_t n, vec start, Join join, F f, const X*... x) {
+  vec even = start, odd = start;  // two chains hide half of the latency
   int64_t i = 0;
   for (; i + 2 * L <= n; i += 2 * L) {
-    even += f(load(reinterpret_cast<const T*>(in) + i)...);
-    odd += f(load(reinterpret_cast<const T*>(in) + i + L)...);
+    even = join(even, f(load(x + i)...));
+    odd = join(odd, f(load(x + i + L)...));
   }
-  for (; i < n; i += L) {
-    int64_t count = n - i < L ? n - i : L;
-    vec x = f(load(reinterpret_cast<const T*>(in) + i, count)...);
-    for (int64_t j = count; j < L; j++) x[j] = 0;
-    even += x;
+  for (; i + L <= n; i += L) even = join(even, f(load(x + i)...));
+  if (i < n) {
+    vec last = f(load(x + i, n - i)...);
+    for (int64_t j = n - i; j < L; j++) last[j] = start[j];
+    odd = join(odd, last);
   }
-  return total(even + odd);
+  return join(even, odd);
+}
+// The sum and the greatest of f(x[i]...).
+template <class F, class... X> inline float sum(int64_t n, F f, const X*... x) {
+  return total(reduce(n, vec{}, [](vec a, vec b) { return a + b; }, f, x...));
+}
+template <class F, class... X> inline float greatest(int64_t n, F f, const X*... x) {
+  return greatest(reduce(n, all(-__builtin_inff()), [](vec a, vec b) { return max(a, b); }, f, x...));
 }
 
 }  // namespace pb
