@@ -32,6 +32,7 @@ class PassReport:
     matches: int = 0
     operators: list[str] = field(default_factory=list)  # operators covered, in graph order
     miss: str = ""  # where nothing matched: the nearest node, what was expected and found
+    computed: list[str] = field(default_factory=list)  # operators that replacement_args itself added to the graph
 
 
 @dataclass

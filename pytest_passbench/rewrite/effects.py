@@ -1,0 +1,107 @@
+"""In-place operators: what a replacement must still do to memory, and when it may not be made at all.
+
+A kernel is out of place. So a write that anyone could see afterwards is kept by a ``copy_`` of the kernel's result into
+the tensor that was written to; where that is impossible, the place does not match, and the message says why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch.fx import Node
+
+from .meta import storages, value_of
+from .normalise import canonical
+
+
+@dataclass(frozen=True)
+class Effects:
+    """``copy_back`` maps a returned node to the outer tensor that its value must be copied into."""
+
+    copy_back: dict[Node, Node] = field(default_factory=dict)
+
+
+def written(node: Node) -> set[int]:
+    """The storages that a node writes to."""
+    targets = list(node.meta.get("passbench_writes", ()))
+    if not targets and node.op in ("call_function", "call_method") and "passbench_pass" not in node.meta:
+        call = canonical(node)
+        base = call.args.get("input")
+        targets = [base] if call.inplace and isinstance(base, Node) else []
+    return set().union(*(storages(value_of(t)) for t in targets))
+
+
+def hazards(nodes: tuple[Node, ...], returned: set[Node], order: dict[Node, int]) -> Effects | str:
+    """What replacing ``nodes`` (in graph order) by one out-of-place call at the end must do; a text where it may not."""
+    matched = set(nodes)
+    later = _descendants(matched)
+    problem = _outside_writes(nodes, matched, returned, later, order)
+    if problem:
+        return problem
+    copies: dict[Node, Node] = {}
+    for storage in set().union(*(written(node) for node in nodes)):
+        writers = [node for node in nodes if storage in written(node)]
+        if not _observed(storage, writers[0], matched, later, order):
+            continue
+        base = _base(writers[-1], matched)
+        if base is None or writers[-1] not in returned:
+            return f"{writers[-1].name} changes a tensor that is used elsewhere; the pattern must return its result"
+        copies[writers[-1]] = base
+    return Effects(copies)
+
+
+def _descendants(matched: set[Node]) -> set[Node]:
+    seen: set[Node] = set()
+    front = [user for node in matched for user in node.users]
+    while front:
+        node = front.pop()
+        if node not in seen:
+            seen.add(node)
+            front.extend(node.users)
+    return seen - matched
+
+
+def _observed(storage: int, first: Node, matched: set[Node], later: set[Node], order: dict[Node, int]) -> bool:
+    """Whether someone other than the users of the match's results can see a write to ``storage``."""
+    for node in order:
+        if node in matched or node in later or storage not in storages(value_of(node)):
+            continue
+        if node.op in ("placeholder", "get_attr") or any(order[u] > order[first] for u in node.users if u not in matched):
+            return True
+    return False
+
+
+
+
+def _base(writer: Node, matched: set[Node]) -> Node | None:
+    """The outer tensor that a chain of in-place calls writes to: the same tensor, not a view of it."""
+    node = writer
+    while node in matched:
+        base = canonical(node).args.get("input")
+        if not isinstance(base, Node) or value_of(base) is not value_of(node):
+            return None
+        node = base
+    return node
+
+
+def _outside_writes(
+    nodes: tuple[Node, ...], matched: set[Node], returned: set[Node], later: set[Node], order: dict[Node, int]
+) -> str:
+    touched = set().union(*(storages(value_of(n)) for node in nodes for n in (node, *node.all_input_nodes)))
+    for node in order:
+        if node in matched or order[node] < order[nodes[0]]:
+            continue
+        writes = written(node)
+        if order[node] < order[nodes[-1]] and writes & touched:
+            return f"{node.name} changes a tensor in place between the operators of the match"
+        for storage in writes:
+            if storage in touched and _shared(storage, matched, returned, later, order):
+                return f"{node.name} later changes a tensor in place that the match's result is a view of"
+    return ""
+
+
+def _shared(storage: int, matched: set[Node], returned: set[Node], later: set[Node], order: dict[Node, int]) -> bool:
+    """Whether an output of the match shares ``storage`` with another output or with a tensor outside."""
+    outputs = [n for n in returned if storage in storages(value_of(n))]
+    outside = [n for n in order if n not in matched and n not in later and storage in storages(value_of(n))]
+    return bool(outputs) and (len(outputs) > 1 or bool(outside))

@@ -1,0 +1,30 @@
+"""Why a pass matched nowhere, in one line."""
+
+from __future__ import annotations
+
+from torch.fx import Node
+
+from .match import Miss, Target
+from .pattern import Pattern
+
+
+def explain(pattern: Pattern, target: Target, best: Miss | None) -> str:
+    """The nearest place, what was expected there and what was found."""
+    anchor = pattern.calls[pattern.anchor].op
+    if best is not None and best.depth > 0:
+        return f"nearest: {best.text}"
+    present = {call.op for call in target.calls.values()}
+    absent = [call.op for call in pattern.calls.values() if call.op not in present]
+    if absent:
+        return f"the graph has no {absent[0]}; it has {_listed(target)}"
+    return f"nearest: {best.text}" if best is not None else f"the graph has no {anchor}; it has {_listed(target)}"
+
+
+def _listed(target: Target) -> str:
+    names = list(dict.fromkeys(call.op for call in target.calls.values()))
+    return ", ".join(names[:12]) + (", ..." if len(names) > 12 else "") if names else "no operators"
+
+
+def users_of(node: Node) -> list[Node]:
+    """A node's users, without the graph's output."""
+    return [user for user in node.users if user.op != "output"]

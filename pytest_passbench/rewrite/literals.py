@@ -1,0 +1,130 @@
+"""When a literal of a pattern and a literal of a target say the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from . import names
+from .meta import value_of
+from .normalise import Call
+
+_SIZED = frozenset({"view", "reshape", "expand"})
+
+
+def align(pattern: Call, target: Call, node: Node, name: str) -> tuple[Any, Any]:
+    """One argument of both calls, in comparable form: widths, negative dimensions and -1 sizes resolved.
+
+    ``node`` is the target's node; its recorded values give ranks and sizes.
+    """
+    expected, found = pattern.get(name), target.get(name)
+    if pattern.op in _SIZED and name == "size":
+        return _sizes(pattern.op, expected, node, target)
+    if name in names.WIDENED:
+        expected, found = _widen(expected, found), _widen(found, expected)
+    if name in names.DIM_NAMES:
+        rank = _rank(target)
+        return _wrap(expected, rank), _wrap(found, rank)
+    return expected, found
+
+
+def _widen(value: Any, like: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool) and isinstance(like, tuple):
+        return (value,) * len(like)
+    if isinstance(value, tuple) and isinstance(like, tuple) and len(value) == 1 < len(like):
+        return value * len(like)
+    return value
+
+
+def _rank(call: Call) -> int | None:
+    subject = call.args.get("input", call.args.get("tensors"))
+    if isinstance(subject, tuple) and subject:
+        subject = subject[0]
+    value = value_of(subject) if isinstance(subject, Node) else None
+    if not isinstance(value, torch.Tensor):
+        return None
+    return value.dim() + (1 if call.op in ("unsqueeze", "stack") else 0)
+
+
+def _wrap(value: Any, rank: int | None) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_wrap(item, rank) for item in value)
+    if rank and isinstance(value, int) and not isinstance(value, bool) and value < 0:
+        return value + rank
+    return value
+
+
+def _sizes(op: str, expected: Any, node: Node, target: Call) -> tuple[Any, Any]:
+    """Sizes with -1 resolved: what the target's node has come out as."""
+    value = value_of(node)
+    if not isinstance(value, torch.Tensor) or not isinstance(target.get("size"), tuple):
+        return expected, target.get("size")
+    found = tuple(value.shape) if not _has_node(target.get("size")) else target.get("size")
+    if not isinstance(expected, tuple) or len(expected) != len(found):
+        return expected, found
+    known = _kept(op, target, found)
+    return tuple(k if e == -1 and isinstance(e, int) else e for e, k in zip(expected, known, strict=True)), found
+
+
+def _has_node(value: Any) -> bool:
+    return any(isinstance(item, Node) for item in value)
+
+
+def _kept(op: str, target: Call, found: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What -1 stands for per dimension: expand keeps the input's size, view and reshape infer it."""
+    subject = target.get("input")
+    value = value_of(subject) if isinstance(subject, Node) else None
+    if op != "expand" or not isinstance(value, torch.Tensor):
+        return found
+    return (*found[: len(found) - value.dim()], *value.shape)
+
+
+def equal(expected: Any, found: Any, *, floating: bool, home: torch.device | None = None) -> bool:
+    """Whether two literals (neither holds a node) mean the same.
+
+    ``floating``: the call computes in floating point, so 2 and 2.0 are one. ``home`` is the device that the target's
+    inputs are on; a pattern written for an accelerator matches there.
+    """
+    if _empty(expected) and _empty(found):
+        return True
+    if isinstance(expected, torch.device) or isinstance(found, torch.device):
+        return _same_device(expected, found, home)
+    if isinstance(expected, bool) or isinstance(found, bool):
+        return expected is found
+    if isinstance(expected, (int, float)) and isinstance(found, (int, float)):
+        return expected == found and (floating or type(expected) is type(found))
+    if isinstance(expected, tuple) and isinstance(found, tuple):
+        pairs = zip(expected, found, strict=False)
+        return len(expected) == len(found) and all(equal(e, f, floating=floating, home=home) for e, f in pairs)
+    return type(expected) is type(found) and bool(expected == found)
+
+
+def _empty(value: Any) -> bool:
+    return value is None or value is False or value == ()
+
+
+def _same_device(expected: Any, found: Any, home: torch.device | None) -> bool:
+    try:
+        one, other = torch.device(expected), torch.device(found)
+    except (RuntimeError, TypeError):
+        return False
+    if one.type == other.type:
+        return (one.index or 0) == (other.index or 0)
+    return home is not None and other.type == home.type and one.type == "cuda"
+
+
+def computes_floating(node: Node) -> bool:
+    """Whether a call's tensors are floating point."""
+    values = [value_of(n) for n in (*node.all_input_nodes, node)]
+    return any(isinstance(v, torch.Tensor) and (v.is_floating_point() or v.is_complex()) for v in values)
+
+
+def show(value: Any) -> str:
+    """A value as a reader of messages wants it."""
+    if isinstance(value, Node):
+        return value.name
+    if isinstance(value, tuple):
+        return "(" + ", ".join(show(item) for item in value) + ")"
+    return repr(value)

@@ -1,0 +1,255 @@
+"""Find a pattern in a target graph: backtracking unification of canonical calls.
+
+A placeholder of the pattern binds whatever stands in its place (a tensor, a literal, a list); bound twice, it must be
+the same. Operators must agree in name and in every argument; operands of commutative operators match in both orders.
+Metadata expressions of the pattern (``x.size(0)``) are evaluated once their tensors are bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from . import names
+from .effects import Effects, hazards
+from .literals import align, computes_floating, equal, show
+from .meta import evaluate, value_of
+from .normalise import Call, canonical
+from .pattern import Pattern
+
+_STEPS = 20_000  # of backtracking per place: an ambiguous pattern gives up rather than hanging the build
+
+
+@dataclass(frozen=True)
+class Miss:
+    """Why one place does not match. ``depth`` operators had matched when it failed."""
+
+    depth: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Match:
+    """``binding`` maps the pattern's nodes to nodes and literals of the target, ``nodes`` are the operators covered."""
+
+    pattern: Pattern
+    binding: dict[Node, Any]
+    nodes: tuple[Node, ...]
+    effects: Effects = field(default_factory=Effects)
+
+
+class Target:
+    """A graph to search in: its nodes in order and their canonical calls."""
+
+    def __init__(self, gm: GraphModule) -> None:
+        self.gm = gm
+        self.refresh()
+        inputs = [value_of(n) for n in gm.graph.nodes if n.op == "placeholder"]
+        self.home = next((v.device for v in inputs if isinstance(v, torch.Tensor)), None)
+
+    def refresh(self) -> None:
+        """Read the graph again after a change."""
+        self.order = {node: i for i, node in enumerate(self.gm.graph.nodes)}
+        self.calls = {n: canonical(n) for n in self.order if _is_operator(n)}
+
+    def named(self, op: str) -> list[Node]:
+        """The nodes with this operator, in graph order."""
+        return [node for node, call in self.calls.items() if call.op == op]
+
+
+def _is_operator(node: Node) -> bool:
+    return node.op == "call_method" or (node.op == "call_function" and "passbench_pass" not in node.meta)
+
+
+@dataclass(frozen=True)
+class _Goal:
+    """Make ``pattern`` and ``target`` equal. ``place`` says where they stand, for messages."""
+
+    pattern: Any
+    target: Any
+    node: Node | None = None
+    argument: str = ""
+
+
+class Search:
+    """The search for one pattern; ``best`` is the miss that came closest."""
+
+    def __init__(self, pattern: Pattern, target: Target) -> None:
+        self.pattern, self.target = pattern, target
+        self.best: Miss | None = None
+        self._steps = 0
+
+    def at(self, node: Node) -> Match | None:
+        """A match whose anchor is ``node``, or None."""
+        self._steps = 0
+        roots = [_Goal(root, _ANYWHERE) for root in self.pattern.roots]
+        return self._solve([*roots, _Goal(self.pattern.anchor, node)], {}, [])
+
+    def _solve(self, goals: list[_Goal], binding: dict[Node, Any], pending: list[_Goal]) -> Match | None:
+        while goals:
+            self._steps += 1
+            if self._steps > _STEPS:
+                return None
+            choices = self._step(goals.pop(), binding, pending)
+            if choices is None:
+                return None
+            if len(choices) == 1:
+                goals.extend(choices[0])
+                continue
+            tries = (self._solve([*goals, *more], dict(binding), list(pending)) for more in choices)
+            return next((found for found in tries if found is not None), None)
+        return self._finish(binding, pending)
+
+    def _step(self, goal: _Goal, binding: dict[Node, Any], pending: list[_Goal]) -> list[list[_Goal]] | None:
+        """The ways to go on: lists of further goals. None where the goal fails."""
+        expected, found = goal.pattern, goal.target
+        if isinstance(expected, Node):
+            return self._node(goal, binding, pending)
+        if isinstance(expected, tuple) and isinstance(found, tuple) and len(expected) == len(found):
+            parts = zip(expected, found, strict=True)
+            return [[_Goal(e, f, goal.node, goal.argument) for e, f in parts]]
+        if isinstance(expected, slice) and isinstance(found, slice):
+            ends = [(expected.start, found.start), (expected.stop, found.stop), (expected.step, found.step)]
+            return [[_Goal(e, f, goal.node, goal.argument) for e, f in ends]]
+        return [[]] if self._equal(expected, found, goal.node) else self._unequal(goal, binding)
+
+    def _node(self, goal: _Goal, binding: dict[Node, Any], pending: list[_Goal]) -> list[list[_Goal]] | None:
+        node, found = goal.pattern, goal.target
+        if found is _ANYWHERE:
+            return self._anywhere(node, binding)
+        if node in binding:
+            same = binding[node] is found or (not _holds_node(found) and self._equal(binding[node], found, None))
+            same = same or (isinstance(found, tuple) and binding[node] == found)
+            return [[]] if same else self._miss(goal, binding, f"expected {show(binding[node])}, found {show(found)}")
+        if node in self.pattern.metadata:
+            pending.append(goal)
+            return [[]]
+        if node.op != "call_function" and node.op != "call_method":
+            binding[node] = found
+            return [[]]
+        return self._operator(goal, binding)
+
+    def _anywhere(self, node: Node, binding: dict[Node, Any]) -> list[list[_Goal]] | None:
+        if node in binding:
+            return [[]]
+        places = self.target.named(self.pattern.calls[node].op)
+        if not places:
+            return self._miss(_Goal(node, None), binding, f"a further output: no {self.pattern.calls[node].op} found")
+        return [[_Goal(node, place)] for place in places]
+
+    def _operator(self, goal: _Goal, binding: dict[Node, Any]) -> list[list[_Goal]] | None:
+        node, found = goal.pattern, goal.target
+        call = self.pattern.calls[node]
+        other = self.target.calls.get(found) if isinstance(found, Node) else None
+        if other is None or other.op != call.op:
+            return self._miss(goal, binding, f"expected {call.op}, found {self._describe(found)}")
+        binding[node] = found
+        keys = dict.fromkeys([*call.args, *other.args])
+        goals = [_Goal(*align(call, other, found, key), found, key) for key in keys]
+        if call.op in names.COMMUTATIVE and {"input", "other"} <= set(keys):
+            return [goals, self._swapped(goals)]
+        if call.op == "transpose" and {"dim0", "dim1"} <= set(keys):
+            return [goals, self._swapped(goals, ("dim0", "dim1"))]
+        return [goals]
+
+    def _swapped(self, goals: list[_Goal], pair: tuple[str, str] = ("input", "other")) -> list[_Goal]:
+        values = {goal.argument: goal.target for goal in goals}
+        swap = {pair[0]: values[pair[1]], pair[1]: values[pair[0]]}
+        return [_Goal(g.pattern, swap.get(g.argument, g.target), g.node, g.argument) for g in goals]
+
+    def _equal(self, expected: Any, found: Any, node: Node | None) -> bool:
+        if _holds_node(expected) or _holds_node(found):
+            return False
+        floating = node is None or computes_floating(node)
+        return equal(expected, found, floating=floating, home=self.target.home)
+
+    def _finish(self, binding: dict[Node, Any], pending: list[_Goal]) -> Match | None:
+        for goal in pending:
+            try:
+                value = evaluate(goal.pattern, binding)
+            except Exception as error:
+                return _none(self._miss(goal, binding, f"{goal.pattern.name} cannot be evaluated: {error}"))
+            value = tuple(value) if isinstance(value, (tuple, list)) else value
+            if not self._equal(value, goal.target, goal.node):
+                return _none(self._unequal(_Goal(value, goal.target, goal.node, goal.argument), binding))
+        return self._legal(binding)
+
+    def _legal(self, binding: dict[Node, Any]) -> Match | None:
+        matched = {binding[node] for node in self.pattern.calls}
+        nodes = tuple(sorted(matched, key=self.target.order.__getitem__))
+        returned = {binding[node] for node in self.pattern.returned}
+        problem = self._escape(matched, returned) or self._cycle(matched)
+        effects = Effects() if problem else hazards(nodes, returned, self.target.order)
+        if problem or isinstance(effects, str):
+            return _none(self._miss(_Goal(None, nodes[-1]), binding, problem or str(effects), whole=True))
+        return Match(self.pattern, binding, nodes, effects)
+
+    def _escape(self, matched: set[Node], returned: set[Node]) -> str:
+        for node in matched - returned:
+            outside = [user for user in node.users if user not in matched]
+            if outside:
+                user = "the graph's output" if outside[0].op == "output" else outside[0].name
+                name = f"{self.target.calls[node].op} ({node.name})"
+                return f"the value of {name} is used outside the match, by {user}; the pattern must return it"
+        return ""
+
+    def _cycle(self, matched: set[Node]) -> str:
+        """Whether a path leaves the match and comes back into it."""
+        seen: set[Node] = set()
+        front = [user for node in matched for user in node.users if user not in matched]
+        while front:
+            node = front.pop()
+            if node in matched:
+                return "a value that the match reads depends on one that it produces"
+            if node not in seen:
+                seen.add(node)
+                front.extend(node.users)
+        return ""
+
+    # -- messages ---------------------------------------------------------------------------------------------------
+
+    def _describe(self, found: Any) -> str:
+        if not isinstance(found, Node):
+            return show(found)
+        call = self.target.calls.get(found)
+        if call is not None:
+            return f"{call.op} ({found.name})"
+        return f"graph input {found.name}" if found.op == "placeholder" else f"{found.name}"
+
+    def _unequal(self, goal: _Goal, binding: dict[Node, Any]) -> None:
+        return self._miss(goal, binding, f"expected {show(goal.pattern)}, found {self._describe(goal.target)}")
+
+    def _miss(self, goal: _Goal, binding: dict[Node, Any], text: str, whole: bool = False) -> None:
+        depth = sum(1 for node in binding if node in self.pattern.calls) + whole
+        if self.best is None or depth > self.best.depth:
+            near = goal.node if goal.node is not None else goal.target
+            place = f"{self._describe(near)}: " if isinstance(near, Node) and near in self.target.calls else ""
+            argument = f"argument {goal.argument}: " if goal.argument else ""
+            self.best = Miss(depth, f"{place}{argument}{text}")
+
+
+_ANYWHERE = object()
+
+
+def _none(_: None) -> None:
+    return None
+
+
+def _holds_node(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(_holds_node(item) for item in value)
+    return isinstance(value, Node)
+
+
+def find(pattern: Pattern, target: Target) -> Iterator[Node]:
+    """The places where the search may start, in graph order."""
+    yield from target.named(pattern.calls[pattern.anchor].op)
+
+
+def calls_of(target: Target, nodes: tuple[Node, ...]) -> list[Call]:
+    """The canonical calls of some nodes."""
+    return [target.calls[node] for node in nodes]

@@ -1,0 +1,143 @@
+"""What is known of every value in a target graph: shape, dtype, device, strides, storage; and what is a literal."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from typing import Any
+
+import torch
+from torch._subclasses import FakeTensorMode
+from torch.fx import GraphModule, Interpreter, Node
+from torch.fx.node import map_arg
+
+from . import names
+
+_ARITHMETIC = frozenset({
+    operator.add, operator.sub, operator.mul, operator.floordiv, operator.truediv, operator.mod, operator.pow,
+    operator.neg, operator.getitem, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge,
+    operator.and_, operator.or_, operator.iadd, operator.isub, operator.imul, operator.ifloordiv,
+    builtins.int, builtins.float, builtins.max, builtins.min, builtins.len, builtins.tuple, builtins.list,
+    math.sqrt, math.pow, math.floor, math.ceil, math.prod, math.log, math.exp,
+    torch.sym_int, torch.sym_float, torch.sym_max, torch.sym_min, torch.sym_not,
+    getattr(torch, "sym_sum", torch.sym_int), getattr(torch, "sym_sqrt", torch.sym_int),
+})  # fmt: skip
+
+
+def is_metadata(node: Node, known: set[Node]) -> bool:
+    """Whether a node only describes tensors, given which earlier nodes do (``known``)."""
+    if node.op == "call_method" and node.target in names.METADATA_METHODS:
+        return True
+    if node.op == "call_method":
+        return bool(node.all_input_nodes) and all(n in known for n in node.all_input_nodes)
+    if node.op != "call_function":
+        return False
+    if node.target is getattr and node.args[1] in names.METADATA_ATTRIBUTES:
+        return True
+    if _aten_size(node.target):
+        return True
+    inputs = node.all_input_nodes
+    return bool(inputs) and node.target in _ARITHMETIC and all(n in known for n in inputs)
+
+
+def _aten_size(target: Any) -> bool:
+    names_ = ("aten::sym_size", "aten::size", "aten::sym_numel", "aten::numel", "aten::sym_stride", "aten::dim")
+    if isinstance(target, torch._ops.OpOverload):
+        return target._schema.name in names_
+    return isinstance(target, torch._ops.OpOverloadPacket) and target._qualified_op_name in names_
+
+
+def metadata_nodes(graph: torch.fx.Graph) -> set[Node]:
+    """Every node of a graph that only describes tensors (``x.size(0)``, and arithmetic on it)."""
+    found: set[Node] = set()
+    for node in graph.nodes:
+        if is_metadata(node, found):
+            found.add(node)
+    return found
+
+
+class _Recorder(Interpreter):
+    """Runs a graph and keeps every value in ``node.meta['passbench']``; notes which nodes write in place."""
+
+    def run_node(self, n: Node) -> Any:
+        before = [(i, _version(i.meta.get("passbench"))) for i in n.all_input_nodes]
+        result = super().run_node(n)
+        n.meta["passbench"] = result
+        n.meta["passbench_writes"] = [i for i, version in before if _version(i.meta.get("passbench")) != version]
+        return result
+
+
+def _version(value: Any) -> int:
+    return int(value._version) if isinstance(value, torch.Tensor) and not value.is_inference() else 0
+
+
+def record_values(gm: GraphModule, example_inputs: list[Any]) -> None:
+    """Give every node its value, as a tensor without data, in ``node.meta['passbench']``.
+
+    Graphs whose shapes depend on data run on copies of the example inputs instead.
+    """
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    try:
+        with torch.no_grad(), mode:
+            _Recorder(gm).run(*[_fake(mode, value) for value in example_inputs])
+    except Exception:
+        if any(isinstance(value, torch._subclasses.FakeTensor) for value in example_inputs):
+            raise
+        with torch.no_grad():
+            copies = [v.detach().clone() if isinstance(v, torch.Tensor) else v for v in example_inputs]
+            _Recorder(gm).run(*copies)
+
+
+def _fake(mode: Any, value: Any) -> Any:
+    """A fresh tensor without data; never the given one, whose version counter must not move."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    with mode:
+        return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=value.device)
+
+
+def value_of(node: Node) -> Any:
+    """A node's recorded value: a tensor without data, a number, or a tuple of them."""
+    return node.meta.get("passbench")
+
+
+def storages(value: Any) -> set[int]:
+    """Identities of the storages behind a value; two values that share one are aliases."""
+    if isinstance(value, torch.Tensor):
+        return {value.untyped_storage()._cdata}
+    if isinstance(value, (tuple, list)):
+        return set().union(*(storages(item) for item in value))
+    return set()
+
+
+def fold_metadata(gm: GraphModule) -> None:
+    """Replace what only describes tensors by literals: for the recorded inputs they are constants."""
+    metadata = metadata_nodes(gm.graph)
+    for node in gm.graph.nodes:
+        if node not in metadata and any(n in metadata for n in node.all_input_nodes):
+            node.args = map_arg(node.args, lambda n: value_of(n) if n in metadata else n)
+            node.kwargs = map_arg(node.kwargs, lambda n: value_of(n) if n in metadata else n)
+    for node in reversed(list(gm.graph.nodes)):
+        if node in metadata and not node.users:
+            gm.graph.erase_node(node)
+
+
+def evaluate(node: Node, binding: dict[Node, Any]) -> Any:
+    """The value of a pattern's metadata expression, given what its tensors are bound to.
+
+    Raises KeyError where a tensor of the expression is not bound.
+    """
+
+    def value(n: Node) -> Any:
+        if n in binding:
+            bound = binding[n]
+            return value_of(bound) if isinstance(bound, Node) else bound
+        return evaluate(n, binding)
+
+    if node.op not in ("call_function", "call_method"):
+        raise KeyError(node.name)
+    args, kwargs = map_arg(node.args, value), map_arg(node.kwargs, value)
+    if node.op == "call_method":
+        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+    return node.target(*args, **kwargs)

@@ -1,0 +1,339 @@
+"""One canonical form for every spelling of a call: an operator name and its arguments by parameter name.
+
+``x.softmax(-1)``, ``torch.softmax(x, dim=-1)``, ``F.softmax(x, -1)`` and ``torch.ops.aten.softmax.int(x, -1)`` all
+become ``Call("softmax", {"input": x, "dim": -1})``. Parameter names come from the ATen schemas and, where an operator
+has none, from the Python signature; :mod:`.names` lists what neither knows.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from . import names
+
+Signature = inspect.Signature
+_EMPTY = inspect.Parameter.empty
+
+
+@dataclass(frozen=True)
+class Call:
+    """A canonical call. ``args`` maps parameter names to nodes, literals, or tuples of them; defaults are filled in."""
+
+    op: str
+    args: dict[str, Any] = field(default_factory=dict)
+    inplace: bool = False
+
+    def get(self, name: str) -> Any:
+        """The argument, or the value that its absence stands for."""
+        return self.args.get(name, names.ABSENT.get(name))
+
+
+def canonical(node: Node) -> Call:
+    """The canonical form of an operator node (``call_function`` or ``call_method``)."""
+    args, kwargs = list(_plain(tuple(node.args))), {k: _plain(v) for k, v in node.kwargs.items()}
+    if node.op == "call_method":
+        return _method(str(node.target), args, kwargs)
+    return _function(node.target, args, kwargs)
+
+
+def _plain(value: Any) -> Any:
+    """FX's immutable lists, tuples, sizes and slices as plain tuples and slices, recursively."""
+    if isinstance(value, (list, tuple)):
+        return tuple(_plain(item) for item in value)
+    if isinstance(value, slice):
+        return slice(_plain(value.start), _plain(value.stop), _plain(value.step))
+    return value
+
+
+def _function(target: Any, args: list[Any], kwargs: dict[str, Any]) -> Call:
+    if target in (operator.getitem, operator.setitem):
+        return _index(args, target is operator.setitem)
+    if target in names.INPLACE_OPERATORS:
+        return _named(names.INPLACE_OPERATORS[target], args, kwargs, inplace=True)
+    if target in names.OPERATORS:
+        return _named(names.OPERATORS[target], args, kwargs)
+    if target is getattr:
+        return _attribute(args[0], str(args[1]))
+    if isinstance(target, torch._ops.OpOverload):
+        return _overload(target, args, kwargs)
+    name = target_name(target)
+    inplace = _is_inplace_name(name) or kwargs.get("inplace") is True
+    return _named(name.rstrip("_") if _is_inplace_name(name) else name, args, kwargs, target, inplace)
+
+
+def _method(name: str, args: list[Any], kwargs: dict[str, Any]) -> Call:
+    if name in names.CONVERSIONS:
+        return Call("to", {"input": args[0], "dtype": names.CONVERSIONS[name]})
+    if name in ("to", "type", "where", "type_as", "view_as", "reshape_as"):
+        return _special_method(name, args, kwargs)
+    if name.startswith("__"):
+        return _dunder(name.strip("_"), args, kwargs)
+    inplace = _is_inplace_name(name)
+    return _named(name[:-1] if inplace else name, args, kwargs, getattr(torch.Tensor, name, None), inplace)
+
+
+def _special_method(name: str, args: list[Any], kwargs: dict[str, Any]) -> Call:
+    if name == "where":  # x.where(condition, other) is torch.where(condition, x, other)
+        bound = _bind_names(["input", "condition", "other"], args, kwargs)
+        return Call("where", bound)
+    if name in ("to", "type"):
+        return Call("to", _conversion(args, kwargs))
+    return Call(name, {"input": args[0], "other": args[1] if len(args) > 1 else kwargs.get("other")})
+
+
+def _conversion(args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    result: dict[str, Any] = {"input": args[0]}
+    for value in args[1:]:
+        kind = "dtype" if isinstance(value, torch.dtype) else "device"
+        if isinstance(value, Node):
+            kind = "other"
+        if not isinstance(value, bool):
+            result[kind] = value
+    result.update({k: v for k, v in kwargs.items() if k not in names.IRRELEVANT})
+    return result
+
+
+def _dunder(name: str, args: list[Any], kwargs: dict[str, Any]) -> Call:
+    if name in ("getitem", "setitem"):
+        return _index(args, name == "setitem")
+    if name in names.DUNDERS:
+        return _named(names.DUNDERS[name], args, kwargs)
+    if name[0] == "r" and name[1:] in names.DUNDERS:
+        return _named(names.DUNDERS[name[1:]], args[::-1], kwargs)
+    if name[0] == "i" and name[1:] in names.DUNDERS:
+        return _named(names.DUNDERS[name[1:]], args, kwargs, inplace=True)
+    return Call(name, _bind_names([], args, kwargs))
+
+
+def _index(args: list[Any], assigns: bool) -> Call:
+    index = args[1] if isinstance(args[1], tuple) else (args[1],)
+    bound = {"input": args[0], "index": tuple(_plain_slice(item) for item in index)}
+    return Call("setitem", {**bound, "value": args[2]}, inplace=True) if assigns else Call("getitem", bound)
+
+
+def _plain_slice(item: Any) -> Any:
+    if not isinstance(item, slice):
+        return item
+    stop = None if isinstance(item.stop, int) and item.stop >= 2**63 - 1 else item.stop
+    return slice(0 if item.start is None else item.start, stop, 1 if item.step is None else item.step)
+
+
+def _attribute(value: Any, name: str) -> Call:
+    fields = {"values": 0, "indices": 1}  # of the named tuples that max, topk, sort return
+    if name in fields:
+        return Call("getitem", {"input": value, "index": (fields[name],)})
+    if name in ("T", "mT"):
+        return Call("transpose", {"input": value, "dim0": -2, "dim1": -1})
+    return Call("getattr", {"input": value, "name": name})
+
+
+def _overload(target: Any, args: list[Any], kwargs: dict[str, Any]) -> Call:
+    name, schema = target._schema.name.split("::")[-1], target._schema
+    inplace = _is_inplace_name(name)
+    op = _op_alias(name[:-1] if inplace else name)
+    signature = _from_schema(schema)
+    bound = _bind(signature, args, kwargs) if signature else None
+    if bound is None:
+        return Call(op, _bind_names([], args, kwargs), inplace)
+    return _finish(op, bound, inplace)
+
+
+def _op_alias(name: str) -> str:
+    return names.ALIASES.get(name, name)
+
+
+def target_name(target: Any) -> str:
+    """A callable's own operator name: ``gelu`` for ``torch._C._nn.gelu``, ``linalg_norm`` for ``torch.linalg.norm``."""
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        return str(target._qualified_op_name).split("::")[-1]
+    name = getattr(target, "__name__", None) or type(target).__name__
+    for prefix in ("linalg_", "special_", "fft_"):
+        if name.startswith(prefix) and prefix != "linalg_":
+            return names.ALIASES.get(name, name)
+    return str(name)
+
+
+def _is_inplace_name(name: str) -> bool:
+    return name.endswith("_") and not name.endswith("__")
+
+
+def _named(
+    name: str, args: list[Any], kwargs: dict[str, Any], target: Any = None, inplace: bool = False
+) -> Call:
+    op = _op_alias(name)
+    if op in names.OPERATORS.values() and not kwargs and len(args) <= 2:
+        keys = ("input", names.RENAMED_IN.get(op, {}).get("other", "other"))
+        return Call(op, dict(zip(keys, args, strict=False)), inplace)
+    for signature in _signatures(name, target):
+        bound = _bind(signature, args, kwargs)
+        if bound is not None:
+            return _finish(op, bound, inplace)
+    return Call(op, _rename(op, _bind_names([], args, kwargs)), inplace)
+
+
+def _finish(op: str, bound: dict[str, Any], inplace: bool) -> Call:
+    args = _rename(op, bound)
+    if op == "rsub":
+        args["input"], args["other"] = args["other"], args["input"]
+        op = "sub"
+    elif op == "square":
+        op, args = "pow", {"input": args["input"], "exponent": 2}
+    elif op == "t":
+        op, args = "transpose", {"input": args["input"], "dim0": -2, "dim1": -1}
+    elif op in ("std", "var", "std_mean", "var_mean"):
+        unbiased = args.pop("unbiased", True)
+        args["correction"] = args["correction"] if args.get("correction") is not None else int(unbiased)
+    return Call(op, args, inplace)
+
+
+def _rename(op: str, bound: dict[str, Any]) -> dict[str, Any]:
+    own, dropped = names.RENAMED_IN.get(op, {}), names.IRRELEVANT_IN.get(op, frozenset())
+    result = {}
+    for name, value in bound.items():
+        name = names.RENAMED.get(name, name)
+        name = own.get(name, name)
+        if name not in names.IRRELEVANT and name not in dropped:
+            result[name] = value
+    return result
+
+
+def _bind_names(order: list[str], args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    labels = order or ["input"]
+    bound = {labels[i] if i < len(labels) else f"arg{i}": value for i, value in enumerate(args)}
+    return {**bound, **kwargs}
+
+
+# -- signatures -----------------------------------------------------------------------------------------------------
+
+
+def _signatures(name: str, target: Any) -> Iterator[Signature]:
+    yield from _schema_signatures(name)
+    found = _python_signature(target) if callable(target) else None
+    if found is not None:
+        yield found
+
+
+@lru_cache(maxsize=None)
+def _schema_signatures(name: str) -> tuple[Signature, ...]:
+    packet = getattr(torch.ops.aten, name, None)
+    if packet is None:
+        return ()
+    schemas = [getattr(packet, overload)._schema for overload in packet.overloads() if "out" not in overload]
+    tensors = [s for s in schemas if any("Tensor" in str(a.type) for a in s.arguments)]
+    found = (_from_schema(schema) for schema in tensors or schemas)
+    return tuple(s for s in found if s is not None)
+
+
+@lru_cache(maxsize=None)
+def _from_schema(schema: Any) -> Signature | None:
+    kinds = inspect.Parameter
+    parameters = [
+        kinds(
+            _safe_name(a.name),
+            kinds.KEYWORD_ONLY if a.kwarg_only else kinds.POSITIONAL_OR_KEYWORD,
+            default=a.default_value if a.has_default_value() else _EMPTY,
+            annotation=str(a.real_type),
+        )
+        for a in schema.arguments
+    ]
+    try:
+        return Signature(parameters)
+    except ValueError:
+        return None
+
+
+def _safe_name(name: str) -> str:
+    return name + "_" if name in ("from", "is", "in") else name
+
+
+@lru_cache(maxsize=None)
+def _python_signature(target: Callable[..., Any]) -> Signature | None:
+    dispatched = torch._jit_internal.boolean_dispatched.get(target)
+    try:
+        return inspect.signature(dispatched["if_false"] if dispatched else target)
+    except (TypeError, ValueError):
+        return None
+
+
+def _bind(signature: Signature, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """The arguments by name with defaults, or None where the call does not fit the signature."""
+    args, kwargs = _gather(signature, args), _aliased(signature, kwargs)
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError:
+        return None
+    given = dict(bound.arguments)
+    for name, value in given.items():
+        annotation = signature.parameters[name].annotation
+        if isinstance(annotation, str) and not _fits(annotation, value):
+            return None
+    bound.apply_defaults()
+    return {name: _widen(signature, name, value) for name, value in bound.arguments.items()}
+
+
+def _aliased(signature: Signature, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Keyword arguments under the names that the signature uses (axis for dim, input for self)."""
+    result = {}
+    for name, value in kwargs.items():
+        if name not in signature.parameters:
+            known = [p for p in signature.parameters if names.RENAMED.get(p, p) == names.RENAMED.get(name, name)]
+            name = known[0] if known else name
+        result[name] = value
+    return result
+
+
+def _gather(signature: Signature, args: list[Any]) -> list[Any]:
+    """``x.view(2, 3)`` as ``x.view((2, 3))``: trailing integers where the signature ends in a list."""
+    positional = [p for p in signature.parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    for i, parameter in enumerate(positional[: len(args)]):
+        listed = isinstance(parameter.annotation, str) and "List[" in parameter.annotation
+        rest = args[i:]
+        if listed and len(args) > len(positional[: i + 1]) and all(_is_size(value) for value in rest):
+            return [*args[:i], tuple(rest)]
+    return args
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, Node) or (isinstance(value, int) and not isinstance(value, bool))
+
+
+def _widen(signature: Signature, name: str, value: Any) -> Any:
+    annotation = signature.parameters[name].annotation
+    listed = isinstance(annotation, str) and "List[" in annotation and "Tensor" not in annotation
+    if listed and isinstance(value, int) and not isinstance(value, bool):
+        return (value,)
+    return _plain(value)
+
+
+def _fits(annotation: str, value: Any) -> bool:
+    """Whether a literal may stand for a schema type such as ``Optional[List[int]]``. A node fits anything."""
+    if isinstance(value, Node):
+        return True
+    if value is None:
+        return annotation.startswith("Optional[")
+    inner = annotation.removeprefix("Optional[")
+    if isinstance(value, tuple):
+        return inner.startswith("List[") and all(_fits(inner[5:], item) for item in value)
+    for kind, prefixes in _LITERAL_TYPES:
+        if isinstance(value, kind):
+            return inner.removeprefix("List[").startswith(prefixes)
+    return True
+
+
+_LITERAL_TYPES: tuple[tuple[Any, tuple[str, ...]], ...] = (
+    (bool, ("bool", "number", "Scalar]", "int")),
+    (int, ("int", "number", "float", "SymInt", "complex", "Tensor")),
+    (float, ("float", "number", "complex", "Tensor")),
+    (str, ("str", "Device", "Dimname")),
+    (torch.dtype, ("ScalarType",)),
+    (torch.device, ("Device",)),
+    (torch.memory_format, ("MemoryFormat",)),
+)

@@ -1,0 +1,111 @@
+"""Make kernel calls opaque to a compiler: each becomes a custom operator whose outputs' metadata is known.
+
+TorchInductor may then plan around the call without looking into it. The outputs' shapes, dtypes and strides are those
+that the replaced operators had; a kernel that returns other strides is copied into them, other shapes or dtypes raise.
+A kernel that returns (a view of) one of its inputs is copied too: the compiler reuses memory on the promise that it
+does not.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from .errors import PassError
+from .meta import storages
+
+_LIBRARY = torch.library.Library("passbench_runtime", "DEF")
+_COUNT = itertools.count()
+
+
+def opaque(gm: GraphModule) -> GraphModule:
+    """The same graph with every kernel call turned into an operator; changed in place.
+
+    Raises PassError for an output that is no tensor.
+    """
+    for node in list(gm.graph.nodes):
+        if "passbench_pass" in node.meta:
+            _replace(gm, node)
+    gm.graph.lint()
+    gm.recompile()
+    return gm
+
+
+def _replace(gm: GraphModule, node: Node) -> None:
+    leaves, rebuild = _flatten(node.args)
+    values = node.meta["passbench"]
+    single = isinstance(values, torch.Tensor)
+    outputs = (values,) if single else tuple(values)
+    if not all(isinstance(value, torch.Tensor) for value in outputs):
+        raise PassError(node.meta["passbench_pass"], "the inductor pipeline needs every output to be a tensor")
+    operator = _register(node, len(leaves), outputs, single, rebuild)
+    with gm.graph.inserting_before(node):
+        new = gm.graph.call_function(operator, tuple(leaves), {})
+    new.meta.update({key: value for key, value in node.meta.items() if key.startswith("passbench")})
+    node.replace_all_uses_with(new)
+    gm.graph.erase_node(node)
+
+
+def _flatten(args: tuple[Any, ...]) -> tuple[list[Node], Callable[[tuple[Any, ...]], tuple[Any, ...]]]:
+    """The nodes in some arguments, and how to put their values back between the literals."""
+    leaves: list[Node] = []
+    torch.fx.node.map_arg(args, lambda n: leaves.append(n))
+
+    def rebuild(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        remaining = iter(values)
+        return _fill(args, remaining)  # type: ignore[no-any-return]
+
+    return leaves, rebuild
+
+
+def _fill(value: Any, remaining: Any) -> Any:
+    if isinstance(value, Node):
+        return next(remaining)
+    if isinstance(value, (tuple, list)):
+        filled = [_fill(item, remaining) for item in value]
+        return tuple(filled) if isinstance(value, tuple) else filled
+    if isinstance(value, slice):
+        return slice(*(_fill(item, remaining) for item in (value.start, value.stop, value.step)))
+    return value
+
+
+def _register(node: Node, arity: int, outputs: tuple[Any, ...], single: bool, rebuild: Callable[..., Any]) -> Any:
+    name = f"call_{next(_COUNT)}"
+    inputs = ", ".join(f"Tensor a{i}" for i in range(arity))
+    returned = "Tensor" if single else "(" + ", ".join("Tensor" for _ in outputs) + ")"
+    _LIBRARY.define(f"{name}({inputs}) -> {returned}", tags=(_layout_tag(),))
+    layouts = [(tuple(v.shape), tuple(v.stride()), v.dtype, v.device) for v in outputs]
+    function, label = node.target, node.meta["passbench_pass"]
+
+    def run(*tensors: Any) -> Any:
+        result = function(*rebuild(tensors))
+        values = (result,) if single else result
+        checked = tuple(_as(v, layout, tensors, label) for v, layout in zip(values, layouts, strict=True))
+        return checked[0] if single else checked
+
+    def fake(*_: Any) -> Any:
+        made = tuple(torch.empty_strided(s, st, dtype=dt, device=dev) for s, st, dt, dev in layouts)
+        return made[0] if single else made
+
+    _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"passbench_runtime::{name}", fake, lib=_LIBRARY)
+    return getattr(torch.ops.passbench_runtime, name).default
+
+
+def _layout_tag() -> Any:
+    """Inputs must reach the kernel with the strides that the graph says."""
+    return getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order)
+
+
+def _as(value: Any, layout: tuple[Any, ...], inputs: tuple[Any, ...], label: str) -> Any:
+    shape, stride, dtype, device = layout
+    if not isinstance(value, torch.Tensor) or tuple(value.shape) != shape or value.dtype != dtype:
+        got = f"{tuple(value.shape)} {value.dtype}" if isinstance(value, torch.Tensor) else type(value).__name__
+        raise RuntimeError(f"pass {label}: the kernel wrapper returned {got}, the graph needs {shape} {dtype}")
+    if tuple(value.stride()) == stride and not storages(value) & storages(inputs):
+        return value
+    return torch.empty_strided(shape, stride, dtype=dtype, device=device).copy_(value)

@@ -1,0 +1,53 @@
+"""The names of a graph's operators, and which of them do work that a pass can claim."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch.fx import Node
+
+from .meta import value_of
+
+if TYPE_CHECKING:
+    from .match import Target
+
+# Identities by definition: a pass that does only these has done nothing.
+_IDENTITIES = frozenset({
+    "contiguous", "detach", "alias", "lift_fresh", "requires_grad", "positive",
+})  # fmt: skip
+_DROPOUTS = frozenset({
+    "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout", "feature_alpha_dropout",
+})  # fmt: skip
+
+
+def operator_names(target: Target, nodes: list[Node]) -> list[str]:
+    """The operators' names in graph order; taking one value out of a tuple is none."""
+    return [target.calls[node].op for node in nodes if not _unpacks(target, node)]
+
+
+def covered_names(target: Target, nodes: list[Node]) -> list[str]:
+    """As :func:`operator_names`, without identities (eval-mode dropout, contiguous, detach, a cast to the same dtype)."""
+    return operator_names(target, [node for node in nodes if not is_identity(target, node)])
+
+
+def is_identity(target: Target, node: Node) -> bool:
+    """Whether a node hands on its input unchanged."""
+    call = target.calls[node]
+    if call.op in _IDENTITIES or (call.op in _DROPOUTS and call.args.get("training") is False):
+        return True
+    base = call.args.get("input")
+    before, after = value_of(base) if isinstance(base, Node) else None, value_of(node)
+    if call.inplace or not isinstance(before, torch.Tensor) or not isinstance(after, torch.Tensor):
+        return False
+    return (
+        before.untyped_storage()._cdata == after.untyped_storage()._cdata
+        and before.shape == after.shape
+        and before.stride() == after.stride()
+        and before.dtype == after.dtype
+    )
+
+
+def _unpacks(target: Target, node: Node) -> bool:
+    call = target.calls[node]
+    return call.op == "getitem" and isinstance(value_of(call.args["input"]), (tuple, list))

@@ -1,0 +1,63 @@
+"""A pass's pattern, traced and made ready for matching."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch.fx import Node
+
+from .errors import PassError
+from .meta import metadata_nodes
+from .normalise import Call, canonical
+from .trace import Traced, parameters, trace
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """``calls`` holds the operators; ``anchor`` is the output that the search starts from, ``roots`` the other ones."""
+
+    name: str
+    arguments: tuple[str, ...]
+    traced: Traced
+    metadata: set[Node]
+    anchor: Node
+    roots: tuple[Node, ...]
+    calls: dict[Node, Call] = field(default_factory=dict)
+
+    @property
+    def returned(self) -> tuple[Node, ...]:
+        """The operators whose values the pattern returns, in order, each once."""
+        found = [n for n in self.traced.outputs if isinstance(n, Node) and n in self.calls]
+        return tuple(dict.fromkeys(found))
+
+
+def prepare(name: str, function: Callable[..., Any]) -> Pattern:
+    """Trace a pattern. Raises PassError where it cannot be traced, computes nothing or returns nothing."""
+    try:
+        arguments = parameters(function)
+    except (TypeError, ValueError) as error:
+        raise PassError(name, f"pattern: {error}") from error
+    traced = trace(name, function, arguments)
+    metadata = metadata_nodes(traced.graph)
+    live = _live(traced, metadata)
+    calls = {node: canonical(node) for node in live}
+    returned = [n for n in traced.outputs if n in calls]
+    if not returned:
+        raise PassError(name, "pattern returns no value that it computed")
+    anchor = max(returned, key=live.index)
+    others = [n for n in live if n is not anchor and (n in returned or not (set(n.users) & set(live)))]
+    return Pattern(name, tuple(arguments), traced, metadata, anchor, tuple(others), calls)
+
+
+def _live(traced: Traced, metadata: set[Node]) -> list[Node]:
+    """The operators that an output depends on, or that write in place; in order."""
+    needed: set[Node] = {n for n in traced.outputs if isinstance(n, Node)}
+    for node in reversed(traced.graph.nodes):
+        if node.op in ("call_function", "call_method") and node not in metadata and canonical(node).inplace:
+            needed.add(node)
+        if node in needed:
+            needed.update(node.all_input_nodes)
+    kinds = ("call_function", "call_method")
+    return [n for n in traced.graph.nodes if n in needed and n.op in kinds and n not in metadata]

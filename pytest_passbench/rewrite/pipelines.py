@@ -1,0 +1,113 @@
+"""How a graph with its passes is run: alone, under ``torch.compile``, or with TorchInductor for the rest.
+
+Build and call with gradients switched off (``torch.no_grad()``): ``torch.compile`` guards on that mode, so a call in
+another mode than the build's compiles again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+from torch.fx import GraphModule
+
+from ..report.record import PassReport
+from .apply import Rewritten, apply_passes
+from .errors import PassError
+from .load import Pass
+from .opaque import opaque
+
+Call = Callable[..., tuple[Any, ...]]
+
+
+@dataclass
+class Built:
+    """A callable and what the passes did. ``rewritten``: at least one pass matched somewhere."""
+
+    call: Call
+    reports: list[PassReport] = field(default_factory=list)
+    operators: list[str] = field(default_factory=list)
+    covered: list[str] = field(default_factory=list)
+    rewritten: bool = False
+
+
+def build(pipeline: str, gm: GraphModule, passes: list[Pass], example_inputs: list[Any]) -> Built:
+    """Build one program: ``direct``, ``dynamo`` or ``inductor``.
+
+    It is called once on (clones of) ``example_inputs``, so nothing is left to compile. Raises PassError for a pass at
+    fault, ValueError for an unknown pipeline, and whatever a kernel raises in that call.
+    """
+    if pipeline == "direct":
+        result = apply_passes(gm, passes, example_inputs)
+        return _built(_called(result.module.forward, example_inputs), [result])
+    if pipeline not in ("dynamo", "inductor"):
+        raise ValueError(f"unknown pipeline {pipeline!r}: direct, dynamo or inductor")
+    results: list[Rewritten] = []
+
+    def backend(graph: GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        result = apply_passes(graph, passes, inputs)
+        results.append(result)
+        if pipeline == "dynamo":
+            return cast("Call", result.module.forward)
+        return _inductor(opaque(result.module), inputs)
+
+    return _built(_compiled(gm, backend, example_inputs), results)
+
+
+def build_baseline(name: str, gm: GraphModule, example_inputs: list[Any]) -> Built:
+    """A program without passes: ``eager``, or ``inductor-baseline`` (plain ``torch.compile``)."""
+    if name == "eager":
+        return Built(_called(gm.forward, example_inputs))
+    if name == "inductor-baseline":
+        return Built(_compiled(gm, "inductor", example_inputs))
+    raise ValueError(f"unknown baseline {name!r}: eager or inductor-baseline")
+
+
+def _compiled(gm: GraphModule, backend: Any, example_inputs: list[Any]) -> Call:
+    """``torch.compile`` of a graph, captured and compiled by one call."""
+    try:
+        return _called(torch.compile(gm, backend=backend, dynamic=False), example_inputs)
+    except torch._dynamo.exc.BackendCompilerFailed as error:
+        raise _pass_error(error) or error from None
+
+
+def _pass_error(error: BaseException) -> PassError | None:
+    """The PassError that a backend raised, from under Dynamo's own exception."""
+    step: BaseException | None = getattr(error, "inner_exception", None) or error.__cause__
+    while step is not None and not isinstance(step, PassError):
+        step = step.__cause__
+    return step
+
+
+def _called(call: Callable[..., Any], example_inputs: list[Any]) -> Call:
+    """The callable after one call on clones, which an in-place graph may change."""
+    call(*[value.clone() if isinstance(value, torch.Tensor) else value for value in example_inputs])
+    return call
+
+
+def _inductor(gm: GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+    from torch._inductor.compile_fx import compile_fx
+
+    return cast("Callable[..., Any]", compile_fx(gm, inputs))
+
+
+def _built(call: Call, results: list[Rewritten]) -> Built:
+    reports = _summed([report for result in results for report in result.reports])
+    operators = [name for result in results for name in result.operators]
+    covered = [name for result in results for name in result.covered]
+    return Built(call, reports, operators, covered, any(result.matches for result in results))
+
+
+def _summed(reports: list[PassReport]) -> list[PassReport]:
+    """One report per pass over all graphs; a miss counts only where no graph matched."""
+    total: dict[str, PassReport] = {}
+    for report in reports:
+        known = total.setdefault(report.name, PassReport(report.name))
+        known.matches += report.matches
+        known.operators += report.operators
+        known.computed += report.computed
+        known.miss = "" if known.matches else (known.miss or report.miss)
+    return list(total.values())
+

@@ -1,0 +1,121 @@
+"""Trace ``pattern`` and ``replacement_args`` into graphs, without a tensor and without running an operator."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node, Proxy, Tracer
+from torch.overrides import TorchFunctionMode
+
+from .errors import PassError
+from .normalise import canonical
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A traced function: ``placeholders`` in the order of its arguments, ``result`` what it returned, of nodes."""
+
+    graph: Graph
+    placeholders: tuple[Node, ...]
+    result: Any
+
+    @property
+    def outputs(self) -> tuple[Any, ...]:
+        """The returned values; a single value counts as a tuple of one."""
+        return tuple(self.result) if isinstance(self.result, (tuple, list)) else (self.result,)
+
+
+class _Factories(TorchFunctionMode):
+    """Calls without a tensor argument (``torch.arange(8)``) become nodes as well, instead of running."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        super().__init__()
+        self._tracer = tracer
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if _has_proxy(args) or _has_proxy(kwargs) or func in _NOT_TRACED:
+            return func(*args, **kwargs)
+        return self._tracer.create_proxy("call_function", func, args, kwargs)
+
+
+# They answer about the process, not about a tensor.
+_NOT_TRACED = frozenset({torch.get_default_dtype, torch.finfo, torch.iinfo, torch.is_tensor, torch.is_grad_enabled})
+
+
+def _has_proxy(value: Any) -> bool:
+    if isinstance(value, Proxy):
+        return True
+    if isinstance(value, dict):
+        return any(_has_proxy(item) for item in value.values())
+    if isinstance(value, slice):
+        return any(_has_proxy(item) for item in (value.start, value.stop, value.step))
+    return isinstance(value, (tuple, list)) and any(_has_proxy(item) for item in value)
+
+
+class _Tracer(Tracer):
+    """Every torch function and method is a leaf."""
+
+    def __init__(self) -> None:
+        super().__init__(param_shapes_constant=False)
+        self.graph = Graph(tracer_cls=_Tracer)
+        self.root = torch.nn.Module()
+        self.tensor_attrs: dict[Any, str] = {}
+
+
+def parameters(function: Callable[..., Any]) -> list[str]:
+    """The argument names of a pattern. Raises ValueError for ``*args`` or ``**kwargs``."""
+    found = inspect.signature(function).parameters.values()
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in found):
+        raise ValueError("takes *args or **kwargs; name every argument")
+    return [p.name for p in found]
+
+
+def trace(name: str, function: Callable[..., Any], arguments: list[str]) -> Traced:
+    """Run ``function`` on symbols. Raises PassError naming the pass where that fails."""
+    tracer = _Tracer()
+    proxies = [tracer.create_proxy("placeholder", arg, (), {}) for arg in arguments]
+    try:
+        with _Factories(tracer):
+            returned = function(*proxies)
+        result = tracer.create_arg(returned)
+    except PassError:
+        raise
+    except Exception as error:
+        label = getattr(function, "__name__", "function")
+        raise PassError(name, f"{label} cannot be traced: {type(error).__name__}: {error}{_where(error)}") from error
+    tracer.graph.output(result)
+    thread_inplace(tracer.graph)
+    output = next(node for node in tracer.graph.nodes if node.op == "output")
+    return Traced(tracer.graph, tuple(proxy.node for proxy in proxies), output.args[0])
+
+
+def _where(error: BaseException) -> str:
+    """`` (file:line)`` of the deepest frame outside torch."""
+    place, step = "", error.__traceback__
+    while step is not None:
+        file = step.tb_frame.f_code.co_filename
+        if "/torch/" not in file and "/pytest_passbench/" not in file:
+            place = f" ({file}:{step.tb_lineno})"
+        step = step.tb_next
+    return place
+
+
+def thread_inplace(graph: Graph) -> None:
+    """Let everything after an in-place call read the call's result instead of its base.
+
+    Both are the same tensor, so nothing changes at run time; but now the data flow says what the order said.
+    """
+    order = {node: i for i, node in enumerate(graph.nodes)}
+    for node in list(graph.nodes):
+        if node.op not in ("call_function", "call_method"):
+            continue
+        call = canonical(node)
+        base = call.args.get("input")
+        if call.inplace and call.op != "setitem" and isinstance(base, Node):
+            for user in [u for u in base.users if order[u] > order[node]]:
+                user.replace_input_with(base, node)
