@@ -271,7 +271,7 @@ class _Builder(ast.NodeVisitor):
         if dotted == "torch._check_is_size" and len(args) == 1:  # leaves torch; this is what it stands for
             return self.call(self.torch._check, self.call(operator.ge, args[0], 0))
         try:
-            if dotted in literals.CONSTRUCTORS and not self.is_node(*args):
+            if dotted in literals.CONTAINERS or (dotted in literals.CONSTRUCTORS and not self.is_node(*args)):
                 return literals.construct(dotted, args)
             function = self.operators.resolve(dotted)
         except UserError as error:

@@ -10,10 +10,11 @@ import torch
 
 from ..errors import UserError
 
-CONSTRUCTORS = frozenset(
-    ("slice", "float", "int", "bool", "complex", "tuple", "list", "torch.Size", "torch.finfo", "torch.iinfo")
-)
-"""Calls that make a literal of literals: ``slice(None, 5)``, ``float('inf')``, ``torch.Size([2, 3])``."""
+CONTAINERS = frozenset({"slice", "tuple", "list", "torch.Size"})
+"""Calls that hold values together, literals or not: ``slice(None, n)``, ``torch.Size([2, 3])``."""
+
+CONSTRUCTORS = CONTAINERS | {"float", "int", "bool", "complex", "torch.finfo", "torch.iinfo"}
+"""Calls that make a literal of literals: ``float('inf')``."""
 
 _NAMED = {
     **dict.fromkeys(("inf", "math.inf", "torch.inf"), math.inf),
@@ -60,6 +61,8 @@ def construct(dotted: str, args: list[Any]) -> Any:
         if dotted in ("torch.finfo", "torch.iinfo"):
             return Limits(torch.finfo(*args) if dotted == "torch.finfo" else torch.iinfo(*args))
         (items,) = args or ((),)
+        if not isinstance(items, tuple | list):
+            raise TypeError("takes a tuple or list")
         return list(items) if dotted == "list" else tuple(items)
     except (TypeError, ValueError, OverflowError) as error:
         raise UserError(f"{dotted}(...): {error}", remedy="give it literals") from None

@@ -80,20 +80,21 @@ def _public(module: Any) -> dict[str, Function]:
 
 def _functional(native: Iterable[Function]) -> dict[str, Function]:
     """torch.nn.functional: its own functions, and native ones under their functional name."""
-    module, known = torch.nn.functional, {id(f) for f in native}
+    module, known = torch.nn.functional, set(native)
     public = {n: f for n, f in vars(module).items() if not n.startswith("_") and n not in _DENIED}
     own = types.FunctionType
     return {
         n: f
         for n, f in public.items()
-        if id(f) in known or (isinstance(f, own) and f.__module__ == module.__name__)
+        if (isinstance(f, types.BuiltinFunctionType) and f in known)
+        or (isinstance(f, own) and f.__module__ == module.__name__)
     }
 
 
 def _family(name: str) -> dict[str, Function]:
     """torch.fft, torch.linalg or torch.special: the public names of this family's native functions."""
-    native = {id(f) for f in _public(getattr(torch._C, f"_{name}")).values()}
-    return {n: f for n, f in vars(getattr(torch, name)).items() if id(f) in native}
+    native = set(_public(getattr(torch._C, f"_{name}")).values())
+    return {n: f for n, f in _public(getattr(torch, name)).items() if f in native}
 
 
 @cache
@@ -111,6 +112,7 @@ def namespaces() -> Mapping[str, Mapping[str, Function]]:
         "torch._C._nn": native,
         **{f"torch._C._{name}": _public(getattr(torch._C, f"_{name}")) for name in families},
         "torch._C._VariableFunctions": _public(torch._C._VariableFunctions),
+        "torch._VF": _public(torch._C._VariableFunctions),
         "operator": arithmetic,
         "_operator": arithmetic,
         "math": _plain(math, _MATH),
@@ -156,18 +158,18 @@ def _aten(dotted: str) -> Function:
 
 
 @cache
-def _spellings() -> Mapping[int, str]:
-    names: dict[int, str] = {}
+def _spellings() -> Mapping[Function, str]:
+    names: dict[Function, str] = {}
     for prefix, functions in namespaces().items():
         for name, function in functions.items():
-            names.setdefault(id(function), f"{prefix}.{name}" if prefix else name)
+            names.setdefault(function, f"{prefix}.{name}" if prefix else name)
     return names
 
 
 def spelling(target: Any) -> str | None:
     """The canonical dotted name of a function, or None where the allow-list has none."""
     if not isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
-        return _spellings().get(id(target))
+        return _spellings().get(target)
     dotted = f"torch.ops.{target}"
     try:
         return dotted if resolve(dotted) is target else None
