@@ -69,7 +69,8 @@ def plan(
 
 def _check(task: str, phases: Mapping[str, float]) -> None:
     for phase, seconds in phases.items():
-        if not (math.isfinite(seconds) and seconds >= 0):
+        # From a file, where anything may stand.
+        if not isinstance(seconds, int | float) or not (math.isfinite(seconds) and seconds >= 0):
             raise ValueError(f"task {task}: the duration of {phase!r} is {seconds!r}")
 
 

@@ -1,0 +1,28 @@
+"""``passbench doctor``: what on this machine will hurt timings, with the remedy. Imports no torch."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+
+
+def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser(
+        "doctor",
+        help="what on this machine will hurt timings",
+        description=__doc__,
+        epilog="Exit code 1 if anything is a problem; warnings leave it 0.",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON: name, level, found, remedy of each")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the findings; 1 where any is a problem."""
+    from pytest_passbench import doctor
+
+    checks = doctor.summary()
+    print(json.dumps([asdict(check) for check in checks], indent=1) if args.json else doctor.text(checks))
+    return int(any(check.level == "problem" for check in checks))

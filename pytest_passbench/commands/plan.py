@@ -1,0 +1,75 @@
+"""``passbench plan``: how long a run will take, from the durations in a results file. Imports no torch."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from pytest_passbench.errors import UserError
+
+if TYPE_CHECKING:
+    from pytest_passbench.report.run import Run
+    from pytest_passbench.timing.plan import Plan
+
+
+def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser("plan", help="how long a run will take", description=__doc__)
+    parser.add_argument("file", type=Path, metavar="FILE", help="results.json, or a run's folder")
+    parser.add_argument("--workers", "-n", type=int, default=1, metavar="N", help="as pytest -n (default 1)")
+    parser.add_argument("--json", action="store_true", help="print JSON: seconds, elapsed, phases, tasks")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the plan, longest task first."""
+    from pytest_passbench.report import results
+    from pytest_passbench.timing.plan import plan
+
+    if args.workers < 1:
+        raise UserError(f"{args.workers} workers", where="--workers", remedy="give 1 or more")
+    stored = results.read(args.file)
+    durations = [(record.task, record.durations) for record in stored.records]
+    try:
+        made = plan(durations, unknown=_unmeasured(stored), workers=args.workers)
+    except ValueError as error:
+        raise UserError(str(error), where=args.file, remedy="give a file that a run wrote") from error
+    print(json.dumps(_plain(made), indent=1) if args.json else _text(made))
+    return 0
+
+
+def _unmeasured(stored: Run) -> dict[str, int]:
+    """The run's tasks without a record (it was cut short), each taken to have the median task's subgraphs."""
+    counts: dict[str, int] = {}
+    for record in stored.records:
+        counts[record.task] = counts.get(record.task, 0) + 1
+    typical = round(median(counts.values())) if counts else 1
+    return {task: typical for task in stored.tasks if task not in counts}
+
+
+def _plain(made: Plan) -> dict[str, Any]:
+    tasks = [
+        {"task": t.task, "seconds": t.seconds, "subgraphs": t.subgraphs, "guessed": t.guessed}
+        for t in made.tasks
+    ]
+    head = {"workers": made.workers, "seconds": made.seconds, "elapsed": made.elapsed}
+    return {**head, "phases": made.phases, "tasks": tasks}
+
+
+def _text(made: Plan) -> str:
+    lines = [f"{'seconds':>9}  {'subgraphs':>9}  task"]
+    for t in made.tasks:
+        lines.append(f"{t.seconds:9.2f}  {t.subgraphs:9}  {t.task}{'  (guessed)' if t.guessed else ''}")
+    phases = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in made.phases.items())
+    lines += ["", f"by phase: {phases or 'no durations stored'}"]
+    workers = "1 worker" if made.workers == 1 else f"{made.workers} workers"
+    lines.append(f"estimated: {_clock(made.elapsed)} on {workers} ({_clock(made.seconds)} of work)")
+    return "\n".join(lines)
+
+
+def _clock(seconds: float) -> str:
+    whole = round(seconds)
+    return f"{seconds:.1f} s" if seconds < 60 else f"{whole // 60} min {whole % 60:02} s"
