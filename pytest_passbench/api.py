@@ -1,0 +1,94 @@
+"""The engine without pytest: for training loops, notebooks and scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from pytest_passbench.errors import UserError
+from pytest_passbench.report.record import Record
+from pytest_passbench.report.run import Run
+from pytest_passbench.run import Ledger, open_candidates, run_seed
+from pytest_passbench.settings import Settings
+from pytest_passbench.suite.model import Task
+
+Paths = str | Path | Iterable[str | Path]
+
+
+def evaluate(
+    candidate: Paths,
+    tasks: Paths | None = None,
+    *,
+    on_record: Callable[[Record], None] | None = None,
+    session: Callable[[Settings, bytes], Any] | None = None,
+    **settings: Any,
+) -> Run:
+    """Judge one candidate folder, or several, with the guarantees of ``pytest --passbench``.
+
+    ``tasks``: task files, published samples, or folders of them; by default the installed tasks of
+    ``suite`` ("lite"). ``settings`` are the fields of :class:`~pytest_passbench.settings.Settings`.
+    ``on_record`` is called with every record as it is made; a KeyboardInterrupt ends the run and returns what
+    there is, marked interrupted. ``session`` makes the judge, for tests.
+
+    Raises UserError for a candidate, a task file or a setting that is not one.
+    """
+    chosen = _settings(candidate, tasks, settings)
+    ledger = Ledger(chosen, open_candidates(chosen.candidates), run_seed(chosen.seed))
+    loaded = list(_load(chosen))
+    ledger.tasks = [task.id for task in loaded]
+    with closing((session or make_session)(chosen, ledger.seed)) as judge:
+        ledger.environment = dict(judge.environment())
+        try:
+            _judge_all(judge, ledger, loaded, on_record)
+        except KeyboardInterrupt:
+            ledger.interrupted = True
+    return ledger.run()
+
+
+def make_session(settings: Settings, seed: bytes, worker: int = 0) -> Any:
+    """The judge's session of this process; ``worker`` tells parallel ones apart, from 0."""
+    if settings.trusted:
+        from pytest_passbench.judge.trusted import TrustedSession
+
+        return TrustedSession(settings, seed)
+    from pytest_passbench.judge.session import Session
+
+    return Session(settings, seed, worker)
+
+
+def _judge_all(
+    judge: Any, ledger: Ledger, tasks: Iterable[Task], on_record: Callable[[Record], None] | None
+) -> None:
+    for task in tasks:
+        for candidate in ledger.candidates:
+            for record in judge.judge(task, candidate):
+                ledger.add(record)
+                if on_record is not None:
+                    on_record(record)
+
+
+def _settings(candidate: Paths, tasks: Paths | None, given: dict[str, Any]) -> Settings:
+    known = {field.name for field in fields(Settings)} - {"candidates", "tasks"}
+    for name in given.keys() - known:
+        raise UserError(f"unknown setting {name!r}", where="evaluate", remedy=f"one of {sorted(known)}")
+    given.setdefault("suite", "lite" if tasks is None else "all")
+    candidates = tuple(path.resolve() for path in _paths(candidate))
+    return Settings(candidates=candidates, tasks=tuple(_paths(tasks or ())), **given)
+
+
+def _paths(given: Paths) -> Iterator[Path]:
+    if isinstance(given, str | Path):
+        yield Path(given)
+    else:
+        yield from map(Path, given)
+
+
+def _load(settings: Settings) -> Iterator[Task]:
+    from pytest_passbench.suite import find
+
+    bases = settings.tasks or (find.installed_tasks(),)
+    for ref in find.select([ref for base in bases for ref in find.discover(base)], settings.suite):
+        yield ref.load()

@@ -1,0 +1,189 @@
+"""Tasks as pytest nodes: a file per task, an item per task and candidate. Collecting imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_passbench import failure
+from pytest_passbench.errors import UserError
+from pytest_passbench.progress import outcome, status_line
+from pytest_passbench.report.escape import line
+from pytest_passbench.report.record import Record
+from pytest_passbench.select import node_path
+from pytest_passbench.state import KEY, State, is_worker
+
+if TYPE_CHECKING:
+    from pytest_passbench.candidate.layout import Candidate
+    from pytest_passbench.suite.find import TaskRef
+
+SUFFIX = ".task.yaml"
+SAMPLE = "graph_list.txt"
+SUBGRAPH = "graph_net.json"
+
+
+class Suite(pytest.Directory):
+    """The tasks that the plugin found itself, under one collector, wherever their files are."""
+
+    def collect(self) -> Iterator[TaskFile]:
+        """A node per task."""
+        for chosen in self.config.stash[KEY].selection.chosen:
+            yield TaskFile.from_parent(
+                self, path=chosen.ref.path, nodeid=chosen.node, ref=chosen.ref, only=chosen.item
+            )
+
+
+class PublishedFolder(pytest.Directory):
+    """A folder in the published layout, met by pytest on its way: a sample, or a bare subgraph."""
+
+    def collect(self) -> Iterator[TaskFile]:
+        """One node, on the file that marks the folder, so that its items can be addressed."""
+        marker = next(name for name in (SAMPLE, SUBGRAPH) if (self.path / name).is_file())
+        yield TaskFile.from_parent(self, path=self.path / marker)
+
+
+class TaskFile(pytest.File):
+    """One task. ``ref`` where it is known already, ``only`` the item to collect (None: all)."""
+
+    def __init__(self, *, ref: TaskRef | None = None, only: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._ref, self._only = ref, only
+
+    def collect(self) -> Iterator[TaskItem]:
+        """An item per candidate. A file that cannot be read gives items that fail and say why."""
+        state = self.config.stash[KEY]
+        ref: TaskRef | UserError
+        try:
+            ref = self._ref or _find(self.path)
+        except UserError as error:
+            ref = error
+        if not isinstance(ref, UserError) and not _wanted(ref, state):
+            return
+        task = self.path.name.removesuffix(SUFFIX) if isinstance(ref, UserError) else ref.header.id
+        for candidate in state.ledger.candidates:
+            name = f"{task}[{candidate.name}]"
+            if self._only in (None, name, task):
+                yield TaskItem.from_parent(self, name=name, task=task, ref=ref, candidate=candidate)
+
+
+def _find(path: Path) -> TaskRef:
+    from pytest_passbench.suite import find
+
+    folder = path.parent if path.name in (SAMPLE, SUBGRAPH) else path
+    return find.discover(folder)[0]
+
+
+def _wanted(ref: TaskRef, state: State) -> bool:
+    from pytest_passbench.suite import find
+
+    return not state.selection.given or bool(find.select([ref], state.settings.suite))
+
+
+def task_file(path: Path, parent: pytest.Collector) -> TaskFile | None:
+    """The node of a file that pytest meets, if it is a task file."""
+    if not path.name.endswith(SUFFIX):
+        return None
+    from pytest_passbench.suite import find
+
+    if path.is_relative_to(find.installed_tasks()):
+        return TaskFile.from_parent(parent, path=path, nodeid=node_path(path, path, parent.config.rootpath))
+    return TaskFile.from_parent(parent, path=path)
+
+
+def directory(path: Path, parent: pytest.Collector) -> pytest.Directory | None:
+    """The node of a folder that pytest meets, if it is ours."""
+    if not parent.config.stash[KEY].selection.given and path == parent.config.rootpath:
+        return Suite.from_parent(parent, path=path)
+    if any((path / name).is_file() for name in (SAMPLE, SUBGRAPH)):
+        return PublishedFolder.from_parent(parent, path=path)
+    return None
+
+
+def not_in_shard(items: Sequence[pytest.Item], index: int, parts: int) -> list[pytest.Item]:
+    """The items of tasks that belong to other shards. All candidates of a task stay together.
+
+    The costliest tasks are dealt out first, so that the parts take about as long as each other.
+    """
+    costs = {item.task: item.cost for item in items if isinstance(item, TaskItem)}
+    dealt = sorted(costs, key=lambda task: (-costs[task], task))
+    mine = set(dealt[index - 1 :: parts])
+    return [item for item in items if isinstance(item, TaskItem) and item.task not in mine]
+
+
+class TaskItem(pytest.Item):
+    """One task judged for one candidate. ``ref`` is an error where the task could not even be read."""
+
+    def __init__(
+        self, *, task: str, ref: TaskRef | UserError, candidate: Candidate, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.task, self.ref, self.candidate = task, ref, candidate
+        self.records: list[Record] = []
+
+    @property
+    def cost(self) -> int:
+        """What judging it costs, in subgraphs."""
+        return 1 if isinstance(self.ref, UserError) else self.ref.header.subgraphs
+
+    def runtest(self) -> None:
+        """Judge every subgraph. Raises TaskFailedError where one is not correct, UserError for a bad task."""
+        if isinstance(self.ref, UserError):
+            raise self.ref
+        state = self.config.stash[KEY]
+        task = self.ref.load()
+        self.records.clear()
+        try:
+            for record in state.session.judge(task, self.candidate):
+                self._take(record, state, len(task.subgraphs))
+        finally:
+            state.live.show("")
+            self.user_properties.extend(properties(self.records, state.settings.tolerance))
+        tolerance = state.settings.tolerance
+        failed = [record for record in self.records if failure.failed(record, tolerance)]
+        if failed:
+            raise failure.TaskFailedError(self.records, failed, tolerance)
+
+    def _take(self, record: Record, state: State, total: int) -> None:
+        self.records.append(record)
+        if not is_worker(self.config):
+            state.add(record)
+            text = status_line(record, len(self.records), total, state.settings.tolerance)
+            left = state.progress.remaining(len(self.records) / total, self.nodeid)
+            state.live.show(text + (f", {left}" if left else ""))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The evidence for a failed case; a traceback only for a fault of the judge's own."""
+        error = excinfo.value
+        if isinstance(error, failure.TaskFailedError):
+            return failure.longrepr(self.path, error.line(), error.text())
+        if isinstance(error, UserError):
+            return failure.longrepr(self.path, line(str(error), 300), failure.safe(str(error)))
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """Where it is, in terms of its node id: the same wherever the package is installed."""
+        return self.config.rootpath / self.nodeid.partition("::")[0], None, self.name
+
+
+def properties(records: Sequence[Record], tolerance: int) -> list[tuple[str, object]]:
+    """What JUnit and other reports say of a task: in all, and for each subgraph in one line."""
+    if not records:
+        return []
+    first = records[0]
+    rows: list[tuple[str, object]] = [
+        ("passbench.task", first.task),
+        ("passbench.candidate", first.candidate),
+        ("passbench.outcome", outcome(records, tolerance)),
+    ]
+    return rows + [(f"passbench.subgraph.{record.subgraph}", _summary(record)) for record in records]
+
+
+def _summary(record: Record) -> str:
+    arm = record.arm
+    if arm.speed is None:
+        return arm.status + (f", speed {arm.speed_note}" if arm.speed_note else "")
+    speed = arm.speed
+    return f"{arm.status}, {speed.ratio:.4g}x ({speed.low:.4g} to {speed.high:.4g}), {speed.verdict}"

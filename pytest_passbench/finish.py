@@ -1,0 +1,128 @@
+"""How a run goes on and ends: what is expected, what is said of each task, results, gates, the summary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_passbench import gates
+from pytest_passbench.errors import UserError
+from pytest_passbench.progress import outcome
+from pytest_passbench.report.record import Record
+from pytest_passbench.report.run import Run
+from pytest_passbench.run import write
+from pytest_passbench.state import State
+
+TRUSTED = "trusted: nothing is scored"
+
+
+def expect(state: State, costs: dict[str, int]) -> None:
+    """Note the items that will be judged, and start the clock of the estimate."""
+    state.progress.expect(costs)
+    pairs = [_parse(nodeid) for nodeid in costs]
+    state.ledger.tasks = list(dict.fromkeys(task for task, _ in pairs))
+    named = {candidate for _, candidate in pairs}
+    state.ledger.candidates = [c for c in state.ledger.candidates if c.name in named] if pairs else []
+
+
+def costs(state: State, ids: Iterable[str]) -> dict[str, int]:
+    """What each of our items costs, by node id, where only the ids are known (an xdist controller)."""
+    names = [candidate.name for candidate in state.ledger.candidates]
+    ours = (nodeid for nodeid in ids if any(nodeid.endswith(f"[{name}]") for name in names))
+    return {nodeid: _cost(state, nodeid.partition("::")[0]) for nodeid in ours}
+
+
+def _cost(state: State, node: str) -> int:
+    if node in state.selection.costs:
+        return state.selection.costs[node]
+    from pytest_passbench.suite import find
+
+    try:
+        return sum(ref.header.subgraphs for ref in find.discover(state.config.rootpath / node))
+    except UserError:
+        return 1
+
+
+def _parse(nodeid: str) -> tuple[str, str]:
+    task, _, candidate = nodeid.rpartition("::")[2].removesuffix("]").partition("[")
+    return task, candidate
+
+
+def status(state: State, report: pytest.TestReport, records: Sequence[Record]) -> tuple[str, str, str]:
+    """What pytest prints for a judged task: category, what follows the file's name, and the verbose word."""
+    text = outcome(records, state.settings.tolerance)
+    text = f"{TRUSTED}, {text}" if state.settings.trusted else text
+    left = state.progress.remaining()
+    text += f", {left}" if left else ""
+    letter = "." if report.passed else "F"
+    # Under xdist no file names are printed between the dots: a line of its own says which task it was.
+    place = f"\n{report.nodeid.rpartition('::')[2]} " if hasattr(report, "node") else ""
+    return report.outcome, f"{place}{letter} {text} ", f"{report.outcome.upper()} ({text})"
+
+
+def to_benchmark(state: State, nodeid: str, records: Iterable[Record]) -> None:
+    """Give a task's timings to pytest-benchmark, where it is there and asked to save."""
+    from pytest_passbench.report import benchmark
+
+    if not state.settings.trusted and benchmark.wanted(state.config):
+        for record in records:
+            benchmark.add(state.config, nodeid, record)
+
+
+def conclude(state: State, session: pytest.Session) -> None:
+    """Write the run, check its gates, and fail the session where one is not met."""
+    if state.settings.trusted or not state.progress.costs:
+        return
+    state.run = state.ledger.run()
+    state.config.hook.pytest_passbench_run(config=state.config, run=state.run)
+    state.verdicts = gates.check(state.run, state.settings.fail_under)
+    state.folder = write(state.run, state.report_dir)
+    if any(not verdict.passed for verdict in state.verdicts) and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def show(state: State, reporter: Any) -> None:
+    """The summary on the terminal."""
+    from pytest_passbench import options
+    from pytest_passbench.report import terminal
+
+    assert state.run is not None
+    reporter.section("passbench")
+    reporter.write_line(terminal.summary(state.run, reporter._tw.fullwidth))
+    if options.flag(state.config, "passbench_durations"):
+        reporter.write_line(durations(state.run))
+    for line in closing(state):
+        reporter.write_line(line)
+    for verdict in state.verdicts:
+        reporter.write_line(verdict.line, green=verdict.passed, red=not verdict.passed)
+
+
+def closing(state: State) -> list[str]:
+    """The last lines: what is missing, where the results lie, and the seed."""
+    assert state.folder is not None
+    missing = state.ledger.missing()
+    rows = ["interrupted: the scores are of what was judged"] if state.ledger.interrupted else []
+    if missing:
+        names = ", ".join(f"{task} [{candidate}]" for task, candidate in missing[:5])
+        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        rows.append(f"not judged, each counts b: {names}{more}")
+    rows += [f"results: {_short(state.folder / name, state)}" for name in ("results.json", "results.md")]
+    return [*rows, f"seed: {state.ledger.seed.hex()}"]
+
+
+def _short(path: Path, state: State) -> str:
+    base = state.config.invocation_params.dir
+    return str(path.relative_to(base)) if path.is_relative_to(base) else str(path)
+
+
+def durations(run: Run) -> str:
+    """Seconds by phase, all subgraphs together, the longest first."""
+    totals: dict[str, float] = {}
+    for record in run.records:
+        for phase, seconds in record.durations.items():
+            totals[phase] = totals.get(phase, 0.0) + seconds
+    rows = sorted(totals.items(), key=lambda item: -item[1])
+    return "\n".join(["seconds by phase:", *(f"  {seconds:8.2f}  {phase}" for phase, seconds in rows)])

@@ -1,0 +1,152 @@
+"""What a run has so far: its seed, what it is to judge, and the records that came in.
+
+Shared by the pytest plugin and :func:`pytest_passbench.evaluate`; imports neither torch nor pytest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_passbench.errors import UserError
+from pytest_passbench.judge import seed as seeds
+from pytest_passbench.report.record import Record
+from pytest_passbench.report.run import Run
+from pytest_passbench.settings import Settings
+
+if TYPE_CHECKING:
+    from pytest_passbench.candidate.layout import Candidate
+
+
+def run_seed(given: str | None) -> bytes:
+    """The 32 bytes that every secret of the run is derived from: drawn, or made from what the user gave.
+
+    64 hexadecimal digits, as a run reveals them, stand for themselves; any other text for its sha256.
+    """
+    if given is None:
+        return seeds.draw()
+    try:
+        seed = bytes.fromhex(given)
+    except ValueError:
+        seed = b""
+    return seed if len(seed) == seeds.SEED_BYTES else hashlib.sha256(given.encode()).digest()
+
+
+def open_candidates(paths: Iterable[Path]) -> list[Candidate]:
+    """The candidates in these folders, in order. Raises UserError where one is none, or two share a name."""
+    from pytest_passbench.candidate.layout import Candidate
+
+    opened = [Candidate.open(path) for path in paths]
+    if not opened:
+        raise UserError("no candidate given", where="--candidate", remedy="name a folder of passes")
+    by_name: dict[str, Candidate] = {}
+    for candidate in opened:
+        other = by_name.setdefault(candidate.name, candidate)
+        if other is not candidate:
+            raise UserError(f"is called {candidate.name}, and so is {other.path}", where=candidate.path,
+                            remedy="rename one of the folders")  # fmt: skip
+    return opened
+
+
+def now() -> str:
+    """The time, as ISO 8601 in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@dataclass
+class Ledger:
+    """One run being made. ``tasks`` are the ids selected, judged or not."""
+
+    settings: Settings
+    candidates: Sequence[Candidate]
+    seed: bytes
+    tasks: list[str] = field(default_factory=list)
+    environment: dict[str, Any] = field(default_factory=dict)
+    started: str = field(default_factory=now)
+    interrupted: bool = False
+    _records: dict[tuple[str, str, str], Record] = field(default_factory=dict)
+
+    def add(self, record: Record) -> None:
+        """Take a record in, in place of one of the same subgraph and candidate (of a test run again)."""
+        self._records[record.task, record.candidate, record.subgraph] = record
+
+    @property
+    def records(self) -> list[Record]:
+        """Every record, by candidate, then in the order of the tasks: however many workers made them."""
+        names = [candidate.name for candidate in self.candidates]
+        place = {task: index for index, task in enumerate(self.tasks)}
+        keys = list(self._records)
+
+        def rank(record: Record) -> tuple[int, int, int]:
+            key = (record.task, record.candidate, record.subgraph)
+            return names.index(record.candidate), place.get(record.task, len(place)), keys.index(key)
+
+        return sorted(self._records.values(), key=rank)
+
+    def missing(self) -> list[tuple[str, str]]:
+        """(task, candidate) of every pair without a record: crashed, interrupted, or never started."""
+        judged = {(task, candidate) for task, candidate, _ in self._records}
+        pairs = [(task, candidate.name) for candidate in self.candidates for task in self.tasks]
+        return [pair for pair in pairs if pair not in judged]
+
+    def run(self) -> Run:
+        """The run as a value, with its seed revealed."""
+        return Run(
+            settings=asdict(self.settings),
+            environment=self.environment,
+            tasks=list(self.tasks),
+            records=self.records,
+            candidates=[
+                {"name": c.name, "path": str(c.path), "content_hash": c.content_hash} for c in self.candidates
+            ],
+            seed={"commitment": seeds.commitment(self.seed), "revealed": self.seed.hex()},
+            started=self.started,
+            finished=now(),
+            interrupted=self.interrupted,
+        )
+
+
+def writable(folder: Path) -> None:
+    """Make sure that reports can be written below ``folder``. Raises UserError where not."""
+    remedy = "choose another folder with --passbench-report-dir"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".probe-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror}", where=folder, remedy=remedy) from None
+
+
+def write(run: Run, report_dir: Path) -> Path:
+    """Write ``results.json`` and ``results.md`` to a folder of the run's own, and return that folder.
+
+    Raises UserError where it cannot be written.
+    """
+    from pytest_passbench.report import markdown, results
+
+    folder = fresh_folder(report_dir, run)
+    results.write(folder, run)
+    results.write_text(folder / "results.md", markdown.render(run))
+    return folder
+
+
+def fresh_folder(report_dir: Path, run: Run) -> Path:
+    """A new folder ``<time>-<candidates>`` in ``report_dir``: two runs never share one."""
+    stamp = datetime.fromisoformat(run.started).strftime("%Y%m%d-%H%M%S")
+    name = "-".join([stamp, *run.names])[:100]
+    for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
+        folder = report_dir / (name + suffix)
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise UserError(f"cannot be written: {error.strerror}", where=folder) from None
+        return folder
+    raise UserError("has a thousand runs of this second", where=report_dir, remedy="clear the folder")

@@ -1,0 +1,70 @@
+"""What one process of a pytest run with ``--passbench`` knows, kept in ``config.stash``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_passbench.progress import LiveLine, Progress
+from pytest_passbench.report.record import Record
+from pytest_passbench.run import Ledger
+from pytest_passbench.settings import Settings
+
+if TYPE_CHECKING:
+    from pytest_passbench.gates import Verdict
+    from pytest_passbench.report.run import Run
+    from pytest_passbench.select import Selection
+
+
+@dataclass
+class State:
+    """The run in this process: a serial run's, the controller's, or an xdist worker's."""
+
+    config: pytest.Config
+    settings: Settings
+    ledger: Ledger
+    selection: Selection
+    report_dir: Path
+    live: LiveLine
+    progress: Progress = field(default_factory=Progress)
+    run: Run | None = None
+    folder: Path | None = None
+    verdicts: list[Verdict] = field(default_factory=list)
+    _session: Any = None
+
+    @property
+    def session(self) -> Any:
+        """The judge's session of this process, made when first asked for."""
+        if self._session is None:
+            self._session = self.config.hook.pytest_passbench_make_session(
+                config=self.config, settings=self.settings, seed=self.ledger.seed
+            )
+        return self._session
+
+    def add(self, record: Record) -> None:
+        """Take a record in, and tell whoever listens."""
+        self.ledger.add(record)
+        self.config.hook.pytest_passbench_record(config=self.config, record=record)
+
+    def close(self) -> None:
+        """End the judge's session, if there is one."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+
+KEY = pytest.StashKey[State]()
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this process is an xdist worker, whose records travel to the controller on reports."""
+    return hasattr(config, "workerinput")
+
+
+def worker_index(config: pytest.Config) -> int:
+    """Which worker this is, from 0; 0 in a serial run."""
+    workerid = str(config.workerinput["workerid"]) if is_worker(config) else "gw0"  # type: ignore[attr-defined]
+    return int(workerid.removeprefix("gw"))

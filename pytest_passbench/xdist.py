@@ -1,0 +1,91 @@
+"""Running under pytest-xdist: devices to workers, and tasks to workers, longest first."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xdist.scheduler import LoadScheduling
+
+if TYPE_CHECKING:
+    import pytest
+    from xdist.workermanage import WorkerController
+
+
+def visible_devices() -> list[str]:
+    """The CUDA devices that this process may use, by the names that CUDA_VISIBLE_DEVICES takes.
+
+    The caller's own mask is respected. Asks no driver: importing torch here would slow every start.
+    """
+    mask = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if mask is not None:
+        return [name.strip() for name in mask.split(",") if name.strip()]
+    numbers = [path.name.removeprefix("nvidia") for path in Path("/dev").glob("nvidia[0-9]*")]
+    return sorted((name for name in numbers if name.isdigit()), key=int)
+
+
+def workers(device: str, threads: int) -> int:
+    """How many workers ``-n auto`` starts: one per CUDA device, or per judge and its arms' threads."""
+    if device == "cuda":
+        return max(1, len(visible_devices()))
+    cores = len(os.sched_getaffinity(0))
+    return max(1, cores // (threads + 1)) if device == "cpu" else 1
+
+
+def assign_devices(specs: Sequence[Any], device: str) -> None:
+    """Give every worker one CUDA device, in turn, where the run is on ``cuda`` without a number.
+
+    It is set before anything is imported in the worker, and kept when xdist replaces a crashed one.
+    """
+    devices = visible_devices()
+    if device == "cuda" and devices:
+        for index, spec in enumerate(specs):
+            spec.env["CUDA_VISIBLE_DEVICES"] = devices[index % len(devices)]
+
+
+class LongestFirst(LoadScheduling):  # type: ignore[misc]
+    """Hands out one item at a time, the most costly first, so that no long task is left for the end.
+
+    Each worker holds the item it runs and one more, which xdist's workers need in order to start. The order
+    depends on the costs and the node ids alone.
+    """
+
+    def __init__(self, config: pytest.Config, log: Any, costs: dict[str, int]) -> None:
+        super().__init__(config, log)
+        self.collection: list[str] | None = None
+        self._costs = costs
+
+    def schedule(self) -> None:
+        """Start handing out, or go on with workers that came later. Called by xdist's controller."""
+        if self.collection is None:
+            if not self._check_nodes_have_same_collection():
+                return
+            collected: list[str] = next(iter(self.node2collection.values()))
+            self.collection = collected
+            self.pending[:] = self._order(collected)
+        for _ in range(2):
+            for node in self.nodes:
+                self._hand_out(node)
+        for node in self.nodes:
+            self.check_schedule(node)
+
+    def _order(self, collection: Sequence[str]) -> list[int]:
+        keys = [(-self._costs.get(nodeid, 0), nodeid) for nodeid in collection]
+        return sorted(range(len(collection)), key=keys.__getitem__)
+
+    def check_schedule(self, node: WorkerController, duration: float = 0) -> None:  # noqa: ARG002
+        """Top a worker up; tell it to end after what it has where nothing is left."""
+        if node.shutting_down:
+            return
+        while self.pending and len(self.node2pending[node]) < 2:
+            self._hand_out(node)
+        if not self.pending:
+            node.shutdown()
+
+    def _hand_out(self, node: WorkerController) -> None:
+        if self.pending and len(self.node2pending[node]) < 2:
+            index = self.pending.pop(0)
+            self.node2pending[node].append(index)
+            node.send_runtest_some([index])
