@@ -1,0 +1,418 @@
+"""The judge's handles on the untrusted side: an arm (sandbox and zygote), its template, its measured runners.
+
+Every failure of the other side comes out as :class:`ArmFailure` with the status that goes into the record.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+from ..protocol import (
+    DONE,
+    FLAG_EMPTY,
+    GO,
+    NONCE_BYTES,
+    OUTCOME_RAISED,
+    TEXT_BYTES,
+    Layout,
+    Plan,
+    ProtocolError,
+    receive,
+    send,
+)
+from . import processes, sandbox
+from .processes import Gone
+
+START_LIMIT = 120.0  # seconds for a zygote to import what it needs
+OUTPUT_LIMIT = 8192  # bytes of an arm's own output that go into a record
+FILE_BYTES = 256 << 20
+PROCESSES = 2048
+_SO_RCVTIMEO_FORM = struct.Struct("@ll")
+
+
+class ArmFailure(Exception):
+    """An arm failed on a subgraph: ``status`` as in the record, the phase, a message."""
+
+    def __init__(self, status: str, phase: str, message: str) -> None:
+        self.status, self.phase, self.message = status, phase, message
+        super().__init__(f"{status} in {phase}: {message}")
+
+
+@dataclass(frozen=True)
+class BlockTime:
+    """One block: wall seconds by the judge's clock, CPU seconds of the runner."""
+
+    wall: float
+    cpu: float
+
+
+@dataclass(frozen=True)
+class Program:
+    """What eager's template says of a subgraph: inputs changed in place (indices), number of outputs."""
+
+    mutated: list[int]
+    outputs: int
+
+
+@dataclass(frozen=True)
+class ArmSettings:
+    """What a sandbox is started with."""
+
+    name: str
+    device: str
+    threads: int
+    pipeline: str
+    candidate: Path | None
+    walls: sandbox.Walls
+    timeout: float
+
+
+class Arm:
+    """One sandbox with its zygote. Starts at once, in the background; :meth:`ready` waits for it."""
+
+    def __init__(self, settings: ArmSettings) -> None:
+        self.settings = settings
+        self.versions: dict[str, str] = {}
+        self._channel, theirs = _socket_pair()
+        self._status_read, status_write = os.pipe()
+        command = self._command(theirs.fileno(), status_write)
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the arm
+        self._process = subprocess.Popen(
+            command,
+            pass_fds=(theirs.fileno(), status_write),
+            stdin=subprocess.DEVNULL,
+            stdout=self._errors,
+            stderr=self._errors,
+            env=sandbox.environment(settings.threads, settings.device, {}),
+            start_new_session=True,
+        )
+        os.close(status_write)
+        theirs.close()
+        self.zygote = 0
+
+    def _command(self, channel: int, status: int) -> list[str]:
+        wants = {
+            "dynamo": self.settings.pipeline != "direct" or self.settings.name not in ("candidate", "eager"),
+            "inductor": self.settings.pipeline == "inductor" or self.settings.name == "inductor",
+            "triton": self.settings.candidate is not None,
+            "interpret": not self.settings.device.startswith("cuda"),
+        }
+        parent = str(Path(__file__).resolve().parent.parent.parent)
+        start = (
+            f"import sys; sys.path.insert(0, {parent!r}); from pytest_passbench.runner.zygote import main; main()"
+        )
+        program = [sys.executable, "-P", "-c", start, str(channel), json.dumps(wants)]
+        line = sandbox.command(
+            program, self.settings.walls, self.settings.candidate, self.settings.device.startswith("cuda")
+        )
+        if self.settings.walls.strong:
+            line[1:1] = ["--json-status-fd", str(status)]
+        return line
+
+    def ready(self) -> None:
+        """Wait until the zygote has imported what it needs.
+
+        Raises UserError: no candidate has run yet, so it is this machine's or this installation's fault.
+        """
+        if self.zygote:
+            return
+        self._channel.settimeout(START_LIMIT)
+        try:
+            self.zygote = _peer(self._channel)
+            hello = _hear(self._channel)
+        except (ProtocolError, TimeoutError) as error:
+            raise UserError(
+                f"the sandbox of the arm {self.settings.name!r} did not start: {self._said()}",
+                remedy="`passbench doctor` says what this machine lacks",
+            ) from error
+        self.versions = hello["versions"]
+
+    def _said(self) -> str:
+        self._errors.seek(0)
+        return self._errors.read()[-OUTPUT_LIMIT:].decode("utf-8", "replace").strip() or "no message"
+
+    def start_template(self, plan: Plan, layout: Layout, pages_fd: int) -> Template:
+        """Have a template forked for ``plan``; it builds in the background. Raises ArmFailure."""
+        self.ready()
+        log = tempfile.TemporaryFile()  # noqa: SIM115 - the template's, closed by it
+        mine, theirs = _socket_pair()
+        limits = {"memory": self._memory(), "file_bytes": FILE_BYTES, "processes": PROCESSES}
+        order = {"op": "template", "plan": asdict(plan), "layout": layout.to_json(), "limits": limits}
+        try:
+            send(self._channel, order, (theirs.fileno(), pages_fd, log.fileno()))
+            _hear(self._channel)
+        except (ProtocolError, TimeoutError) as error:
+            raise ArmFailure("crash", "fork", "the zygote is gone") from error
+        finally:
+            theirs.close()
+        return Template(self, mine, log)
+
+    def _memory(self) -> int:
+        """Bytes of address space: CUDA reserves far more than it uses."""
+        physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return int(physical * (64 if self.settings.device.startswith("cuda") else 0.6))
+
+    def everything_inside(self) -> list[int]:
+        """All processes of the sandbox but the zygote (host process ids)."""
+        root = self._process.pid
+        walls_own = {root, self.zygote, processes_parent(self.zygote)}
+        return [pid for pid in processes.descendants(root) if pid not in walls_own]
+
+    def end_children(self) -> None:
+        """Kill whatever runs in the sandbox besides the zygote, and let the zygote bury it."""
+        for _ in range(100):
+            inside = self.everything_inside()
+            if not inside:
+                break
+            for pid in inside:
+                processes.kill(pid)
+            time.sleep(0.001)
+        self.reap()
+
+    def reap(self) -> list[list[int]]:
+        """Templates that ended: pid inside, signal. Empty where the zygote is gone too."""
+        try:
+            send(self._channel, {"op": "reap"})
+            message = _hear(self._channel)
+        except (ProtocolError, TimeoutError):
+            return []
+        return list(message.get("ended", []))
+
+    @property
+    def alive(self) -> bool:
+        """Whether the sandbox still runs."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """End the sandbox and everything in it."""
+        if not self.settings.walls.strong:
+            for pid in self.everything_inside():
+                processes.kill(pid)
+        self._channel.close()
+        self._process.kill()
+        self._process.wait()
+        self._errors.close()
+        os.close(self._status_read)
+
+
+def processes_parent(pid: int) -> int:
+    """The parent of ``pid``, or 0 where it is gone."""
+    try:
+        return processes.parent(pid)
+    except Gone:
+        return 0
+
+
+class Template:
+    """A process that holds one arm's program for one subgraph, ready to be forked from."""
+
+    def __init__(self, arm: Arm, channel: socket.socket, log: Any) -> None:
+        self.arm, self._channel, self._log = arm, channel, log
+        self.pid = 0
+        self.report: dict[str, Any] = {}
+
+    def wait(self) -> dict[str, Any]:
+        """Wait for the program to be built; returns its report. Raises ArmFailure."""
+        self._channel.settimeout(self.arm.settings.timeout)
+        try:
+            self.pid = _peer(self._channel)
+            self.report = _hear(self._channel)
+        except TimeoutError as error:
+            limit = self.arm.settings.timeout
+            raise ArmFailure("timeout", "build", f"not built within {limit:g} s") from error
+        except ProtocolError as error:
+            raise ArmFailure("crash", "build", self._how_it_ended()) from error
+        if processes_parent(self.pid) != self.arm.zygote:
+            raise ArmFailure("integrity", "build", "another process than the template answered")
+        if self.report.get("status") != "ready":
+            raise ArmFailure(
+                _known_status(self.report.get("status")),
+                str(self.report.get("phase", ""))[:40],
+                str(self.report.get("message", ""))[-12_000:],
+            )
+        return self.report
+
+    def _how_it_ended(self) -> str:
+        time.sleep(0.01)
+        signals = [number for _pid, number in self.arm.reap() if number]
+        return ending(signals[-1] if signals else 0, "the process that builds the candidate's program")
+
+    def fork(self, program: Program, calls: int, core: frozenset[int]) -> Runner:
+        """A measured runner for blocks of up to ``calls`` calls, stopped. Raises ArmFailure."""
+        mine, theirs = _socket_pair()
+        order = {
+            "op": "fork",
+            "mutated": program.mutated,
+            "outputs": program.outputs,
+            "calls": calls,
+            "threads": self.arm.settings.threads,
+        }
+        try:
+            processes.go_on(self.pid)
+            send(self._channel, order, (theirs.fileno(),))
+            _hear(self._channel)
+            theirs.close()
+            runner = Runner(self, mine, core)
+            processes.stop(self.pid)
+        except (ProtocolError, Gone) as error:
+            mine.close()
+            raise ArmFailure("crash", "fork", self._how_it_ended()) from error
+        except TimeoutError as error:
+            mine.close()
+            raise ArmFailure("timeout", "fork", "the runner did not start in time") from error
+        finally:
+            theirs.close()
+        return runner
+
+    def runner_signal(self) -> int:
+        """The signal that ended this template's last runner, or 0."""
+        try:
+            processes.go_on(self.pid)
+            send(self._channel, {"op": "reap"})
+            message = _hear(self._channel)
+            processes.stop(self.pid)
+        except (ProtocolError, TimeoutError, Gone):
+            return 0
+        signals = [number for _pid, number in message.get("ended", []) if number]
+        return signals[-1] if signals else 0
+
+    def output(self) -> str:
+        """What the arm printed, capped, control characters made visible."""
+        self._log.seek(0)
+        data = self._log.read(OUTPUT_LIMIT + 1)
+        text = data[:OUTPUT_LIMIT].decode("utf-8", "replace")
+        return printable(text) + (" […]" if len(data) > OUTPUT_LIMIT else "")
+
+    def close(self) -> None:
+        """End the template and its runners."""
+        self._channel.close()
+        self._log.close()
+        if self.arm.alive:
+            self.arm.end_children()
+
+
+class Runner:
+    """A measured process. Stopped, except during :meth:`block`."""
+
+    def __init__(self, template: Template, channel: socket.socket, core: frozenset[int]) -> None:
+        self.template, self._channel = template, channel
+        channel.settimeout(template.arm.settings.timeout)
+        self.pid = _peer(channel)
+        if processes_parent(self.pid) != template.pid:
+            raise ArmFailure("integrity", "fork", "another process than the runner answered")
+        self.hello = _hear(channel)
+        processes.stop(self.pid)
+        processes.wait_stopped(self.pid)
+        os.sched_setaffinity(self.pid, core)
+        self._clock = processes.cpu_clock(self.pid)
+        self._limit(template.arm.settings.timeout)
+
+    def _limit(self, seconds: float) -> None:
+        # A blocking socket with the kernel's own time-out: one system call less than Python's, in every block.
+        self._channel.settimeout(None)
+        form = _SO_RCVTIMEO_FORM.pack(int(seconds), int(seconds % 1 * 1e6))
+        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, form)
+
+    def block(self, calls: int, empty: bool = False) -> BlockTime:
+        """Run a block and stop the clock once the stop is on its way. Raises ArmFailure."""
+        pid, channel, clock = self.pid, self._channel, self._clock
+        nonce = os.urandom(NONCE_BYTES)
+        go = GO.pack(nonce, calls, FLAG_EMPTY if empty else 0)
+        try:
+            cpu = processes.cpu_seconds(clock)
+            begin = time.perf_counter_ns()
+            channel.send(go)
+            os.kill(pid, signal.SIGCONT)
+            answer = channel.recv(DONE.size)
+            os.kill(pid, signal.SIGSTOP)
+            end = time.perf_counter_ns()
+            processes.wait_stopped(pid)
+            cpu = processes.cpu_seconds(clock) - cpu
+        except BlockingIOError as error:
+            limit = self.template.arm.settings.timeout
+            raise ArmFailure("timeout", "run", f"a block of {calls} calls took more than {limit:g} s") from error
+        except (OSError, Gone) as error:
+            raise self._ended() from error
+        self._check(answer, nonce, calls)
+        return BlockTime((end - begin) * 1e-9, cpu)
+
+    def _check(self, answer: bytes, nonce: bytes, calls: int) -> None:
+        if len(answer) != DONE.size:
+            raise self._ended()
+        echoed, made, outcome = DONE.unpack(answer)
+        if echoed != nonce or made != calls:
+            raise ArmFailure("integrity", "run", "the runner's answer is not to the judge's question")
+        if outcome == OUTCOME_RAISED:
+            raise ArmFailure("runtime_fail", "run", self._text())
+
+    def _text(self) -> str:
+        data = processes.read_memory(self.pid, int(self.hello["text"]), TEXT_BYTES)
+        return printable(bytes(data).split(b"\0", 1)[0].decode("utf-8", "replace"))
+
+    def _ended(self) -> ArmFailure:
+        time.sleep(0.01)
+        message = ending(self.template.runner_signal(), "the runner")
+        return ArmFailure("crash", "run", message)
+
+    def memory(self, address: int, size: int) -> bytearray:
+        """Memory of the stopped runner. Raises ArmFailure where it has none there."""
+        try:
+            return processes.read_memory(self.pid, address, size)
+        except Gone as error:
+            raise ArmFailure("crash", "read", str(error)) from error
+
+    def close(self) -> None:
+        """End the process."""
+        self._channel.close()
+        processes.kill(self.pid)
+
+
+def ending(number: int, who: str) -> str:
+    """How a process ended, in words."""
+    if not number:
+        return f"{who} ended by itself (exit) without an answer"
+    name = signal.Signals(number).name
+    hint = " (out of memory, or killed from outside)" if number == signal.SIGKILL else ""
+    return f"{who} was killed by {name}{hint}"
+
+
+def printable(text: str) -> str:
+    """Control characters made visible, so that a candidate can't write to anyone's terminal."""
+    return "".join(char if char.isprintable() or char in "\n\t" else f"\\x{ord(char):02x}" for char in text)
+
+
+def _known_status(status: object) -> str:
+    return str(status) if status in ("compile_fail", "runtime_fail") else "crash"
+
+
+def _hear(channel: socket.socket) -> dict[str, Any]:
+    """A control message; descriptors that come with it are dropped by the kernel, unopened."""
+    message, _none = receive(channel, max_fds=0)
+    return message
+
+
+def _socket_pair() -> tuple[socket.socket, socket.socket]:
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    mine.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    return mine, theirs
+
+
+def _peer(channel: socket.socket) -> int:
+    """The process that sent the message now waiting, as the kernel says (seen from our own namespace)."""
+    data, ancillary, _flags, _address = channel.recvmsg(1, socket.CMSG_SPACE(12), socket.MSG_PEEK)
+    for level, kind, body in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
+            return int(struct.unpack("3i", body[:12])[0])
+    raise ProtocolError("the other side is gone" if not data else "a message without a sender")

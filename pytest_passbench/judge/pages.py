@@ -1,0 +1,76 @@
+"""The judge's end of the input pages: it alone may write to them."""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+from collections.abc import Sequence
+
+import torch
+
+from ..protocol import Layout
+from ..suite.model import TensorSpec
+
+ALIGNMENT = 64  # bytes; what torch's own allocator gives
+SLOT_BUDGET = 48 << 20  # bytes of inputs in the slots of one block, more than one slot permitting
+MAX_SLOTS = 192
+_F_ADD_SEALS, _SEALS = 1033, 0x0002 | 0x0004 | 0x0010  # shrink, grow, future write
+
+
+def plan_layout(specs: Sequence[TensorSpec]) -> Layout:
+    """Slots for as many calls as fit in the budget, at least two (so that neighbouring calls differ)."""
+    offsets, stride = [], 0
+    for spec in specs:
+        offsets.append(stride)
+        stride += -(-_bytes(spec) // ALIGNMENT) * ALIGNMENT
+    stride = max(stride, ALIGNMENT)
+    slots = max(2, min(MAX_SLOTS, SLOT_BUDGET // stride))
+    shapes, dtypes = tuple(spec.shape for spec in specs), tuple(spec.dtype for spec in specs)
+    return Layout(slots, stride, tuple(offsets), shapes, dtypes)
+
+
+def _bytes(spec: TensorSpec) -> int:
+    count = 1
+    for size in spec.shape:
+        count *= size
+    return count * torch.empty((), dtype=getattr(torch, spec.dtype)).element_size()
+
+
+class Pages:
+    """A memfd with the inputs of every slot; sealed, so that only this mapping can write to it."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        size = max(layout.size, 1)
+        self.fd = os.memfd_create("passbench-inputs", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(self.fd, size)
+        self.memory = mmap.mmap(self.fd, size)
+        fcntl.fcntl(self.fd, _F_ADD_SEALS, _SEALS)
+        self.slots = [[self._bytes_of(slot, i) for i in range(len(layout.offsets))] for slot in range(layout.slots)]
+
+    def _bytes_of(self, slot: int, index: int) -> torch.Tensor | None:
+        """Input ``index`` of a slot as a flat tensor of its dtype; None where it has no elements."""
+        dtype = getattr(torch, self.layout.dtypes[index])
+        count = 1
+        for size in self.layout.shapes[index]:
+            count *= size
+        if count == 0:
+            return None
+        offset = slot * self.layout.stride + self.layout.offsets[index]
+        return torch.frombuffer(self.memory, dtype=dtype, count=count, offset=offset)
+
+    def input(self, slot: int, index: int) -> torch.Tensor:
+        """The present value of an input, shaped (a view of the pages)."""
+        shape = self.layout.shapes[index]
+        flat = self.slots[slot][index]
+        return flat.view(shape) if flat is not None else torch.empty(shape, dtype=getattr(torch, self.layout.dtypes[index]))
+
+    def close(self) -> None:
+        """Give the pages back."""
+        self.slots = []
+        os.close(self.fd)
+        try:
+            self.memory.close()
+        except BufferError:
+            pass  # a tensor still looks at them; they go with it

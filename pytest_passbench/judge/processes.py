@@ -1,0 +1,120 @@
+"""Watching and stopping processes of a sandbox from outside: signals, CPU clocks, memory."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from pathlib import Path
+
+
+class Gone(Exception):
+    """The process ended."""
+
+
+class _Vector(ctypes.Structure):
+    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.process_vm_readv.argtypes = [
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong,
+]  # fmt: skip
+_libc.process_vm_readv.restype = ctypes.c_ssize_t
+
+
+def read_memory(pid: int, address: int, size: int) -> bytearray:
+    """``size`` bytes of another process's memory. Raises Gone where they can't be had."""
+    data = bytearray(size)
+    if size:
+        buffer = (ctypes.c_char * size).from_buffer(data)
+        local, remote = _Vector(ctypes.addressof(buffer), size), _Vector(address, size)
+        done = _libc.process_vm_readv(pid, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0)
+        if done != size:
+            raise Gone(f"memory of process {pid} could not be read: {os.strerror(ctypes.get_errno())}")
+    return data
+
+
+def stop(pid: int) -> None:
+    """Ask for a stop; :func:`wait_stopped` waits until it holds."""
+    _signal(pid, signal.SIGSTOP)
+
+
+def go_on(pid: int) -> None:
+    """Continue a stopped process."""
+    _signal(pid, signal.SIGCONT)
+
+
+def kill(pid: int) -> None:
+    """End a process for good; one that is gone already is fine."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError as error:
+        raise Gone(f"process {pid} ended") from error
+
+
+def wait_stopped(pid: int, limit: float = 5.0) -> None:
+    """Return once every thread of ``pid`` is stopped (threads stop together). Raises Gone."""
+    deadline = time.monotonic() + limit
+    while (state := _state(pid)) != "T":
+        if state in "ZX" or time.monotonic() > deadline:
+            raise Gone(f"process {pid} does not stop (state {state})")
+
+
+def _state(pid: int) -> str:
+    try:
+        data = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError as error:
+        raise Gone(f"process {pid} ended") from error
+    return chr(data[data.rindex(b")") + 2])
+
+
+def parent(pid: int) -> int:
+    """The parent's process id. Raises Gone."""
+    try:
+        data = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError as error:
+        raise Gone(f"process {pid} ended") from error
+    return int(data[data.rindex(b")") + 2 :].split()[1])
+
+
+def cpu_clock(pid: int) -> int:
+    """The id of another process's CPU-time clock, all threads together (Linux: ``~pid << 3 | CPUCLOCK_SCHED``)."""
+    return (~pid << 3) | 2
+
+
+def cpu_seconds(clock: int) -> float:
+    """CPU seconds used so far. Raises Gone."""
+    try:
+        return time.clock_gettime(clock)
+    except OSError as error:
+        raise Gone("process ended") from error
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below ``pid``, in no special order."""
+    found: list[int] = []
+    todo = [pid]
+    while todo:
+        for child in _children(todo.pop()):
+            found.append(child)
+            todo.append(child)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += [int(child) for child in children.read_text().split()]
+        except OSError:
+            continue
+    return found

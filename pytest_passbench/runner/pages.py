@@ -1,0 +1,56 @@
+"""The shared input pages as tensors, seen from a runner.
+
+The judge owns the pages and may write to them; a runner's mapping is private, so what a runner writes is seen by
+nobody else (docs/design.md).
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+
+import torch
+
+from ..protocol import Layout
+
+_MADV_POPULATE_READ = 22  # not yet named in the mmap module
+
+Slot = tuple[torch.Tensor, ...]
+
+
+class Pages:
+    """The pages behind ``fd``, mapped, and one tuple of input tensors per slot (CPU, contiguous)."""
+
+    def __init__(self, fd: int, layout: Layout) -> None:
+        self.layout = layout
+        self.memory = mmap.mmap(
+            fd, max(layout.size, 1), flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE
+        )
+        os.close(fd)
+        self.slots = [self._slot(index) for index in range(layout.slots)]
+
+    def _slot(self, index: int) -> Slot:
+        base = index * self.layout.stride
+        forms = zip(self.layout.offsets, self.layout.shapes, self.layout.dtypes, strict=True)
+        return tuple(self._tensor(base + offset, shape, dtype) for offset, shape, dtype in forms)
+
+    def _tensor(self, offset: int, shape: tuple[int, ...], dtype: str) -> torch.Tensor:
+        kind = getattr(torch, dtype)
+        count = 1
+        for size in shape:
+            count *= size
+        if count == 0:
+            return torch.empty(shape, dtype=kind)
+        return torch.frombuffer(self.memory, dtype=kind, count=count, offset=offset).view(shape)
+
+    def prefault(self, slots: int) -> None:
+        """Touch the pages of the first slots now, so that no block pays for it."""
+        length = min(slots * self.layout.stride, len(self.memory))
+        try:
+            self.memory.madvise(_MADV_POPULATE_READ, 0, length)
+        except OSError:  # a kernel before 5.14
+            _ = sum(self.memory[: length : mmap.PAGESIZE])
+
+    def sample(self, device: str) -> list[torch.Tensor]:
+        """Private copies of slot 0, for capturing and warming up."""
+        return [tensor.clone().to(device) for tensor in self.slots[0]]

@@ -1,0 +1,35 @@
+"""What an arm runs on one subgraph: eager, a baseline compiler, or the candidate's passes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..protocol import Plan
+from ..rewrite.load import load_passes
+from ..rewrite.pipelines import Built, build, build_baseline
+from ..suite.build import build_graph
+
+
+def prepare(plan: Plan, sample: list[torch.Tensor]) -> Built:
+    """The callable of this arm, captured and compiled on private sample inputs.
+
+    Raises PassError for a fault of a pass, whatever else for a fault in capturing or compiling.
+    """
+    module = build_graph(plan.source, plan.origin, device=plan.device)
+    if plan.arm == "candidate":
+        passes = load_passes(Path(plan.folder), list(plan.stems))
+        return build(plan.pipeline, module, passes, sample)
+    return build_baseline(plan.arm, module, sample)
+
+
+def facts(built: Built) -> dict[str, Any]:
+    """What the passes did, for the record."""
+    return {
+        "passes": [asdict(report) for report in built.reports],
+        "operators": list(built.operators),
+        "rewritten": built.rewritten,
+    }

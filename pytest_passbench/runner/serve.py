@@ -1,0 +1,95 @@
+"""A measured runner: makes the calls of one block after another, and tells where the outputs lie.
+
+It is stopped by the judge except between "go" and "done", so everything between the two is timed.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..protocol import DONE, FLAG_EMPTY, GO, OUTCOME_OK, OUTCOME_RAISED, send
+from . import harden
+from .describe import Tables
+from .pages import Pages, Slot
+
+Call = Callable[..., Any]
+
+
+class Block:
+    """Up to ``calls`` calls on this runner's inputs.
+
+    ``mutated`` are the inputs that eager changes in place: each call gets its own private copy of them (made inside
+    the block, which costs every arm the same and is taken off with the empty block), and what became of the copies
+    counts as further outputs.
+    """
+
+    def __init__(self, call: Call, pages: Pages, calls: int, mutated: tuple[int, ...], outputs: int) -> None:
+        self.call, self.slots, self.mutated = call, pages.slots[:calls], mutated
+        self.tables = Tables(len(self.slots), outputs + len(mutated))
+        self.results: list[Any] = []
+        self.copies = [tuple(slot[i].clone() for i in mutated) for slot in self.slots] if mutated else []
+        pages.prefault(calls)
+
+    def run(self, calls: int) -> None:
+        """Make the calls and describe what came out."""
+        self.results = []  # the caller lets go of the last block's outputs first, so that memory is used again
+        self.results = self._mutating(self.call, calls) if self.mutated else self._plain(self.call, calls)
+        self.tables.write(self.results)
+
+    def run_empty(self, calls: int) -> None:
+        """The same block around a call that only hands back outputs made before."""
+        made = self.results[0][: len(self.results[0]) - len(self.mutated)]
+        call = lambda *_inputs: made  # noqa: E731 - as short as a call can be
+        results = self._mutating(call, calls) if self.mutated else self._plain(call, calls)
+        self.tables.write(results)
+
+    def _plain(self, call: Call, calls: int) -> list[Any]:
+        return [call(*slot) for slot in self.slots[:calls]]
+
+    def _mutating(self, call: Call, calls: int) -> list[Any]:
+        results = []
+        for slot, copies in zip(self.slots[:calls], self.copies, strict=False):
+            inputs = self._with_copies(slot, copies)
+            outputs = call(*inputs)
+            results.append((*outputs, *copies) if type(outputs) is tuple else outputs)
+        return results
+
+    def _with_copies(self, slot: Slot, copies: Slot) -> list[torch.Tensor]:
+        inputs = list(slot)
+        for index, copy in zip(self.mutated, copies, strict=True):
+            copy.copy_(slot[index])
+            inputs[index] = copy
+        return inputs
+
+
+def serve(channel: socket.socket, block: Block, threads: int, outputs: int) -> None:
+    """Announce the tables, then run blocks until the judge hangs up."""
+    harden.dumpable()
+    torch.set_num_threads(threads)
+    filtered = harden.no_new_processes()
+    gc.disable()
+    send(channel, {"pid": os.getpid(), "filtered": filtered, "outputs": outputs, **block.tables.addresses()})
+    with torch.no_grad():
+        while data := channel.recv(GO.size):
+            nonce, calls, flags = GO.unpack(data)
+            outcome = _one(block, calls, flags)
+            channel.send(DONE.pack(nonce, calls, outcome))
+
+
+def _one(block: Block, calls: int, flags: int) -> int:
+    try:
+        if flags & FLAG_EMPTY:
+            block.run_empty(calls)
+        else:
+            block.run(calls)
+    except BaseException:
+        block.tables.say(traceback.format_exc())
+        return OUTCOME_RAISED
+    return OUTCOME_OK

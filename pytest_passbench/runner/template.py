@@ -1,0 +1,156 @@
+"""A template: one arm's program on one subgraph, loaded, compiled and warm; measured runners are forked from it.
+
+It works with one thread (a fork after multi-threaded work hangs) and ends with its subgraph, and with it all that
+a pass left behind.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..protocol import Layout, Plan, ProtocolError, receive, send
+from ..rewrite.errors import PassError
+from . import harden
+from .interpreted import triton_interpreter_runs
+from .pages import Pages
+from .program import facts, prepare
+from .serve import Block, serve
+
+MESSAGE_LIMIT = 12_000  # characters of a traceback that travel
+
+
+@dataclass
+class Ready:
+    """A program that can be forked from."""
+
+    call: Callable[..., Any]
+    pages: Pages
+    report: dict[str, Any]
+
+
+class Failure(Exception):
+    """The program can't be had; ``status`` and ``phase`` go into the record."""
+
+    def __init__(self, status: str, phase: str, message: str) -> None:
+        self.status, self.phase, self.message = status, phase, message
+        super().__init__(message)
+
+
+def main(message: dict[str, Any], fds: list[int]) -> None:
+    """Build the program that ``message`` orders and serve fork requests until the judge hangs up."""
+    channel, pages_fd, log_fd = socket.socket(fileno=fds[0]), fds[1], fds[2]
+    _redirect(log_fd)
+    harden.die_with_parent()
+    limits = message["limits"]
+    harden.limit_resources(limits["memory"], limits["file_bytes"], limits["processes"])
+    ready = _build(channel, message, pages_fd)
+    if ready is not None:
+        gc.collect()
+        gc.freeze()  # so that no collection in a fork touches, and thereby copies, what was here before
+        send(channel, {"status": "ready", **ready.report})
+        _fork_on_request(channel, ready)
+
+
+def _redirect(log_fd: int) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.dup2(log_fd, 1)
+    os.dup2(log_fd, 2)
+    os.close(log_fd)
+
+
+def _build(channel: socket.socket, message: dict[str, Any], pages_fd: int) -> Ready | None:
+    try:
+        pages = Pages(pages_fd, Layout.from_json(message["layout"]))
+        return _ready(Plan.from_json(message["plan"]), pages)
+    except Failure as failure:
+        send(channel, {"status": failure.status, "phase": failure.phase, "message": failure.message})
+    return None
+
+
+def _ready(plan: Plan, pages: Pages) -> Ready:
+    try:
+        with torch.no_grad():
+            built = prepare(plan, pages.sample(plan.device))
+    except PassError as error:
+        raise Failure("compile_fail", "load", str(error)) from error
+    except BaseException as error:
+        raise Failure("compile_fail", "compile", _trace()) from error
+    report = facts(built)
+    if plan.arm == "candidate" and not built.rewritten:
+        return Ready(built.call, pages, {**report, "missed": True, "mutated": [], "outputs": 0})
+    return Ready(built.call, pages, {**report, "missed": False, **_warm_up(plan, built.call, pages)})
+
+
+def _warm_up(plan: Plan, call: Callable[..., Any], pages: Pages) -> dict[str, Any]:
+    """Call twice on private inputs: compilers that work lazily do so here. Which inputs changed is eager's word."""
+    try:
+        with torch.no_grad():
+            inputs = pages.sample(plan.device)
+            versions = [tensor._version for tensor in inputs]
+            outputs = call(*inputs)
+            mutated = [i for i, tensor in enumerate(inputs) if tensor._version != versions[i]]
+            if not triton_interpreter_runs():
+                call(*pages.sample(plan.device))
+    except BaseException as error:
+        raise Failure("runtime_fail", "warm-up", _trace()) from error
+    count = len(outputs) if isinstance(outputs, tuple) else -1
+    return {"mutated": mutated, "outputs": count, "interpreted": triton_interpreter_runs()}
+
+
+def _trace() -> str:
+    return traceback.format_exc()[-MESSAGE_LIMIT:]
+
+
+def _fork_on_request(channel: socket.socket, ready: Ready) -> None:
+    while True:
+        try:
+            message, fds = receive(channel)
+        except ProtocolError:
+            return
+        if message["op"] == "reap":
+            send(channel, {"ended": reap()})
+            continue
+        pid = os.fork()
+        if pid == 0:
+            channel.close()
+            _become_runner(socket.socket(fileno=fds[0]), message, ready)
+        for fd in fds:
+            os.close(fd)
+        send(channel, {"forked": pid})
+
+
+def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready) -> None:
+    """Never returns: what it is forked from must not go on in two processes."""
+    try:
+        harden.die_with_parent()
+        mutated, outputs = tuple(message["mutated"]), message["outputs"]
+        block = Block(ready.call, ready.pages, message["calls"], mutated, outputs)
+        serve(channel, block, message["threads"], outputs)
+    except (ProtocolError, OSError):
+        pass  # the judge has hung up
+    finally:
+        os._exit(0)
+
+
+def reap() -> list[list[int]]:
+    """Children that ended: process id (in this namespace) and the signal that ended it, or 0."""
+    ended = []
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended.append([pid, os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0])
+

@@ -1,0 +1,83 @@
+"""A zygote: the first process of a sandbox. It has imported what arms need, no candidate, and opened no device.
+
+It forks a template per subgraph, so that nothing a pass leaves in a process outlives its subgraph.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from typing import Any
+
+from ..protocol import ProtocolError, receive, send
+from . import harden
+
+
+def main() -> None:
+    """Serve the judge on the socket whose descriptor is the first argument; the second says what to import."""
+    channel = socket.socket(fileno=int(sys.argv[1]))
+    wants = json.loads(sys.argv[2])
+    harden.not_dumpable()
+    versions = _import(wants)
+    send(channel, {"status": "ready", "pid": os.getpid(), "versions": versions})
+    while True:
+        try:
+            message, fds = receive(channel)
+        except ProtocolError:
+            return
+        _serve(channel, message, fds)
+
+
+def _import(wants: dict[str, Any]) -> dict[str, str]:
+    import torch
+
+    torch.set_num_threads(1)
+    from . import template  # noqa: F401 - everything a template needs, imported before it is forked
+
+    versions = {"torch": torch.__version__, "python": sys.version.split()[0]}
+    if wants.get("dynamo"):
+        import torch._dynamo
+    if wants.get("inductor"):
+        import torch._inductor.compile_fx
+    if wants.get("triton"):
+        versions["triton"] = _import_triton(interpret=wants.get("interpret", False))
+    return versions
+
+
+def _import_triton(interpret: bool) -> str:
+    try:
+        import triton
+    except ImportError:
+        return "none"
+    if interpret:
+        from .interpreted import watch
+
+        watch()
+    return str(triton.__version__)
+
+
+def _serve(channel: socket.socket, message: dict[str, Any], fds: list[int]) -> None:
+    from .template import reap
+
+    if message["op"] == "reap":
+        send(channel, {"ended": reap()})
+        return
+    pid = os.fork()
+    if pid == 0:
+        channel.close()
+        _become_template(message, fds)
+    for fd in fds:
+        os.close(fd)
+    send(channel, {"forked": pid})
+
+
+def _become_template(message: dict[str, Any], fds: list[int]) -> None:
+    """Never returns. A candidate may end this process in any way; the judge sees the socket close."""
+    from .template import main as template_main
+
+    try:
+        template_main(message, fds)
+    finally:
+        os._exit(0)
