@@ -1,0 +1,209 @@
+"""A candidate on disk: which pass directory answers for which task.
+
+Files are read and parsed here, never imported or executed; that is a runner's business. What a user got wrong about the
+candidate (no such folder, no manifest) is a UserError; what a pass's author got wrong (a syntax error) is a fault of the
+candidate, kept in :attr:`PassDir.faults` and reported as failed cases.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from ..errors import UserError
+from .parse import Fault, imports_triton, read_fault
+
+MANIFEST = "sorted_output_pass_rule_names.json"
+PASS_DIR = "pass_dir"
+_CACHES = frozenset({"__pycache__", ".git", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".ipynb_checkpoints"})
+
+
+@dataclass(frozen=True)
+class PassDir:
+    """One pass directory. ``stems`` are its passes in order; ``task_id`` is None for the one common to all tasks."""
+
+    path: Path
+    stems: tuple[str, ...]
+    task_id: str | None = None
+
+    @cached_property
+    def faults(self) -> tuple[Fault, ...]:
+        """What is wrong with the passes themselves, in manifest order: syntax errors, missing functions."""
+        found = (read_fault(self.path / f"{stem}.py", stem) for stem in self.stems)
+        return tuple(fault for fault in found if fault is not None)
+
+    @cached_property
+    def uses_triton(self) -> bool:
+        """Whether any Python file of the directory imports Triton."""
+        return any(imports_triton(file) for file in _files(self.path) if file.suffix == ".py")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A directory of passes. ``common`` answers for every task that ``by_task`` does not name."""
+
+    path: Path
+    common: PassDir | None
+    by_task: dict[str, PassDir] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, path: Path) -> Candidate:
+        """Read a candidate's layout and manifests.
+
+        Raises UserError naming the file: no such folder, an empty one, a missing or malformed manifest, a stem without
+        a file, a symbolic link that leads outside.
+        """
+        path = Path(path)
+        if not path.is_dir():
+            problem = "is a file" if path.exists() else "does not exist"
+            raise UserError(f"the candidate directory {problem}", where=path, remedy="name a directory of passes")
+        _check_links(path)
+        if not any(_files(path)):
+            raise UserError("the candidate directory is empty", where=path, remedy=f"put passes and {MANIFEST} in it")
+        common = _common(path)
+        by_task = {found.task_id or "": found for found in _per_task(path, common)}
+        if common is None and not by_task:
+            raise _no_manifest(path)
+        return cls(path, common, by_task)
+
+    @property
+    def name(self) -> str:
+        """The folder's name; for a bare ``pass_dir``, its parent's."""
+        resolved = self.path.resolve()
+        return resolved.parent.name if resolved.name == PASS_DIR else resolved.name
+
+    @cached_property
+    def content_hash(self) -> str:
+        """SHA-256 (hex) over the relative names and contents of all files but caches."""
+        digest = hashlib.sha256()
+        for file in _files(self.path):
+            for part in (file.relative_to(self.path).as_posix().encode(), _read(file)):
+                digest.update(len(part).to_bytes(8, "little") + part)
+        return digest.hexdigest()
+
+    @property
+    def directories(self) -> tuple[PassDir, ...]:
+        """Every pass directory: the common one first, then by task id."""
+        own = [self.by_task[key] for key in sorted(self.by_task)]
+        return ((self.common,) if self.common else ()) + tuple(own)
+
+    @property
+    def uses_triton(self) -> bool:
+        """Whether any Python file of the candidate imports Triton."""
+        return any(imports_triton(file) for file in _files(self.path) if file.suffix == ".py")
+
+    def passes_for(self, task_id: str) -> PassDir | None:
+        """The pass directory for a task: its own, else the common one, else None."""
+        return self.by_task.get(task_id, self.common)
+
+    def check_tasks(self, known_ids: Iterable[str]) -> None:
+        """Raise UserError for a per-task directory whose name is no known task."""
+        known = set(known_ids)
+        for task_id, found in sorted(self.by_task.items()):
+            if task_id not in known:
+                where = found.path.parent if found.path.name == PASS_DIR else found.path
+                raise UserError(
+                    f"no task is called {task_id!r}", where=where, remedy="see `passbench tasks list` for the ids"
+                )
+
+
+def _common(path: Path) -> PassDir | None:
+    for folder in (path, path / PASS_DIR):
+        if (folder / MANIFEST).is_file():
+            return _read_pass_dir(folder, None)
+    if (path / PASS_DIR).is_dir() or any(path.glob("*.py")):
+        raise _no_manifest(path / PASS_DIR if (path / PASS_DIR).is_dir() else path)
+    return None
+
+
+def _per_task(path: Path, common: PassDir | None) -> Iterator[PassDir]:
+    for folder in _folders(path):
+        if common is not None and folder == common.path:
+            continue
+        if (folder / MANIFEST).is_file():
+            task = folder.parent.name if folder.name == PASS_DIR else folder.name
+            yield _read_pass_dir(folder, task)
+        elif folder.name == PASS_DIR or (common is None and _lacks_manifest(folder)):
+            raise _no_manifest(folder)
+
+
+def _lacks_manifest(folder: Path) -> bool:
+    """Python files that belong to no pass directory: neither this folder nor one above or below has a manifest."""
+    if not any(folder.glob("*.py")):
+        return False
+    above = any((parent / MANIFEST).is_file() for parent in folder.parents)
+    return not above and not any(folder.rglob(MANIFEST))
+
+
+def _no_manifest(folder: Path) -> UserError:
+    remedy = f"write {MANIFEST}: the file stems of the passes in order of application"
+    return UserError(f"no {MANIFEST} here", where=folder, remedy=remedy)
+
+
+def _read_pass_dir(folder: Path, task_id: str | None) -> PassDir:
+    file = folder / MANIFEST
+    try:
+        stems = json.loads(_read(file))
+    except (ValueError, RecursionError) as error:
+        line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise UserError(f"not valid JSON: {error}", where=f"{file}{line}", remedy="write a list of file stems") from None
+    if not isinstance(stems, list) or not all(isinstance(stem, str) for stem in stems):
+        raise UserError("not a JSON list of strings", where=file, remedy='write for example ["fuse_gelu", "fuse_add"]')
+    for stem in stems:
+        _check_stem(file, stem)
+    return PassDir(folder, tuple(stems), task_id)
+
+
+def _check_stem(manifest: Path, stem: str) -> None:
+    if not stem or Path(stem).name != stem or "\0" in stem:
+        raise UserError(f"{stem!r} is not a file stem", where=manifest, remedy="name files beside the manifest")
+    if not (manifest.parent / f"{stem}.py").is_file():
+        raise UserError(f"names {stem!r}, but there is no {stem}.py beside it", where=manifest, remedy="add the file")
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror}", where=file, remedy="mend its permissions") from None
+
+
+def _folders(path: Path) -> Iterator[Path]:
+    for folder, names, _ in os.walk(path, onerror=_unreadable):
+        names[:] = sorted(name for name in names if name not in _CACHES)
+        yield from (Path(folder) / name for name in names)
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """All regular files but caches, in a fixed order."""
+    for folder, names, files in os.walk(path, onerror=_unreadable):
+        names[:] = sorted(name for name in names if name not in _CACHES)
+        for name in sorted(files):
+            if not name.endswith((".pyc", ".pyo")):
+                yield Path(folder) / name
+
+
+def _unreadable(error: OSError) -> None:
+    raise UserError(f"cannot be read: {error.strerror}", where=error.filename, remedy="mend its permissions")
+
+
+def _check_links(path: Path) -> None:
+    root = path.resolve()
+    for folder, names, files in os.walk(path, onerror=_unreadable):
+        for entry in (Path(folder) / name for name in (*names, *files)):
+            if entry.is_symlink():
+                _check_link(entry, root)
+
+
+def _check_link(entry: Path, root: Path) -> None:
+    try:
+        inside = entry.resolve(strict=True).is_relative_to(root)
+    except (OSError, RuntimeError):
+        raise UserError("a broken symbolic link", where=entry, remedy="remove it") from None
+    if not inside:
+        raise UserError("a symbolic link that leads out of the candidate", where=entry, remedy="copy the file in")
