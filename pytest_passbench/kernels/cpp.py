@@ -37,6 +37,7 @@ BASE_FLAGS = (
     *("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"),
     *("-fopenmp-simd", "-Wno-psabi", "-shared", "-fPIC"),
 )
+_void_p = ctypes.c_void_p
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 _EXPORT = re.compile(
     r'extern\s+"C"\s+(?P<ret>[\w\s:]+?[\s*]+)(?P<name>\w+)\s*\((?P<params>[^()]*)\)\s*(?:noexcept\s*)?\{'
@@ -54,32 +55,41 @@ class Pointer:
     @classmethod
     def from_param(cls, value: Any) -> ctypes.c_void_p:
         """The address of ``value``; TypeError for anything that a kernel could not read as plain memory."""
-        if value is None or value.__class__ is int:
-            return ctypes.c_void_p(value)
-        if not hasattr(value, "data_ptr"):
-            raise TypeError(f"a tensor, an address or None is needed here, not {type(value).__name__}")
+        try:
+            if value.is_cpu and value.is_contiguous():
+                return _void_p(value.data_ptr())
+        except AttributeError:
+            return cls._no_tensor(value)
         if not value.is_cpu:
             raise TypeError(f"a tensor on {value.device}: a C++ kernel reads the CPU's memory")
-        if not value.is_contiguous():
-            raise TypeError(
-                f"a tensor of shape {tuple(value.shape)} and strides {value.stride()} is not contiguous"
-                " (pass x.data_ptr() and hand the strides to the kernel)"
-            )
-        return ctypes.c_void_p(value.data_ptr())
+        raise TypeError(
+            f"a tensor of shape {tuple(value.shape)} and strides {value.stride()} is not contiguous"
+            " (pass x.data_ptr() and hand the strides to the kernel)"
+        )
+
+    @staticmethod
+    def _no_tensor(value: Any) -> ctypes.c_void_p:
+        if value is None or value.__class__ is int:
+            return _void_p(value)
+        raise TypeError(f"a tensor, an address or None is needed here, not {type(value).__name__}")
 
 
 class DType:
     """What a ``pb::dtype`` parameter accepts: a ``torch.dtype`` that passbench.h knows."""
 
-    codes: ClassVar = {name: ctypes.c_int32(i) for i, name in enumerate(("float32", "bfloat16", "float16"))}
+    names = ("float32", "bfloat16", "float16")
+    _codes: ClassVar[dict[Any, ctypes.c_int32]] = {}
 
     @classmethod
     def from_param(cls, value: Any) -> ctypes.c_int32:
         """The code of ``value`` in ``pb::dtype``; TypeError for any other type."""
         try:
-            return cls.codes[str(value)[6:]]
+            return cls._codes[value]
         except KeyError:
-            raise TypeError(f"{value} is not one of torch.{', torch.'.join(cls.codes)}") from None
+            name = str(value).removeprefix("torch.")
+        if name not in cls.names:
+            raise TypeError(f"{value} is not one of torch.{', torch.'.join(cls.names)}")
+        return cls._codes.setdefault(value, ctypes.c_int32(cls.names.index(name)))
 
 
 _TYPES: dict[str, Any] = {

@@ -82,9 +82,12 @@ inline vec widen(hvec x, f16) {
 }
 
 inline vec narrow(vec x, float) { return x; }
-inline hvec narrow(vec x, bf16) {
+inline uvec round_bf16(vec x) {  // in the upper halves; the lower ones are rubbish
   uvec u = bits<uvec>(x), even = u + 0x7fffu + ((u >> 16) & 1u);
-  return __builtin_convertvector((x == x ? even : u | 0x400000u) >> 16, hvec);
+  return x == x ? even : u | 0x400000u;
+}
+inline hvec narrow(vec x, bf16) {
+  return __builtin_convertvector(round_bf16(x) >> 16, hvec);
 }
 inline hvec narrow(vec x, f16) {
 #if defined(__AVX512F__)
@@ -123,7 +126,10 @@ template <class T> inline void store(T* p, vec x, int64_t count) {
   std::memcpy(p, &y, count * sizeof(T));
 }
 // x as it is after having been stored as T.
-template <class T> inline vec round(vec x) { return widen(narrow(x, T{}), T{}); }
+template <class T> inline vec round(vec x) {
+  if constexpr (std::is_same_v<T, bf16>) return bits<vec>(round_bf16(x) & 0xffff0000u);
+  else return widen(narrow(x, T{}), T{});
+}
 template <class T> inline float round(float x) { return round<T>(all(x))[0]; }
 template <class T> inline float get(const T* p) { return load(p, 1)[0]; }
 
