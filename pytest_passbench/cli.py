@@ -12,6 +12,9 @@ from pytest_passbench.errors import UserError
 
 COMMANDS = (
     "score",
+    "merge",
+    "doctor",
+    "plan",
 )  # fmt: skip
 """The modules of :mod:`pytest_passbench.commands`, in the order in which the help lists them.
 

@@ -75,7 +75,7 @@ def test_a_results_file(run_folder, capsys):
     assert mine["correct"] == pytest.approx(2 / 3)
     assert mine["gmean"] == pytest.approx(4.0)
     (inductor,) = got["baselines"]
-    assert (inductor["name"], inductor["beside"]) == ("inductor", "mine")
+    assert inductor["name"] == "inductor"
     assert inductor["as"] == pytest.approx(0.5)
 
 

@@ -80,7 +80,7 @@ def _score_run(run: Run, args: argparse.Namespace) -> dict[str, Any]:
 
     settings = _settings(args, run.score_settings)
     scored = [_candidate(run, name, settings) for name in run.names]
-    rows = [row for candidate in scored for row in candidate.pop("baselines")]
+    rows = [_row(board.row(name, board.baseline_of(run, name), settings)) for name in run.baselines]
     first = scored[0] if scored else board.row("", board.tasks_of(run, ""), settings).scores.to_json()
     headline = {key: first[key] for key in ("s", "es", "as", "es_published", "as_published")}
     return {**_named(settings), **headline, "candidates": scored, "baselines": rows}
@@ -90,12 +90,7 @@ def _candidate(run: Run, name: str, settings: ScoreSettings) -> dict[str, Any]:
     from pytest_passbench.score import board
 
     tasks = board.tasks_of(run, name)
-    baselines = [
-        {"beside": name, **_row(board.row(arm, board.tasks_of(run, name, arm), settings))}
-        for arm in run.baselines
-    ]
-    whole = _row(board.row(name, tasks, settings))
-    return {**whole, "tasks": _tasks(tasks, settings), "baselines": baselines}
+    return {**_row(board.row(name, tasks, settings)), "tasks": _tasks(tasks, settings)}
 
 
 def _row(row: Row) -> dict[str, Any]:

@@ -19,8 +19,12 @@ def write(folder: Path, run: Run) -> None:
 
     Raises UserError where the folder cannot be written to.
     """
-    text = json.dumps(plain(run.to_json()), indent=1, allow_nan=False) + "\n"
-    write_text(Path(folder) / NAME, text)
+    write_file(Path(folder) / NAME, run)
+
+
+def write_file(path: Path, run: Run) -> None:
+    """:func:`write` under a name of the caller's choice."""
+    write_text(path, json.dumps(plain(run.to_json()), indent=1, allow_nan=False) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -32,7 +36,7 @@ def write_text(path: Path, text: str) -> None:
         part.write_text(text, encoding="utf-8")
         part.replace(path)
     except OSError as error:
-        remedy = "choose another folder with --passbench-report-dir"
+        remedy = "choose another folder for the report, one that you may write to"
         raise UserError(f"cannot be written: {error.strerror}", where=path, remedy=remedy) from error
 
 

@@ -18,7 +18,8 @@ class Run:
     """Everything that a results file holds; docs/results.md has it field by field.
 
     ``tasks`` are the ids that were selected, judged or not; ``candidates`` have ``name``, ``path`` and
-    ``content_hash``; ``started`` and ``finished`` are ISO 8601 times; ``digest`` is what the file said.
+    ``content_hash``; ``started`` and ``finished`` are ISO 8601 times; ``parts`` says what a merged run was
+    made of; ``digest`` is what the file said.
     """
 
     settings: dict[str, Any] = field(default_factory=dict)
@@ -31,6 +32,7 @@ class Run:
     started: str = ""
     finished: str = ""
     interrupted: bool = False
+    parts: list[dict[str, Any]] = field(default_factory=list)
     digest: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -73,6 +75,18 @@ class Run:
     def baselines(self) -> list[str]:
         """The baselines' names, in the order in which the records have them."""
         return list(dict.fromkeys(name for record in self.records for name in record.baselines))
+
+    def of(self, candidate: str) -> list[Record]:
+        """One candidate's records."""
+        return [record for record in self.records if record.candidate == candidate]
+
+    def beside(self, baseline: str) -> list[Record]:
+        """The records that have the baseline: for each subgraph the first candidate's."""
+        first: dict[tuple[str, str], Record] = {}
+        for record in self.records:
+            if baseline in record.baselines:
+                first.setdefault((record.task, record.subgraph), record)
+        return list(first.values())
 
 
 def plain(value: Any) -> Any:

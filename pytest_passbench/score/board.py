@@ -102,16 +102,23 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return geomean(known) if len(known) == len(values) else None
 
 
-def tasks_of(run: Run, candidate: str, arm: str = "candidate") -> dict[str, list[Judged]]:
-    """A run's subgraphs by task, for its candidate named ``candidate`` or for a baseline beside it.
-
-    Every selected task is there, with an empty list where nothing of it was judged. Records without the
-    baseline are left out.
-    """
+def tasks_of(run: Run, candidate: str) -> dict[str, list[Judged]]:
+    """A candidate's subgraphs by task; every selected task is there, empty where nothing of it was judged."""
     tasks: dict[str, list[Judged]] = {task: [] for task in run.tasks}
     for record in run.records:
-        if record.candidate == candidate and (arm == "candidate" or arm in record.baselines):
-            tasks.setdefault(record.task, []).append(from_record(record, arm))
+        if record.candidate == candidate:
+            tasks.setdefault(record.task, []).append(from_record(record))
+    return tasks
+
+
+def baseline_of(run: Run, name: str) -> dict[str, list[Judged]]:
+    """A baseline's subgraphs by task, as measured beside the first candidate that has them.
+
+    Subgraphs that the baseline was not run on are left out; a task without any counts as missing.
+    """
+    tasks: dict[str, list[Judged]] = {task: [] for task in run.tasks}
+    for record in run.beside(name):
+        tasks.setdefault(record.task, []).append(from_record(record, name))
     return tasks
 
 

@@ -1,0 +1,47 @@
+"""``passbench merge``: one results file from those of a run's shards."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pytest_passbench.errors import UserError
+
+
+def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser(
+        "merge", help="make one results file of several shards'", description=__doc__
+    )
+    parser.add_argument(
+        "out", type=Path, metavar="OUT", help="folder to write results.json and results.md to"
+    )
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="results.json, or a run's folder")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the merged run and print its board."""
+    from pytest_passbench.report import markdown, merge, results, terminal
+
+    target = _target(args.out, results.NAME)
+    merged = merge.merge([(path, results.read(path)) for path in args.files])
+    results.write_file(target, merged)
+    results.write_text(target.with_suffix(".md"), markdown.render(merged))
+    print(terminal.summary(merged, _columns()))
+    print(f"\n{target}")
+    return 0
+
+
+def _target(out: Path, name: str) -> Path:
+    target = out if out.suffix == ".json" else out / name
+    if target.exists():
+        remedy = "give OUT first: a folder without results, or a new name ending in .json"
+        raise UserError("exists already", where=target, remedy=remedy)
+    return target
+
+
+def _columns() -> int:
+    import shutil
+
+    return max(80, shutil.get_terminal_size((100, 24)).columns)

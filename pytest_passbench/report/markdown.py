@@ -1,0 +1,74 @@
+"""``results.md``: the whole run for people, with everything that a candidate wrote made inert."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pytest_passbench.report import tables
+from pytest_passbench.report.escape import cell
+from pytest_passbench.report.run import Run
+from pytest_passbench.report.tables import Table
+
+NAME = "results.md"
+
+
+def render(run: Run) -> str:
+    """The report as GitHub-flavoured Markdown, ending in a newline."""
+    parts = ["# PassBench results", _facts(run), *(f"> {cell(note)}" for note in tables.notes(run))]
+    parts += [_table(tables.board_table(run)), _table(tables.es_table(run)), _HOW]
+    for candidate in run.names:
+        parts.append(_table(tables.task_table(run, candidate)))
+        parts += [_table(table) for table in _details(run, candidate) if table.rows]
+    parts += [_listing("Settings", run.settings), _listing("Environment", run.environment)]
+    parts += [_listing("Noise", run.noise), _listing("Seed", run.seed)]
+    parts += [_listing(f"Part {index}", part) for index, part in enumerate(run.parts, 1)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+_HOW = (
+    "AS, ES(t): with the null guard; b for every failure that is not tolerated. Speed-ups are eager time / "
+    "other time with 95 % intervals, over what is correct. G-Mean, correct and fast_1: at t = -5."
+)
+
+
+def _details(run: Run, candidate: str) -> Iterable[Table]:
+    yield tables.failure_table(run, candidate)
+    yield tables.miss_table(run, candidate)
+
+
+def _facts(run: Run) -> str:
+    lines = [f"- candidate {_candidate(item)}" for item in run.candidates]
+    lines.append(f"- {len(run.tasks)} tasks, {len(run.records)} subgraphs judged")
+    if run.started:
+        lines.append(f"- from {cell(run.started)} to {cell(run.finished or 'unknown')}")
+    return "\n".join(lines)
+
+
+def _candidate(item: dict[str, Any]) -> str:
+    path, content = str(item.get("path", "")), str(item.get("content_hash", ""))
+    return f"**{cell(str(item.get('name', '')))}** ({cell(path)}, content {cell(content)})"
+
+
+def _table(table: Table) -> str:
+    lines = [_row(table.headers), "|" + "---|" * len(table.headers), *map(_row, table.rows)]
+    return f"## {cell(table.title)}\n\n" + "\n".join(lines)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(map(cell, cells)) + " |"
+
+
+def _listing(title: str, values: dict[str, Any]) -> str:
+    if not values:
+        return ""
+    lines = [f"- {cell(name)}: {cell(_flat(value))}" for name, value in values.items()]
+    return f"## {cell(title)}\n\n" + "\n".join(lines)
+
+
+def _flat(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_flat(item)}" for name, item in value.items()) or tables.NONE
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_flat, value)) or tables.NONE
+    return tables.NONE if value is None else str(value)

@@ -1,0 +1,270 @@
+"""What the reports show, as tables of text: pure, and the same for terminal and Markdown.
+
+Speed-ups are eager time / other time; intervals are the 95 % intervals of the records, combined.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import exp, log, sqrt
+
+from pytest_passbench.report.record import Arm, Record, Speed
+from pytest_passbench.report.run import Run
+from pytest_passbench.score import board, es
+from pytest_passbench.score.ladder import T_FROZEN, T_STRICT
+from pytest_passbench.score.subgraph import from_record
+
+NOT_MEASURED = "not measured"
+NONE = "-"
+"""Shown where there is nothing to take a mean of."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A titled table; ``headers`` and every row are as long as each other.
+
+    ``brief``: the headers of columns that may be shown without their intervals where there is little room.
+    """
+
+    title: str
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    brief: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A geometric mean speed-up and its 95 % interval."""
+
+    ratio: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{_digits(self.ratio)} [{_digits(self.low)}, {_digits(self.high)}]"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.{3 if value < 10 else 2 if value < 100 else 1}f}"
+
+
+def combined(speeds: Sequence[Speed], offset: float = 0.0) -> Interval | None:
+    """The geometric mean of measured ratios with its interval, None of none.
+
+    The subgraphs' errors are independent, so half-widths (of the logs) add as root of the sum of squares,
+    over the count; ``offset`` (log) is what all of them may share on this machine, and does not shrink.
+    """
+    if not speeds:
+        return None
+    count = len(speeds)
+    mean = sum(log(speed.ratio) for speed in speeds) / count
+    down = sqrt(sum(_log_ratio(speed.ratio, speed.low) ** 2 for speed in speeds)) / count + offset
+    up = sqrt(sum(_log_ratio(speed.high, speed.ratio) ** 2 for speed in speeds)) / count + offset
+    return Interval(exp(mean), exp(mean - down), _exp(mean + up))
+
+
+def _log_ratio(high: float, low: float) -> float:
+    # An interval without a lower end reaches down to 0: infinitely wide in logs.
+    return log(high / low) if low > 0 else float("inf")
+
+
+def _exp(value: float) -> float:
+    return exp(value) if value < 700.0 else float("inf")
+
+
+def tolerance(run: Run) -> int:
+    """The t at which the run's cases pass or fail."""
+    return int(run.settings.get("tolerance", T_STRICT))
+
+
+def rows(run: Run) -> list[board.Row]:
+    """The board's rows of all candidates, then of all baselines."""
+    settings = run.score_settings
+    mine = [board.row(name, board.tasks_of(run, name), settings) for name in run.names]
+    return mine + [board.row(name, board.baseline_of(run, name), settings) for name in run.baselines]
+
+
+def board_table(run: Run) -> Table:
+    """AS, G-Mean, Correctness and fast_1: eager first, candidates, then baselines."""
+    headers = ("", "AS", "AS published", "G-Mean", "correct %", "fast_1 %", "subgraphs")
+    eager = ("eager", "1.000", "1.000", "1.000", "100.0", "100.0", NONE)
+    means = [speed_up(run.of(name), "candidate", run, T_STRICT) for name in run.names]
+    means += [speed_up(run.beside(name), name, run, T_STRICT) for name in run.baselines]
+    found = (_board_row(row, mean) for row, mean in zip(rows(run), means, strict=True))
+    return Table("Board", headers, (eager, *found))
+
+
+def _board_row(row: board.Row, mean: str) -> tuple[str, ...]:
+    return (
+        row.name,
+        _score(row.scores.as_),
+        _score(row.scores.as_published),
+        mean,
+        _percent(row.correct, NONE),
+        _percent(row.fast1, NOT_MEASURED if row.subgraphs else NONE),
+        str(row.subgraphs),
+    )
+
+
+def es_table(run: Run) -> Table:
+    """ES(t), with the null guard, at every t: eager, candidates, baselines."""
+    steps = es.ladder(run.score_settings.interpretation)
+    eager = ("eager", *("1.000" for _ in steps))
+    curves = tuple((_label(row), *(_score(row.scores.es[t], NONE) for t in steps)) for row in rows(run))
+    return Table("ES(t)", ("t", *map(str, steps)), (eager, *curves))
+
+
+def _label(row: board.Row) -> str:
+    return f"{row.name} ({NOT_MEASURED})" if row.scores.as_ is None else row.name
+
+
+def task_table(run: Run, candidate: str) -> Table:
+    """A line per task: speed-up, baselines' speed-up, correct of judged, operators covered, outcome."""
+    at = tolerance(run)
+    headers = ("task", "speed-up", *run.baselines, "correct", "covered", "task AS", "outcome")
+    grouped = {task: [record for record in run.of(candidate) if record.task == task] for task in run.tasks}
+    title = f"Tasks: {candidate} (correct: at t = {at})"
+    lines = tuple(_task(task, group, run) for task, group in grouped.items())
+    return Table(title, headers, lines, brief=tuple(run.baselines))
+
+
+def _task(task: str, records: list[Record], run: Run) -> tuple[str, ...]:
+    at = tolerance(run)
+    judged = [from_record(record) for record in records]
+    return (
+        task,
+        speed_up(records, "candidate", run, at),
+        *(speed_up(records, name, run, at) for name in run.baselines),
+        f"{sum(item.correct_at(at) for item in judged)}/{len(judged)}",
+        covered(records),
+        _score(es.evaluate(judged, run.score_settings).as_) if records else NONE,
+        outcome(records, at) if records else "not judged",
+    )
+
+
+def speed_up(records: Iterable[Record], arm: str, run: Run, at: int) -> str:
+    """The geometric mean speed-up of what is correct at ``at`` and was measured, with its interval."""
+    have = [record for record in records if arm == "candidate" or arm in record.baselines]
+    correct = [arm_of(record, arm) for record in have if from_record(record, arm).correct_at(at)]
+    offset = float(run.noise.get("offset", 0.0))
+    interval = combined([item.speed for item in correct if item.speed is not None], offset)
+    if interval is None:
+        return NOT_MEASURED if correct else NONE
+    return str(interval)
+
+
+def arm_of(record: Record, arm: str) -> Arm:
+    """The record's candidate, or its baseline of that name."""
+    return record.arm if arm == "candidate" else record.baselines[arm]
+
+
+def covered(records: Sequence[Record]) -> str:
+    """Operators that passes covered, of all: ``2/3``; a range where the subgraphs differ."""
+    shares = sorted({_coverage(record) for record in records if record.operators})
+    if not shares:
+        return NONE
+    low, high = shares[0], shares[-1]
+    return f"{low[0]}/{low[1]}" if low == high else f"{low[0]}-{high[0]}/{high[1]}"
+
+
+def _coverage(record: Record) -> tuple[int, int]:
+    return sum(len(item.operators) for item in record.passes if item.matches), len(record.operators)
+
+
+def outcome(records: Iterable[Record], at: int) -> str:
+    """How many subgraphs ended how: ``4 faster, 1 slower, 1 crash``."""
+    counts = Counter(_ending(record, at) for record in records)
+    return ", ".join(f"{count} {what}" for what, count in counts.most_common())
+
+
+def _ending(record: Record, at: int) -> str:
+    if record.arm.status != "correct":
+        return record.arm.status
+    if not from_record(record).correct_at(at):
+        return "accuracy"
+    return record.arm.speed.verdict.lower() if record.arm.speed is not None else NOT_MEASURED
+
+
+def miss_table(run: Run, candidate: str) -> Table:
+    """The passes that matched nothing where no pass changed the graph, and the nearest that they came."""
+    misses = Counter(
+        (record.task, item.name, item.miss)
+        for record in run.of(candidate)
+        if record.arm.status == "pass_miss"
+        for item in record.passes
+        if not item.matches
+    )
+    found = tuple((task, name, str(count), miss or NONE) for (task, name, miss), count in misses.items())
+    return Table(f"Misses: {candidate}", ("task", "pass", "subgraphs", "nearest"), found)
+
+
+def failure_table(run: Run, candidate: str) -> Table:
+    """What failed the run's t, with message and findings; what failed alike in a task shares a row."""
+    at = tolerance(run)
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for record in run.of(candidate):
+        if not from_record(record).correct_at(at):
+            key = (record.task, _ending(record, at), record.arm.phase or NONE, _why(record))
+            alike.setdefault(key, []).append(record.subgraph)
+    found = tuple((key[0], _first(names), *key[1:]) for key, names in alike.items())
+    return Table(f"Failures: {candidate}", ("task", "subgraph", "status", "phase", "why"), found)
+
+
+def _first(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
+def _why(record: Record) -> str:
+    said = [record.arm.message or record.arm.worst]
+    said += [_finding_text(record, index) for index in range(len(record.findings))]
+    if record.arm.status == "correct" and nearer(record):
+        said.append("nearer to float64 than eager is")
+    return "; ".join(part for part in said if part) or NONE
+
+
+def _finding_text(record: Record, index: int) -> str:
+    finding = record.findings[index]
+    place = f" ({finding.file}:{finding.line})" if finding.file else ""
+    return f"{finding.severity} [{finding.layer}/{finding.rule}] {finding.message}{place}"
+
+
+def nearer(record: Record) -> bool:
+    """Whether every output of the candidate is at least as near to float64's as eager's, and one nearer."""
+    pairs = list(zip(record.arm.error64, record.eager_error64, strict=False))
+    return all(mine <= eager for mine, eager in pairs) and any(mine < eager for mine, eager in pairs)
+
+
+def notes(run: Run) -> list[str]:
+    """What a reader must know before using the numbers, a sentence each."""
+    said = []
+    judged = {record.task for record in run.records}
+    missing = sum(task not in judged for task in run.tasks)
+    if run.interrupted:
+        said.append("The run was interrupted: this is what there was.")
+    if missing:
+        b = run.score_settings.b
+        said.append(
+            f"{missing} of {len(run.tasks)} tasks were not judged; each counts b = {b:g} in AS and ES(t)."
+        )
+    unmeasured = Counter(r.arm.speed_note for r in run.records if from_record(r).unmeasured_at(T_FROZEN))
+    for note, count in unmeasured.items():
+        why = f" ({note})" if note else ""
+        said.append(f"The speed of {count} correct subgraphs was not measured{why}, so AS is not available.")
+    if "width" in run.noise:
+        width = 100.0 * float(run.noise["width"])
+        said.append(
+            f"Noise: of two identical programs, 95 % measured within {width:.1f} % of each other here."
+        )
+    if run.parts:
+        said.append(f"Merged from {len(run.parts)} files.")
+    return said
+
+
+def _score(value: float | None, absent: str = NOT_MEASURED) -> str:
+    return absent if value is None else f"{value:.3f}"
+
+
+def _percent(value: float | None, absent: str) -> str:
+    return absent if value is None else f"{100.0 * value:.1f}"

@@ -1,0 +1,157 @@
+"""The summary at the end of a run, for a terminal of 80 columns or more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tabulate import tabulate
+
+from pytest_passbench.report import tables
+from pytest_passbench.report.escape import line, middle
+from pytest_passbench.report.run import Run
+from pytest_passbench.report.tables import Table
+
+_LIGHT = ("-9", "-8", "-7", "-10", "-6", "5", "4")
+"""The t that hardly weigh in AS, in the order in which a narrow terminal leaves them out."""
+
+_SPARE = ("subgraphs", "AS published", "task AS", "covered")
+"""The other columns that a narrow terminal does without; results.md has them all."""
+
+_WORDS = ("outcome", "nearest")
+"""Columns of words: they wrap. The first column and "pass" are names: what is over is cut from the middle."""
+
+_GAP = 2
+_NARROWEST = {"name": 28, "words": 18}
+_SHORTEST = 8
+_MOST_MISSES = 12
+
+
+def summary(run: Run, width: int = 100) -> str:
+    """Board, ES(t), a line per task, misses and notes, at most ``width`` (80 or more) columns wide.
+
+    Holds nothing that a terminal would obey, whatever a candidate wrote into its names and messages.
+    """
+    parts = [show(tables.board_table(run), width), show(tables.es_table(run), width)]
+    for candidate in run.names:
+        parts.append(show(tables.task_table(run, candidate), width))
+        parts.append(_misses(tables.miss_table(run, candidate), width))
+    parts.append("\n".join(line(note, 4 * width) for note in tables.notes(run)))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _misses(table: Table, width: int) -> str:
+    if not table.rows:
+        return ""
+    over = len(table.rows) - _MOST_MISSES
+    rest = f"\n... and {over} more in results.md" if over > 0 else ""
+    return show(replace(table, rows=table.rows[:_MOST_MISSES]), width) + rest
+
+
+def show(table: Table, width: int) -> str:
+    """One table with its title, made to fit ``width`` columns."""
+    fitted, left_out = _fit(_clean(table), width)
+    body = tabulate(
+        # As rows, not as headers: tabulate pads those by two columns more.
+        [fitted.headers, *fitted.rows],
+        tablefmt="plain",
+        disable_numparse=True,
+        colalign=["left" if _is_text(fitted, i) else "right" for i in range(len(fitted.headers))],
+        maxcolwidths=_wraps(fitted, width),
+    )
+    hidden = f"  (results.md also has: {', '.join(left_out)})" if left_out else ""
+    heading = middle(fitted.title, width - len(hidden)) + hidden
+    return f"{heading}\n{_ruled(body)}"
+
+
+def _ruled(body: str) -> str:
+    """The body with a rule under its first line."""
+    lines = [text.rstrip() for text in body.splitlines()]
+    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
+
+
+def _clean(table: Table) -> Table:
+    rows = tuple(tuple(line(cell, 1000) for cell in row) for row in table.rows)
+    return replace(
+        table, title=line(table.title), headers=tuple(line(header, 40) for header in table.headers), rows=rows
+    )
+
+
+def _fit(table: Table, width: int) -> tuple[Table, list[str]]:
+    """Drop intervals of little interest, then columns, until the rest fits with words wrapped, names cut."""
+    left_out: list[str] = []
+    if _least(table) > width:
+        table = _briefly(table)
+    for header in (*_LIGHT, *_SPARE):
+        if _least(table) > width and header in table.headers:
+            table = _without(table, header)
+            left_out.append(f"t = {header}" if header in _LIGHT else header)
+    return _cut(table, width), left_out
+
+
+def _briefly(table: Table) -> Table:
+    columns = [index for index, header in enumerate(table.headers) if header in table.brief]
+    rows = (
+        tuple(cell.partition(" [")[0] if index in columns else cell for index, cell in enumerate(row))
+        for row in table.rows
+    )
+    return replace(table, rows=tuple(rows))
+
+
+def _without(table: Table, header: str) -> Table:
+    at = table.headers.index(header)
+    rows = tuple(row[:at] + row[at + 1 :] for row in table.rows)
+    return replace(table, headers=table.headers[:at] + table.headers[at + 1 :], rows=rows)
+
+
+def _widths(table: Table) -> list[int]:
+    return [max(map(len, column)) for column in zip(table.headers, *table.rows, strict=True)]
+
+
+def _is_name(table: Table, index: int) -> bool:
+    return index == 0 or table.headers[index] == "pass"
+
+
+def _is_text(table: Table, index: int) -> bool:
+    return _is_name(table, index) or table.headers[index] in _WORDS
+
+
+def _floor(table: Table, index: int, width: int) -> int:
+    if table.headers[index] in _WORDS:
+        return min(width, _NARROWEST["words"])
+    return min(width, _NARROWEST["name"]) if _is_name(table, index) else width
+
+
+def _least(table: Table) -> int:
+    """The width of the table with its words wrapped and its names cut as far as they may be."""
+    widths = [_floor(table, index, width) for index, width in enumerate(_widths(table))]
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _cut(table: Table, width: int) -> Table:
+    """Names cut so that the table fits beside words at their narrowest; shared among the name columns."""
+    widths = _widths(table)
+    names = [index for index in range(len(widths)) if _is_name(table, index)]
+    free = width - _least(table) + sum(_floor(table, index, widths[index]) for index in names)
+    limits = _share({index: widths[index] for index in names}, max(free, _SHORTEST * len(names)))
+    rows = (
+        tuple(middle(cell, limits[i]) if i in limits else cell for i, cell in enumerate(row))
+        for row in table.rows
+    )
+    return replace(table, rows=tuple(rows))
+
+
+def _share(wanted: dict[int, int], free: int) -> dict[int, int]:
+    """``free`` columns dealt out: nobody gets more than wanted, the longest give way first."""
+    limits = dict(wanted)
+    while sum(limits.values()) > free:
+        limits[max(limits, key=limits.__getitem__)] -= 1
+    return limits
+
+
+def _wraps(table: Table, width: int) -> list[int | None]:
+    """Where words wrap: what the other columns leave, shared."""
+    widths = _widths(table)
+    words = [index for index in range(len(widths)) if table.headers[index] in _WORDS]
+    others = sum(size for index, size in enumerate(widths) if index not in words)
+    free = width - others - _GAP * (len(widths) - 1)
+    return [max(_NARROWEST["words"], free // len(words)) if i in words else None for i in range(len(widths))]

@@ -1,0 +1,234 @@
+"""Results files: written, read back, refused and merged."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_passbench.cli import main
+from pytest_passbench.errors import UserError
+from pytest_passbench.report import results
+from pytest_passbench.report.merge import merge
+from pytest_passbench.report.record import STATUSES, Arm, Finding, PassReport, Record, Speed
+from pytest_passbench.report.run import Run
+
+text = st.text(max_size=20)
+number = st.floats(allow_nan=False)  # NaN is not equal to itself; it has a test of its own
+ladder = st.lists(st.integers(-11, 99), max_size=3)
+positive = st.floats(1e-6, 1e6)
+speeds = st.builds(
+    Speed,
+    ratio=positive,
+    low=number,
+    high=number,
+    verdict=st.sampled_from(["FASTER", "SLOWER", "SAME", "UNRESOLVED"]),
+    eager_us=positive,
+    other_us=positive,
+    pairs=st.lists(st.lists(number, max_size=2), max_size=2),
+)
+arms = st.builds(
+    Arm,
+    status=st.sampled_from(STATUSES),
+    phase=text,
+    message=text,
+    output=text,
+    correct_from=ladder,
+    worst=text,
+    error64=st.lists(number, max_size=2),
+    speed=st.none() | speeds,
+    speed_note=text,
+)
+records = st.builds(
+    Record,
+    task=text,
+    subgraph=text,
+    candidate=text,
+    dtypes=st.lists(text, max_size=2),
+    null_from=st.integers(-10, 99),
+    eager_error64=st.lists(number, max_size=2),
+    arm=arms,
+    baselines=st.dictionaries(text, arms, max_size=1),
+    passes=st.lists(st.builds(PassReport, name=text, matches=st.integers(0, 9), miss=text), max_size=1),
+    findings=st.lists(st.builds(Finding, text, text, text, text, text, st.integers(0, 9)), max_size=1),
+    durations=st.dictionaries(text, number, max_size=2),
+)
+values = st.none() | st.booleans() | st.integers() | number | text | st.lists(text, max_size=2)
+objects = st.dictionaries(text, values, max_size=3)
+runs = st.builds(
+    Run,
+    settings=objects,
+    environment=objects,
+    tasks=st.lists(text, max_size=2),
+    records=st.lists(records, max_size=2),
+    candidates=st.lists(objects, max_size=2),
+    seed=objects,
+    noise=objects,
+    started=text,
+    finished=text,
+    interrupted=st.booleans(),
+)
+
+
+@given(run=runs)
+def test_reading_gives_back_what_was_written(tmp_path_factory, run):
+    folder = tmp_path_factory.mktemp("run")
+    results.write(folder, run)
+    read = results.read(folder / "results.json")
+    assert read.untouched
+    assert replace(read, digest="") == run
+
+
+def small(task="one", subgraph="a", **changes):
+    speed = Speed(2.0, 1.9, 2.1, "FASTER", 20.0, 10.0)
+    record = Record(task, subgraph, "mine", dtypes=["float32"], arm=Arm(correct_from=[-11], speed=speed))
+    run = Run(
+        settings={
+            "tolerance": -5,
+            "score": {"b": 0.1, "p": 0.0, "interpretation": "default"},
+            "shard": [1, 2],
+        },
+        environment={"torch": "2.6", "host": task},
+        tasks=[task],
+        records=[record],
+        candidates=[{"name": "mine", "path": "p", "content_hash": "aa"}],
+        noise={"width": 0.01},
+        started="2026-01-01T10:00:00+00:00",
+        finished="2026-01-01T11:00:00+00:00",
+    )
+    return replace(run, **changes)
+
+
+def stored(folder, run):
+    results.write(folder, run)
+    return folder / "results.json"
+
+
+def test_the_file_has_its_schema_and_only_standard_json(tmp_path):
+    run = small()
+    run.records[0].arm.error64 = [math.nan, math.inf, -math.inf]
+    file = stored(tmp_path, run)
+
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    data = json.loads(file.read_text(), parse_constant=refuse)
+    assert data["schema"] == "passbench/1"
+    nan, *infinite = results.read(file).records[0].arm.error64
+    assert math.isnan(nan)
+    assert infinite == [math.inf, -math.inf]
+
+
+def test_a_second_write_replaces_the_file_and_leaves_nothing_beside_it(tmp_path):
+    stored(tmp_path, small())
+    stored(tmp_path, small(interrupted=True))
+    assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
+    assert results.read(tmp_path).interrupted
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('"ratio": 2.0', '"ratio": 20.0'), ('"content_hash": "aa"', '"content_hash": "ab"')],
+)
+def test_the_digest_tells_an_edited_file(tmp_path, old, new):
+    file = stored(tmp_path, small())
+    file.write_text(file.read_text().replace(old, new))
+    assert not results.read(file).untouched
+
+
+def test_a_folder_that_cannot_be_written_to(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"file/run.*cannot be written"):
+        results.write(tmp_path / "file" / "run", small())
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (("records", 0, "arm", "status"), "splendid", "unknown status"),
+        (("records", 0, "arm", "correct_from"), ["-5"], "whole number"),
+        (("records", 0, "arm", "speed", "ratio"), -1.0, "speed-up"),
+        (("records", 0, "arm", "colour"), "red", "colour"),
+        (("records",), None, "another form"),
+    ],
+)
+def test_a_record_of_another_form_is_refused(tmp_path, path, value, said):
+    file = stored(tmp_path, small())
+    data = json.loads(file.read_text())
+    target = data
+    for key in path[:-1]:
+        target = target[key]
+    target[path[-1]] = value
+    file.write_text(json.dumps(data))
+    with pytest.raises(UserError, match=said) as caught:
+        results.read(file)
+    assert str(file) in str(caught.value)
+
+
+def test_shards_become_one_run(tmp_path, capsys):
+    one = stored(tmp_path / "1", small("one"))
+    two = stored(tmp_path / "2", small("two", interrupted=True, noise={"width": 0.03}))
+    assert main(["merge", str(tmp_path / "all"), str(one), str(two.parent)]) == 0
+    assert "Merged from 2 files" in capsys.readouterr().out
+    run = results.read(tmp_path / "all")
+    assert run.untouched
+    assert [record.task for record in run.records] == run.tasks == ["one", "two"]
+    assert run.interrupted
+    assert run.noise == {"width": 0.03}
+    assert run.environment == {"torch": "2.6"}
+    assert [part["environment"]["host"] for part in run.parts] == ["one", "two"]
+    assert "# PassBench results" in (tmp_path / "all" / "results.md").read_text()
+
+
+def test_merging_twice_keeps_every_part(tmp_path):
+    shards = [results.read(stored(tmp_path / name, small(name))) for name in ("a", "b", "c")]
+    first = merge([(tmp_path / "a", shards[0]), (tmp_path / "b", shards[1])])
+    both = results.read(stored(tmp_path / "ab", first))
+    assert len(merge([(tmp_path / "ab", both), (tmp_path / "c", shards[2])]).parts) == 3
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (small("one"), "one::a"),
+        (small("two", settings={"tolerance": -4}), "has score|has tolerance"),
+        (small("two", candidates=[{"name": "mine", "content_hash": "bb"}]), "other candidates"),
+    ],
+)
+def test_what_does_not_belong_together_is_refused(tmp_path, capsys, other, said):
+    files = [stored(tmp_path / "1", small("one")), stored(tmp_path / "2", other)]
+    assert main(["merge", str(tmp_path / "all"), *map(str, files)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(files[1]) in line
+    assert re.search(said, line)
+    assert not (tmp_path / "all").exists()
+
+
+def test_an_edited_shard_is_refused(tmp_path, capsys):
+    file = stored(tmp_path / "1", small())
+    file.write_text(file.read_text().replace('"ratio": 2.0', '"ratio": 20.0'))
+    assert main(["merge", str(tmp_path / "all"), str(file)]) == 1
+    assert "changed after it was written" in capsys.readouterr().err
+
+
+def test_merge_overwrites_nothing(tmp_path, capsys):
+    one, two = stored(tmp_path / "1", small("one")), stored(tmp_path / "2", small("two"))
+    before = one.read_text()
+    assert main(["merge", str(one), str(two)]) == 1
+    assert "exists already" in capsys.readouterr().err
+    assert one.read_text() == before
+
+
+def test_a_closed_pipe_is_no_error(tmp_path):
+    file = stored(tmp_path, small())
+    code = "from pytest_passbench.cli import main; raise SystemExit(main())"
+    command = f"{sys.executable} -c '{code}' score {file} | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

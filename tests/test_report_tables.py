@@ -1,0 +1,204 @@
+"""What a reader sees: the tables in a terminal and in Markdown, from hand-made records."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_passbench.errors import UserError
+from pytest_passbench.report import markdown, tables, terminal
+from pytest_passbench.report.record import Arm, Finding, PassReport, Record, Speed
+from pytest_passbench.report.run import Run
+from pytest_passbench.score import board
+
+HASH = "ab" * 32
+
+
+def speed(ratio, width=0.02):
+    low, high = ratio / (1 + width), ratio * (1 + width)
+    verdict = "FASTER" if low > 1 else "SLOWER" if high < 1 else "SAME"
+    return Speed(ratio, low, high, verdict, 10.0 * ratio, 10.0)
+
+
+def judged(task, subgraph, arm, **values):
+    record = Record(task, subgraph, "mine", dtypes=["float32"], arm=arm, operators=["gelu", "add"], **values)
+    record.baselines["inductor"] = Arm(correct_from=[-6], speed=speed(0.8))
+    return record
+
+
+def correct(ratio, correct_from=-11, note=""):
+    return Arm(correct_from=[correct_from], speed=speed(ratio) if ratio else None, speed_note=note)
+
+
+def run_of(*records, **values):
+    given = {"tasks": list(dict.fromkeys(record.task for record in records)), "settings": {"tolerance": -5}}
+    candidates = [{"name": "mine", "path": "candidates/mine", "content_hash": HASH}]
+    return Run(records=list(records), candidates=candidates, **{**given, **values})
+
+
+@pytest.fixture
+def run():
+    miss = PassReport("fuse_silu", 0, [], "tmp_2 = mul: expected silu, found chunk")
+    hit = PassReport("fuse_gelu", 1, ["gelu"])
+    finding = Finding("source", "torch-call", "violation", "torch.matmul in a replacement", "p.py", 12)
+    bad = Arm(correct_from=[-4], speed=speed(1.2), worst="output 0: 1.01 for 1.0", error64=[1e-6])
+    return run_of(
+        judged("good", "a", correct(2.0), passes=[hit]),
+        judged("good", "b", correct(0.5), passes=[hit]),
+        judged("poor", "a", bad, eager_error64=[1e-5]),
+        judged("poor", "b", Arm(status="integrity"), findings=[finding]),
+        judged("none", "a", Arm(status="pass_miss", message="no pass matched"), passes=[miss]),
+        judged("none", "b", Arm(status="pass_miss", message="no pass matched"), passes=[miss]),
+        tasks=["good", "poor", "none", "left"],
+        noise={"width": 0.012, "offset": 0.0},
+    )
+
+
+def lines(text, start):
+    return [re.split(r"\s{2,}", line.strip()) for line in text.splitlines() if line.startswith(start)]
+
+
+def test_the_board_has_eager_candidate_and_baseline(run):
+    eager, mine, inductor = tables.board_table(run).rows
+    assert eager[:6] == ("eager", "1.000", "1.000", "1.000", "100.0", "100.0")
+    assert (mine[0], mine[4], mine[5], mine[6]) == ("mine", "33.3", "16.7", "6")
+    assert mine[3].startswith("1.000 [0.98")
+    assert inductor[0] == "inductor"
+    assert inductor[4] == "100.0"
+
+
+def test_the_summary_has_every_part(run):
+    text = terminal.summary(run, 100)
+    rest = ["2/2", "1/2", "1.000", "1 faster, 1 slower"]
+    assert lines(text, "good")[0][1:] == ["1.000 [0.986, 1.014]", "0.800 [0.789, 0.811]", *rest]
+    assert lines(text, "left")[0][-1] == "not judged"
+    assert "fuse_silu" in text
+    assert "expected silu, found chunk" in text
+    assert "1 of 4 tasks were not judged" in text
+    assert "within 1.2 %" in text
+    assert re.search(r"^t .* -5 .* 0 ", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 140])
+def test_the_summary_fits(run, width):
+    run.records[0].task = run.tasks[0] = "a-very-long-operator-sequence-" * 5 + "3f2a"
+    run.records[4].passes[0].miss = "word " * 100
+    found = terminal.summary(run, width).splitlines()
+    assert max(map(len, found)) <= width
+    assert any("3f2a" in line for line in found)
+
+
+def test_a_wide_terminal_shows_every_t(run):
+    header = lines(terminal.summary(run, 140), "t ")[0]
+    assert header == ["t", *(str(t) for t in range(-10, 5))]
+
+
+def test_a_narrow_terminal_says_what_it_leaves_out(run):
+    assert "results.md also has: t = -9" in terminal.summary(run, 80)
+
+
+def test_a_speed_that_was_not_measured_is_said_and_no_number():
+    run = run_of(
+        judged("one", "a", correct(None, note="Triton's interpreter")), judged("one", "b", correct(4.0))
+    )
+    _, mine, _ = tables.board_table(run).rows
+    assert (mine[1], mine[2], mine[4], mine[5]) == ("not measured", "not measured", "100.0", "not measured")
+    assert mine[3].startswith("4.000")
+    text = terminal.summary(run, 100)
+    assert "mine (not measured)" in text
+    assert "Triton's interpreter" in text
+    assert board.metric(run, "mine", "AS") is None
+    assert board.metric(run, "mine", "fast1") is None
+    assert board.metric(run, "mine", "correct") == 1.0
+
+
+def test_where_nothing_was_measured_there_is_no_mean():
+    run = run_of(judged("one", "a", correct(None)))
+    assert tables.board_table(run).rows[1][3] == "not measured"
+    assert tables.task_table(run, "mine").rows[0][1] == "not measured"
+    assert board.metric(run, "mine", "gmean") is None
+
+
+def test_markdown_has_the_same_numbers_and_the_failures(run):
+    text = markdown.render(run)
+    assert "| eager | 1.000 | 1.000 | 1.000 | 100.0 | 100.0 | - |" in text
+    assert "| good | 1.000 [0.986, 1.014] | 0.800 [0.789, 0.811] | 2/2 | 1/2 |" in text
+    assert "torch.matmul in a replacement (p.py:12)" in text
+    assert "nearer to float64 than eager is" in text
+    assert "a and 1 more" in text
+    assert HASH in text
+
+
+def test_what_a_candidate_writes_stays_inert():
+    evil = "\x1b[2J\u202e| <img src=x onerror=1> [x](http://y) `code`\nAS 9.999"
+    record = judged("one", "a", Arm(status="crash", message=evil))
+    record.passes = [PassReport(evil, 0, [], evil)]
+    missed = judged("one", "b", Arm(status="pass_miss", message=evil), passes=[PassReport(evil, 0, [], evil)])
+    run = run_of(record, missed)
+    for text in (terminal.summary(run, 100), markdown.render(run)):
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+        assert not any(line.startswith("AS 9.999") for line in text.splitlines())
+    text = markdown.render(run)
+    assert "<img" not in text
+    assert "](" not in text
+    columns = {line.count("|") for line in text.splitlines() if line.startswith("| one") and "crash" in line}
+    assert columns == {6, 8}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("correct", 2 / 6), ("gmean", 1.0), ("fast1", 1 / 6), ("AS", 0.230)]
+)
+def test_metrics_for_gates(run, name, value):
+    assert board.metric(run, "mine", name) == pytest.approx(value, abs=0.01)
+
+
+def test_an_unknown_metric(run):
+    with pytest.raises(UserError, match="one of: AS"):
+        board.metric(run, "mine", "speed")
+
+
+def test_two_candidates_have_a_row_and_a_table_each(run):
+    other = Record("good", "a", "other", dtypes=["float32"], arm=correct(3.0))
+    run.records.append(other)
+    run.candidates.append({"name": "other", "path": "o", "content_hash": "00"})
+    assert [row[0] for row in tables.board_table(run).rows] == ["eager", "mine", "other", "inductor"]
+    text = terminal.summary(run, 100)
+    assert "Tasks: mine" in text
+    assert "Tasks: other" in text
+
+
+def test_an_empty_run_still_renders():
+    text = terminal.summary(Run(tasks=["one"], interrupted=True, candidates=[{"name": "mine"}]), 100)
+    assert "interrupted" in text
+    assert lines(text, "one")[0][-1] == "not judged"
+    assert "# PassBench results" in markdown.render(Run())
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 100), st.floats(0.001, 0.5)), min_size=1, max_size=10))
+def test_combined_intervals_contain_their_mean_and_are_no_wider_than_the_widest(pairs):
+    found = tables.combined([speed(ratio, width) for ratio, width in pairs])
+    mean = math.exp(sum(math.log(ratio) for ratio, _ in pairs) / len(pairs))
+    assert found.ratio == pytest.approx(mean)
+    assert found.low <= found.ratio <= found.high
+    assert math.log(found.high / found.low) <= 2 * math.log1p(max(width for _, width in pairs)) + 1e-9
+
+
+def test_one_interval_is_its_own_combination():
+    found = tables.combined([speed(1.5, 0.1)])
+    assert (found.low, found.high) == pytest.approx((1.5 / 1.1, 1.5 * 1.1))
+
+
+def test_what_the_machine_adds_to_all_does_not_average_out():
+    many = [speed(1.0, 0.01)] * 100
+    assert tables.combined(many, offset=0.02).high > 1.02
+    assert tables.combined([]) is None
+
+
+def test_an_unresolved_interval_stays_infinitely_wide():
+    found = tables.combined([Speed(1.0, 0.0, math.inf, "UNRESOLVED", 1.0, 1.0), speed(1.0)])
+    assert (found.low, found.high) == (0.0, math.inf)
