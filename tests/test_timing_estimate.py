@@ -164,6 +164,20 @@ def test_autocorrelation_is_found_and_seldom_imagined():
     assert series.effective_size(autoregressive(5000, 0.6, 1)) == pytest.approx(1250, rel=0.15)
 
 
+def test_autocorrelation_of_a_run_is_found_where_no_subgraph_shows_it():
+    def run(r: float) -> list[list[float]]:
+        return [autoregressive(6, r, seed) for seed in range(300)]
+
+    assert series.pooled_lag1(run(0.0)) == 0.0
+    assert 0.2 < series.pooled_lag1(run(0.5)) < 0.6
+    assert series.pooled_lag1([]) == series.pooled_lag1([[1.0, 2.0]]) == 0.0
+
+
+@given(st.integers(2, 99), st.floats(-1, 1))
+def test_correlated_values_are_worth_no_more_than_they_are(count, r):
+    assert 2 <= series.worth(count, r) <= count
+
+
 def test_autocorrelation_of_next_to_nothing():
     assert series.lag1([]) == series.lag1([1.0, 2.0]) == series.lag1([3.0] * 9) == 0.0
     assert series.effective_size([1.0, -1.0] * 8) == 16

@@ -118,6 +118,19 @@ def test_a_ratio_at_delta_is_unresolved_but_not_worth_repeating():
     assert not decision.worth_repeating
 
 
+def test_a_machine_whose_pairs_resemble_their_neighbours_widens_the_interval():
+    rng = np.random.default_rng(8)
+    rule, hits, plain = Stopping(correlation=0.5), 0, 0
+    for _ in range(500):
+        values = [float(rng.normal(0, 0.01))]
+        for _ in range(7):
+            values.append(0.5 * values[-1] + math.sqrt(0.75) * float(rng.normal(0, 0.01)))
+        pairs = [[v] for v in values]
+        hits += abs(rule.look(pairs)[0].log_ratio) <= rule.look(pairs)[0].half_width
+        plain += abs(Stopping().look(pairs)[0].log_ratio) <= Stopping().look(pairs)[0].half_width
+    assert hits / 500 >= 0.95 > 0.92 > plain / 500
+
+
 def test_out_of_time_stops_before_the_look_that_would_overrun():
     pairs = [[x] for x in (0.1, -0.1, 0.05, -0.05, 0.02, 0.0)]
     assert not Stopping(seconds=1.0).look(pairs, spent=0.6)[1].stop

@@ -20,7 +20,9 @@ from .parse import Fault, imports_triton, read_fault
 
 MANIFEST = "sorted_output_pass_rule_names.json"
 PASS_DIR = "pass_dir"
-_CACHES = frozenset({"__pycache__", ".git", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".ipynb_checkpoints"})
+_CACHES = frozenset(
+    {"__pycache__", ".git", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".ipynb_checkpoints"}
+)
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,14 @@ class Candidate:
         path = Path(path)
         if not path.is_dir():
             problem = "is a file" if path.exists() else "does not exist"
-            raise UserError(f"the candidate directory {problem}", where=path, remedy="name a directory of passes")
+            raise UserError(
+                f"the candidate directory {problem}", where=path, remedy="name a directory of passes"
+            )
         _check_links(path)
         if not any(_files(path)):
-            raise UserError("the candidate directory is empty", where=path, remedy=f"put passes and {MANIFEST} in it")
+            raise UserError(
+                "the candidate directory is empty", where=path, remedy=f"put passes and {MANIFEST} in it"
+            )
         common = _common(path)
         by_task = {found.task_id or "": found for found in _per_task(path, common)}
         if common is None and not by_task:
@@ -108,7 +114,9 @@ class Candidate:
             if task_id not in known:
                 where = found.path.parent if found.path.name == PASS_DIR else found.path
                 raise UserError(
-                    f"no task is called {task_id!r}", where=where, remedy="see `passbench tasks list` for the ids"
+                    f"no task is called {task_id!r}",
+                    where=where,
+                    remedy="see `passbench tasks list` for the ids",
                 )
 
 
@@ -151,9 +159,13 @@ def _read_pass_dir(folder: Path, task_id: str | None) -> PassDir:
         stems = json.loads(_read(file))
     except (ValueError, RecursionError) as error:
         line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise UserError(f"not valid JSON: {error}", where=f"{file}{line}", remedy="write a list of file stems") from None
+        raise UserError(
+            f"not valid JSON: {error}", where=f"{file}{line}", remedy="write a list of file stems"
+        ) from None
     if not isinstance(stems, list) or not all(isinstance(stem, str) for stem in stems):
-        raise UserError("not a JSON list of strings", where=file, remedy='write for example ["fuse_gelu", "fuse_add"]')
+        raise UserError(
+            "not a JSON list of strings", where=file, remedy='write for example ["fuse_gelu", "fuse_add"]'
+        )
     for stem in stems:
         _check_stem(file, stem)
     return PassDir(folder, tuple(stems), task_id)
@@ -161,16 +173,22 @@ def _read_pass_dir(folder: Path, task_id: str | None) -> PassDir:
 
 def _check_stem(manifest: Path, stem: str) -> None:
     if not stem or Path(stem).name != stem or "\0" in stem:
-        raise UserError(f"{stem!r} is not a file stem", where=manifest, remedy="name files beside the manifest")
+        raise UserError(
+            f"{stem!r} is not a file stem", where=manifest, remedy="name files beside the manifest"
+        )
     if not (manifest.parent / f"{stem}.py").is_file():
-        raise UserError(f"names {stem!r}, but there is no {stem}.py beside it", where=manifest, remedy="add the file")
+        raise UserError(
+            f"names {stem!r}, but there is no {stem}.py beside it", where=manifest, remedy="add the file"
+        )
 
 
 def _read(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror}", where=file, remedy="mend its permissions") from None
+        raise UserError(
+            f"cannot be read: {error.strerror}", where=file, remedy="mend its permissions"
+        ) from None
 
 
 def _folders(path: Path) -> Iterator[Path]:
@@ -206,4 +224,6 @@ def _check_link(entry: Path, root: Path) -> None:
     except (OSError, RuntimeError):
         raise UserError("a broken symbolic link", where=entry, remedy="remove it") from None
     if not inside:
-        raise UserError("a symbolic link that leads out of the candidate", where=entry, remedy="copy the file in")
+        raise UserError(
+            "a symbolic link that leads out of the candidate", where=entry, remedy="copy the file in"
+        )

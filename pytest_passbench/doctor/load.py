@@ -25,7 +25,7 @@ def load(machine: Machine) -> Check:
 
 
 def busy(machine: Machine) -> Check:
-    """Other processes that use more than half a core just now: spinning threads and running jobs alike."""
+    """Other processes that use more than a fifth of a core just now: spinning threads and running jobs alike."""
     before = _process_ticks(machine)
     seconds = machine.pause()
     after = _process_ticks(machine)
@@ -35,7 +35,7 @@ def busy(machine: Machine) -> Check:
         for (pid, name), ticks in after.items()
         if pid != own
     }
-    heavy = sorted(((share, pid, name) for (pid, name), share in using.items() if share > 0.5), reverse=True)
+    heavy = sorted(((share, pid, name) for (pid, name), share in using.items() if share > 0.2), reverse=True)
     if not heavy:
         return Check("busy processes", "ok", "none")
     shown = ", ".join(f"{name} ({pid}) {share:.1f} cores" for share, pid, name in heavy[:5])

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import torch
 
 from ..score.ladder import NEVER
-from .arm import ArmFailure, Runner
-from .clock import EAGER, ArmFailed
+from .arm import Runner
+from .clock import EAGER, blaming
 from .inputs import Batch, Inputs
 from .outputs import Output, read_call
 from .verify import Verdict, compare, null_from
@@ -67,11 +67,10 @@ class Checker:
                 verdict = compare(expected, found, self._tolerance, self._names(len(expected)))
                 self.standings.setdefault(arm, Standing()).add(verdict)
 
-    def _read(self, arm: str, runner: Runner, call: int) -> list[Output]:
-        try:
+    @staticmethod
+    def _read(arm: str, runner: Runner, call: int) -> list[Output]:
+        with blaming(arm):
             return read_call(runner, call)
-        except ArmFailure as failure:
-            raise ArmFailed(arm, failure) from failure
 
     def _names(self, count: int) -> list[str]:
         outputs = count - len(self._mutated)

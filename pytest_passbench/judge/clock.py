@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
@@ -32,6 +33,17 @@ class ArmFailed(Exception):
     def __init__(self, arm: str, failure: ArmFailure) -> None:
         self.arm, self.failure = arm, failure
         super().__init__(f"{arm}: {failure}")
+
+
+@contextmanager
+def blaming(arm: str) -> Iterator[None]:
+    """Say whose failure it is."""
+    try:
+        yield
+    except ArmFailure as failure:
+        raise ArmFailed(arm, failure) from failure
+    except Gone as gone:
+        raise ArmFailed(arm, ArmFailure("crash", "run", str(gone))) from gone
 
 
 #: Called after a round with the arms' runners, its batch and the number of calls.
@@ -69,7 +81,8 @@ class CpuClock:
         begin = time.perf_counter()
         self.close()
         for arm, template in self._templates.items():
-            self._guard(arm, lambda template=template, arm=arm: self._fork(arm, template))
+            with blaming(arm):
+                self._runners[arm] = template.fork(self._program, self.calls, self._core)
         self.spent["fork"] += time.perf_counter() - begin
         self._new_round(self.calls)
         for arm in self._runners:
@@ -79,13 +92,12 @@ class CpuClock:
         self._empty = self._measure_empty()
         self._done.clear()
 
-    def _fork(self, arm: str, template: Template) -> None:
-        self._runners[arm] = template.fork(self._program, self.calls, self._core)
-
     def _measure_empty(self) -> float:
         """Only eager's runner is asked: what a candidate's says of its own overhead would be its word."""
-        runner = self._runners[EAGER]
-        return median(runner.block(self.calls, empty=True).wall for _ in range(EMPTY_BLOCKS))
+        with blaming(EAGER):
+            return median(
+                self._runners[EAGER].block(self.calls, empty=True).wall for _ in range(EMPTY_BLOCKS)
+            )
 
     def block(self, arm: str, calls: int) -> Block:
         """One timed block. Raises ArmFailed."""
@@ -111,8 +123,8 @@ class CpuClock:
         self.spent["inputs"] += time.perf_counter() - begin
 
     def _run(self, arm: str, calls: int) -> tuple[float, float]:
-        runner = self._runners[arm]
-        taken = self._guard(arm, lambda: runner.block(calls))
+        with blaming(arm):
+            taken = self._runners[arm].block(calls)
         self.spent["blocks"] += taken.wall
         if arm != EAGER:
             self.cpu_excess = max(self.cpu_excess, taken.cpu - taken.wall * len(self._core))
@@ -124,13 +136,8 @@ class CpuClock:
         self.spent["verify"] += time.perf_counter() - begin
 
     def _noise(self, arm: str) -> tuple[int, float]:
-        return interruptions(self._runners[arm].pid)
-
-    def _guard(self, arm: str, action: Callable[[], object]) -> object:
-        try:
-            return action()
-        except ArmFailure as failure:
-            raise ArmFailed(arm, failure) from failure
+        with blaming(arm):
+            return interruptions(self._runners[arm].pid)
 
     def close(self) -> None:
         """End the runners."""

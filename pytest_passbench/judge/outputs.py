@@ -58,10 +58,11 @@ def read_call(runner: Runner, call: int) -> list[Output]:
     size = ENTRY.size * width
     entries = runner.memory(int(runner.hello["entries"]) + call * size, size)
     forms = bytes(runner.memory(int(runner.hello["forms"]), FORM.size * MAX_FORMS))
-    return [_output(runner, *ENTRY.unpack_from(entries, i * ENTRY.size), forms) for i in range(width)]
+    return [_output(runner, ENTRY.unpack_from(entries, i * ENTRY.size), forms) for i in range(width)]
 
 
-def _output(runner: Runner, address: int, index: int, forms: bytes) -> Output:
+def _output(runner: Runner, entry: tuple[int, ...], forms: bytes) -> Output:
+    address, index = entry
     if index >= MAX_FORMS:
         raise ArmFailure("type_mismatch", "read", "outputs of too many different forms")
     form = _form(FORM.unpack_from(forms, index * FORM.size))

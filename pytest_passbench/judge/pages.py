@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import mmap
 import os
@@ -64,13 +65,13 @@ class Pages:
         """The present value of an input, shaped (a view of the pages)."""
         shape = self.layout.shapes[index]
         flat = self.slots[slot][index]
-        return flat.view(shape) if flat is not None else torch.empty(shape, dtype=getattr(torch, self.layout.dtypes[index]))
+        if flat is None:
+            return torch.empty(shape, dtype=getattr(torch, self.layout.dtypes[index]))
+        return flat.view(shape)
 
     def close(self) -> None:
         """Give the pages back."""
         self.slots = []
         os.close(self.fd)
-        try:
+        with contextlib.suppress(BufferError):  # where a tensor still looks at them, they go with it
             self.memory.close()
-        except BufferError:
-            pass  # a tensor still looks at them; they go with it

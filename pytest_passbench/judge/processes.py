@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -48,10 +49,8 @@ def go_on(pid: int) -> None:
 
 def kill(pid: int) -> None:
     """End a process for good; one that is gone already is fine."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

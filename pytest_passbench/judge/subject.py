@@ -14,7 +14,7 @@ from ..report.record import Arm as ArmRecord
 from ..report.record import PassReport, Record, Speed
 from ..score.ladder import NEVER
 from ..timing.looks import Stopping
-from ..timing.rounds import Shape, shape
+from ..timing.rounds import shape
 from ..timing.session import Arms, Result, measure
 from .arm import Arm, ArmFailure, Program, Template, printable
 from .checker import Checker
@@ -69,8 +69,6 @@ class Subject:
             yield
         finally:
             self.record.durations[name] = self.record.durations.get(name, 0.0) + time.perf_counter() - begin
-
-    # -- building ------------------------------------------------------------------------------------------------
 
     def _build(self) -> None:
         with self._phase("build"):
@@ -133,8 +131,6 @@ class Subject:
     def _mark(result: ArmRecord, status: str, phase: str, message: str) -> None:
         result.status, result.phase, result.message = status, phase, printable(message)
         result.speed = None
-
-    # -- running -------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         """Probe, then measure what is worth it; an arm that fails drops out and the others begin again."""
@@ -201,7 +197,7 @@ class Subject:
             measured, results = measure(clock, timed, form, self.stopping, self.rng)
         self.measured = measured
         for arm, result in results.items():
-            self.result(arm).speed = speed_of(measured, arm, result, form)
+            self.result(arm).speed = speed_of(measured, arm, result)
 
     def _note_clock(self, clock: CpuClock) -> None:
         for phase, seconds in clock.spent.items():
@@ -225,7 +221,7 @@ class Subject:
         self.pages.close()
 
 
-def speed_of(measured: Arms, arm: str, result: Result, form: Shape) -> Speed:
+def speed_of(measured: Arms, arm: str, result: Result) -> Speed:
     """An arm's speed as the record keeps it."""
     estimate = result.estimate
     return Speed(

@@ -108,9 +108,9 @@ def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     if a.is_complex():
         a, b = torch.view_as_real(a), torch.view_as_real(b)
     if not a.is_floating_point():
-        return torch.equal(a, b)
+        return bool(torch.equal(a, b))
     integers = {2: torch.int16, 4: torch.int32, 8: torch.int64, 1: torch.int8}[a.element_size()]
-    return torch.equal(a.contiguous().view(integers), b.contiguous().view(integers))
+    return bool(torch.equal(a.contiguous().view(integers), b.contiguous().view(integers)))
 
 
 class _Errors:

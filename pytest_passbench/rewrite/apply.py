@@ -80,7 +80,9 @@ def _prepare(item: Pass) -> _Prepared:
         raise PassError(item.name, f"replacement_args: {error}") from error
     unknown = [name for name in wanted if name not in pattern.arguments]
     if unknown:
-        raise PassError(item.name, f"replacement_args takes {', '.join(unknown)}; pattern has no such argument")
+        raise PassError(
+            item.name, f"replacement_args takes {', '.join(unknown)}; pattern has no such argument"
+        )
     arguments = trace(item.name, item.replacement_args, wanted)
     if not isinstance(arguments.result, (tuple, list)):
         raise PassError(item.name, "replacement_args must return a tuple of the kernel wrapper's arguments")
@@ -92,7 +94,9 @@ def _check_used(name: str, pattern: Pattern, arguments: Traced) -> None:
     handed = {node.name for node in arguments.placeholders if node.users}
     loose = [n.name for n in pattern.traced.placeholders if not n.users and n.name in handed]
     if loose:
-        raise PassError(name, f"argument {loose[0]} is not used in pattern, so it stands for no value of the graph")
+        raise PassError(
+            name, f"argument {loose[0]} is not used in pattern, so it stands for no value of the graph"
+        )
 
 
 def _copy(gm: GraphModule) -> GraphModule:
@@ -181,7 +185,9 @@ class _Splice:
         outputs = self.match.pattern.traced.outputs
         single = not isinstance(self.match.pattern.traced.result, (tuple, list))
         function = callee(self.item.item, None if single else len(outputs))
-        node = self.graph.create_node("call_function", function, args, {}, name=_identifier(self.item.item.name))
+        node = self.graph.create_node(
+            "call_function", function, args, {}, name=_identifier(self.item.item.name)
+        )
         bound = [self.match.binding.get(out) if isinstance(out, Node) else out for out in outputs]
         values = tuple(value_of(b) if isinstance(b, Node) else b for b in bound)
         node.meta.update(passbench=values[0] if single else values, passbench_new=True)
@@ -234,7 +240,9 @@ def callee(item: Pass, count: int | None) -> Callable[..., Any]:
             return (result,)
         if not isinstance(result, (tuple, list)) or len(result) != count:
             got = f"{len(result)} values" if isinstance(result, (tuple, list)) else type(result).__name__
-            raise RuntimeError(f"pass {item.name}: the kernel wrapper returned {got}, the pattern returns {count}")
+            raise RuntimeError(
+                f"pass {item.name}: the kernel wrapper returned {got}, the pattern returns {count}"
+            )
         return result
 
     call.__name__ = call.__qualname__ = _identifier(item.name)

@@ -61,16 +61,18 @@ def _descendants(matched: set[Node]) -> set[Node]:
     return seen - matched
 
 
-def _observed(storage: int, first: Node, matched: set[Node], later: set[Node], order: dict[Node, int]) -> bool:
+def _observed(
+    storage: int, first: Node, matched: set[Node], later: set[Node], order: dict[Node, int]
+) -> bool:
     """Whether someone other than the users of the match's results can see a write to ``storage``."""
     for node in order:
         if node in matched or node in later or storage not in storages(value_of(node)):
             continue
-        if node.op in ("placeholder", "get_attr") or any(order[u] > order[first] for u in node.users if u not in matched):
+        if node.op in ("placeholder", "get_attr") or any(
+            order[u] > order[first] for u in node.users if u not in matched
+        ):
             return True
     return False
-
-
 
 
 def _base(writer: Node, matched: set[Node]) -> Node | None:
@@ -100,7 +102,9 @@ def _outside_writes(
     return ""
 
 
-def _shared(storage: int, matched: set[Node], returned: set[Node], later: set[Node], order: dict[Node, int]) -> bool:
+def _shared(
+    storage: int, matched: set[Node], returned: set[Node], later: set[Node], order: dict[Node, int]
+) -> bool:
     """Whether an output of the match shares ``storage`` with another output or with a tensor outside."""
     outputs = [n for n in returned if storage in storages(value_of(n))]
     outside = [n for n in order if n not in matched and n not in later and storage in storages(value_of(n))]

@@ -65,7 +65,9 @@ def _sizes(op: str, expected: Any, node: Node, target: Call) -> tuple[Any, Any]:
     if not isinstance(expected, tuple) or len(expected) != len(found):
         return expected, found
     known = _kept(op, target, found)
-    return tuple(k if e == -1 and isinstance(e, int) else e for e, k in zip(expected, known, strict=True)), found
+    return tuple(
+        k if e == -1 and isinstance(e, int) else e for e, k in zip(expected, known, strict=True)
+    ), found
 
 
 def _has_node(value: Any) -> bool:
@@ -97,7 +99,9 @@ def equal(expected: Any, found: Any, *, floating: bool, home: torch.device | Non
         return expected == found and (floating or type(expected) is type(found))
     if isinstance(expected, tuple) and isinstance(found, tuple):
         pairs = zip(expected, found, strict=False)
-        return len(expected) == len(found) and all(equal(e, f, floating=floating, home=home) for e, f in pairs)
+        return len(expected) == len(found) and all(
+            equal(e, f, floating=floating, home=home) for e, f in pairs
+        )
     return type(expected) is type(found) and bool(expected == found)
 
 

@@ -159,7 +159,10 @@ def _load(folder: Path, stem: str) -> Pass:
     except (Exception, SystemExit) as error:
         message = f"import failed: {type(error).__name__}: {error}{_line(error, folder)}"
         raise PassError(stem, message) from error
-    parts = {name: _callable(module, stem, name, file) for name in ("pattern", "replacement_args", "replacement_func")}
+    parts = {
+        name: _callable(module, stem, name, file)
+        for name in ("pattern", "replacement_args", "replacement_func")
+    }
     return Pass(stem, **parts, wrapper=_wrapper(stem, parts["replacement_func"], file), file=file)
 
 
@@ -178,10 +181,13 @@ def _wrapper(stem: str, replacement_func: Callable[[], Any], file: Path) -> Call
         raise PassError(stem, message) from error
     if first is not second:
         raise PassError(
-            stem, f"replacement_func() returns a new object at every call; return a module-level function ({file.name})"
+            stem,
+            f"replacement_func() returns a new object at every call; return a module-level function ({file.name})",
         )
     if not callable(first):
-        raise PassError(stem, f"replacement_func() returns {type(first).__name__}, not a callable ({file.name})")
+        raise PassError(
+            stem, f"replacement_func() returns {type(first).__name__}, not a callable ({file.name})"
+        )
     wrapper: Callable[..., Any] = first
     return wrapper
 

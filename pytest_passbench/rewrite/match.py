@@ -7,9 +7,8 @@ Metadata expressions of the pattern (``x.size(0)``) are evaluated once their ten
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch.fx import GraphModule, Node
@@ -18,7 +17,7 @@ from . import names
 from .effects import Effects, hazards
 from .literals import align, computes_floating, equal, show
 from .meta import evaluate, value_of
-from .normalise import Call, canonical
+from .normalise import canonical
 from .pattern import Pattern
 
 _STEPS = 20_000  # of backtracking per place: an ambiguous pattern gives up rather than hanging the build
@@ -75,6 +74,13 @@ class _Goal:
     argument: str = ""
 
 
+_Choices = list[list[_Goal]]
+
+
+class _NoMatch(Exception):
+    """This way leads nowhere."""
+
+
 class Search:
     """The search for one pattern; ``best`` is the miss that came closest."""
 
@@ -87,25 +93,34 @@ class Search:
         """A match whose anchor is ``node``, or None."""
         self._steps = 0
         roots = [_Goal(root, _ANYWHERE) for root in self.pattern.roots]
-        return self._solve([*roots, _Goal(self.pattern.anchor, node)], {}, [])
+        try:
+            return self._solve([*roots, _Goal(self.pattern.anchor, node)], {}, [])
+        except _NoMatch:
+            return None
 
-    def _solve(self, goals: list[_Goal], binding: dict[Node, Any], pending: list[_Goal]) -> Match | None:
+    def _solve(self, goals: list[_Goal], binding: dict[Node, Any], pending: list[_Goal]) -> Match:
         while goals:
             self._steps += 1
             if self._steps > _STEPS:
-                return None
+                raise _NoMatch
             choices = self._step(goals.pop(), binding, pending)
-            if choices is None:
-                return None
-            if len(choices) == 1:
-                goals.extend(choices[0])
-                continue
-            tries = (self._solve([*goals, *more], dict(binding), list(pending)) for more in choices)
-            return next((found for found in tries if found is not None), None)
+            if len(choices) > 1:
+                return self._first(choices, goals, binding, pending)
+            goals.extend(choices[0])
         return self._finish(binding, pending)
 
-    def _step(self, goal: _Goal, binding: dict[Node, Any], pending: list[_Goal]) -> list[list[_Goal]] | None:
-        """The ways to go on: lists of further goals. None where the goal fails."""
+    def _first(
+        self, choices: _Choices, goals: list[_Goal], binding: dict[Node, Any], pending: list[_Goal]
+    ) -> Match:
+        for more in choices:
+            try:
+                return self._solve([*goals, *more], dict(binding), list(pending))
+            except _NoMatch:
+                continue
+        raise _NoMatch
+
+    def _step(self, goal: _Goal, binding: dict[Node, Any], pending: list[_Goal]) -> _Choices:
+        """The ways to go on: lists of further goals."""
         expected, found = goal.pattern, goal.target
         if isinstance(expected, Node):
             return self._node(goal, binding, pending)
@@ -115,16 +130,22 @@ class Search:
         if isinstance(expected, slice) and isinstance(found, slice):
             ends = [(expected.start, found.start), (expected.stop, found.stop), (expected.step, found.step)]
             return [[_Goal(e, f, goal.node, goal.argument) for e, f in ends]]
-        return [[]] if self._equal(expected, found, goal.node) else self._unequal(goal, binding)
+        if not self._equal(expected, found, goal.node):
+            self._unequal(goal, binding)
+        return [[]]
 
-    def _node(self, goal: _Goal, binding: dict[Node, Any], pending: list[_Goal]) -> list[list[_Goal]] | None:
+    def _node(self, goal: _Goal, binding: dict[Node, Any], pending: list[_Goal]) -> _Choices:
         node, found = goal.pattern, goal.target
         if found is _ANYWHERE:
             return self._anywhere(node, binding)
         if node in binding:
-            same = binding[node] is found or (not _holds_node(found) and self._equal(binding[node], found, None))
+            same = binding[node] is found or (
+                not _holds_node(found) and self._equal(binding[node], found, None)
+            )
             same = same or (isinstance(found, tuple) and binding[node] == found)
-            return [[]] if same else self._miss(goal, binding, f"expected {show(binding[node])}, found {show(found)}")
+            if not same:
+                self._miss(goal, binding, f"expected {show(binding[node])}, found {show(found)}")
+            return [[]]
         if node in self.pattern.metadata:
             pending.append(goal)
             return [[]]
@@ -133,20 +154,22 @@ class Search:
             return [[]]
         return self._operator(goal, binding)
 
-    def _anywhere(self, node: Node, binding: dict[Node, Any]) -> list[list[_Goal]] | None:
+    def _anywhere(self, node: Node, binding: dict[Node, Any]) -> _Choices:
         if node in binding:
             return [[]]
         places = self.target.named(self.pattern.calls[node].op)
         if not places:
-            return self._miss(_Goal(node, None), binding, f"a further output: no {self.pattern.calls[node].op} found")
+            self._miss(
+                _Goal(node, None), binding, f"a further output: no {self.pattern.calls[node].op} found"
+            )
         return [[_Goal(node, place)] for place in places]
 
-    def _operator(self, goal: _Goal, binding: dict[Node, Any]) -> list[list[_Goal]] | None:
+    def _operator(self, goal: _Goal, binding: dict[Node, Any]) -> _Choices:
         node, found = goal.pattern, goal.target
         call = self.pattern.calls[node]
         other = self.target.calls.get(found) if isinstance(found, Node) else None
         if other is None or other.op != call.op:
-            return self._miss(goal, binding, f"expected {call.op}, found {self._describe(found)}")
+            self._miss(goal, binding, f"expected {call.op}, found {self._describe(found)}")
         binding[node] = found
         keys = dict.fromkeys([*call.args, *other.args])
         goals = [_Goal(*align(call, other, found, key), found, key) for key in keys]
@@ -167,25 +190,25 @@ class Search:
         floating = node is None or computes_floating(node)
         return equal(expected, found, floating=floating, home=self.target.home)
 
-    def _finish(self, binding: dict[Node, Any], pending: list[_Goal]) -> Match | None:
+    def _finish(self, binding: dict[Node, Any], pending: list[_Goal]) -> Match:
         for goal in pending:
             try:
                 value = evaluate(goal.pattern, binding)
             except Exception as error:
-                return _none(self._miss(goal, binding, f"{goal.pattern.name} cannot be evaluated: {error}"))
+                self._miss(goal, binding, f"{goal.pattern.name} cannot be evaluated: {error}")
             value = tuple(value) if isinstance(value, (tuple, list)) else value
             if not self._equal(value, goal.target, goal.node):
-                return _none(self._unequal(_Goal(value, goal.target, goal.node, goal.argument), binding))
+                self._unequal(_Goal(value, goal.target, goal.node, goal.argument), binding)
         return self._legal(binding)
 
-    def _legal(self, binding: dict[Node, Any]) -> Match | None:
+    def _legal(self, binding: dict[Node, Any]) -> Match:
         matched = {binding[node] for node in self.pattern.calls}
         nodes = tuple(sorted(matched, key=self.target.order.__getitem__))
         returned = {binding[node] for node in self.pattern.returned}
         problem = self._escape(matched, returned) or self._cycle(matched)
         effects = Effects() if problem else hazards(nodes, returned, self.target.order)
         if problem or isinstance(effects, str):
-            return _none(self._miss(_Goal(None, nodes[-1]), binding, problem or str(effects), whole=True))
+            self._miss(_Goal(None, nodes[-1]), binding, problem or str(effects), whole=True)
         return Match(self.pattern, binding, nodes, effects)
 
     def _escape(self, matched: set[Node], returned: set[Node]) -> str:
@@ -220,36 +243,25 @@ class Search:
             return f"{call.op} ({found.name})"
         return f"graph input {found.name}" if found.op == "placeholder" else f"{found.name}"
 
-    def _unequal(self, goal: _Goal, binding: dict[Node, Any]) -> None:
-        return self._miss(goal, binding, f"expected {show(goal.pattern)}, found {self._describe(goal.target)}")
+    def _unequal(self, goal: _Goal, binding: dict[Node, Any]) -> NoReturn:
+        self._miss(goal, binding, f"expected {show(goal.pattern)}, found {self._describe(goal.target)}")
 
-    def _miss(self, goal: _Goal, binding: dict[Node, Any], text: str, whole: bool = False) -> None:
+    def _miss(self, goal: _Goal, binding: dict[Node, Any], text: str, whole: bool = False) -> NoReturn:
         depth = sum(1 for node in binding if node in self.pattern.calls) + whole
         if self.best is None or depth > self.best.depth:
             near = goal.node if goal.node is not None else goal.target
-            place = f"{self._describe(near)}: " if isinstance(near, Node) and near in self.target.calls else ""
+            place = (
+                f"{self._describe(near)}: " if isinstance(near, Node) and near in self.target.calls else ""
+            )
             argument = f"argument {goal.argument}: " if goal.argument else ""
             self.best = Miss(depth, f"{place}{argument}{text}")
+        raise _NoMatch
 
 
 _ANYWHERE = object()
-
-
-def _none(_: None) -> None:
-    return None
 
 
 def _holds_node(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
         return any(_holds_node(item) for item in value)
     return isinstance(value, Node)
-
-
-def find(pattern: Pattern, target: Target) -> Iterator[Node]:
-    """The places where the search may start, in graph order."""
-    yield from target.named(pattern.calls[pattern.anchor].op)
-
-
-def calls_of(target: Target, nodes: tuple[Node, ...]) -> list[Call]:
-    """The canonical calls of some nodes."""
-    return [target.calls[node] for node in nodes]

@@ -42,7 +42,14 @@ def is_metadata(node: Node, known: set[Node]) -> bool:
 
 
 def _aten_size(target: Any) -> bool:
-    names_ = ("aten::sym_size", "aten::size", "aten::sym_numel", "aten::numel", "aten::sym_stride", "aten::dim")
+    names_ = (
+        "aten::sym_size",
+        "aten::size",
+        "aten::sym_numel",
+        "aten::numel",
+        "aten::sym_stride",
+        "aten::dim",
+    )
     if isinstance(target, torch._ops.OpOverload):
         return target._schema.name in names_
     return isinstance(target, torch._ops.OpOverloadPacket) and target._qualified_op_name in names_
@@ -64,7 +71,9 @@ class _Recorder(Interpreter):
         before = [(i, _version(i.meta.get("passbench"))) for i in n.all_input_nodes]
         result = super().run_node(n)
         n.meta["passbench"] = result
-        n.meta["passbench_writes"] = [i for i, version in before if _version(i.meta.get("passbench")) != version]
+        n.meta["passbench_writes"] = [
+            i for i, version in before if _version(i.meta.get("passbench")) != version
+        ]
         return result
 
 

@@ -88,4 +88,6 @@ METADATA_METHODS = frozenset({
     "size", "dim", "ndimension", "numel", "nelement", "stride", "element_size", "is_floating_point",
     "is_complex", "get_device", "storage_offset", "is_contiguous",
 })  # fmt: skip
-METADATA_ATTRIBUTES = frozenset({"shape", "dtype", "device", "ndim", "is_cuda", "layout", "itemsize", "nbytes"})
+METADATA_ATTRIBUTES = frozenset(
+    {"shape", "dtype", "device", "ndim", "is_cuda", "layout", "itemsize", "nbytes"}
+)

@@ -11,7 +11,7 @@ import inspect
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import torch
@@ -221,7 +221,7 @@ def _signatures(name: str, target: Any) -> Iterator[Signature]:
         yield found
 
 
-@lru_cache(maxsize=None)
+@cache
 def _schema_signatures(name: str) -> tuple[Signature, ...]:
     packet = getattr(torch.ops.aten, name, None)
     if packet is None:
@@ -232,7 +232,7 @@ def _schema_signatures(name: str) -> tuple[Signature, ...]:
     return tuple(s for s in found if s is not None)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _from_schema(schema: Any) -> Signature | None:
     kinds = inspect.Parameter
     parameters = [
@@ -254,7 +254,7 @@ def _safe_name(name: str) -> str:
     return name + "_" if name in ("from", "is", "in") else name
 
 
-@lru_cache(maxsize=None)
+@cache
 def _python_signature(target: Callable[..., Any]) -> Signature | None:
     dispatched = torch._jit_internal.boolean_dispatched.get(target)
     try:
@@ -284,7 +284,9 @@ def _aliased(signature: Signature, kwargs: dict[str, Any]) -> dict[str, Any]:
     result = {}
     for name, value in kwargs.items():
         if name not in signature.parameters:
-            known = [p for p in signature.parameters if names.RENAMED.get(p, p) == names.RENAMED.get(name, name)]
+            known = [
+                p for p in signature.parameters if names.RENAMED.get(p, p) == names.RENAMED.get(name, name)
+            ]
             name = known[0] if known else name
         result[name] = value
     return result

@@ -41,7 +41,9 @@ def _replace(gm: GraphModule, node: Node) -> None:
     single = isinstance(values, torch.Tensor)
     outputs = (values,) if single else tuple(values)
     if not all(isinstance(value, torch.Tensor) for value in outputs):
-        raise PassError(node.meta["passbench_pass"], "the inductor pipeline needs every output to be a tensor")
+        raise PassError(
+            node.meta["passbench_pass"], "the inductor pipeline needs every output to be a tensor"
+        )
     operator = _register(node, len(leaves), outputs, single, rebuild)
     with gm.graph.inserting_before(node):
         new = gm.graph.call_function(operator, tuple(leaves), {})
@@ -73,7 +75,9 @@ def _fill(value: Any, remaining: Any) -> Any:
     return value
 
 
-def _register(node: Node, arity: int, outputs: tuple[Any, ...], single: bool, rebuild: Callable[..., Any]) -> Any:
+def _register(
+    node: Node, arity: int, outputs: tuple[Any, ...], single: bool, rebuild: Callable[..., Any]
+) -> Any:
     name = f"call_{next(_COUNT)}"
     inputs = ", ".join(f"Tensor a{i}" for i in range(arity))
     returned = "Tensor" if single else "(" + ", ".join("Tensor" for _ in outputs) + ")"
@@ -104,8 +108,12 @@ def _layout_tag() -> Any:
 def _as(value: Any, layout: tuple[Any, ...], inputs: tuple[Any, ...], label: str) -> Any:
     shape, stride, dtype, device = layout
     if not isinstance(value, torch.Tensor) or tuple(value.shape) != shape or value.dtype != dtype:
-        got = f"{tuple(value.shape)} {value.dtype}" if isinstance(value, torch.Tensor) else type(value).__name__
-        raise RuntimeError(f"pass {label}: the kernel wrapper returned {got}, the graph needs {shape} {dtype}")
+        got = (
+            f"{tuple(value.shape)} {value.dtype}" if isinstance(value, torch.Tensor) else type(value).__name__
+        )
+        raise RuntimeError(
+            f"pass {label}: the kernel wrapper returned {got}, the graph needs {shape} {dtype}"
+        )
     if tuple(value.stride()) == stride and not storages(value) & storages(inputs):
         return value
     return torch.empty_strided(shape, stride, dtype=dtype, device=device).copy_(value)

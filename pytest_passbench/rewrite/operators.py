@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.fx import Node
 
+from ..suite.opnames import is_metadata, op_name
 from .meta import value_of
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ _DROPOUTS = frozenset({
 
 
 def operator_names(target: Target, nodes: list[Node]) -> list[str]:
-    """The operators' names in graph order; taking one value out of a tuple is none."""
-    return [target.calls[node].op for node in nodes if not _unpacks(target, node)]
+    """The operators' names in graph order, as a task's header lists them; an item of a tuple is none."""
+    return [op_name(node) for node in nodes if not is_metadata(node)]
 
 
 def covered_names(target: Target, nodes: list[Node]) -> list[str]:
@@ -40,14 +41,9 @@ def is_identity(target: Target, node: Node) -> bool:
     before, after = value_of(base) if isinstance(base, Node) else None, value_of(node)
     if call.inplace or not isinstance(before, torch.Tensor) or not isinstance(after, torch.Tensor):
         return False
-    return (
+    return bool(
         before.untyped_storage()._cdata == after.untyped_storage()._cdata
         and before.shape == after.shape
         and before.stride() == after.stride()
         and before.dtype == after.dtype
     )
-
-
-def _unpacks(target: Target, node: Node) -> bool:
-    call = target.calls[node]
-    return call.op == "getitem" and isinstance(value_of(call.args["input"]), (tuple, list))

@@ -110,4 +110,3 @@ def _summed(reports: list[PassReport]) -> list[PassReport]:
         known.computed += report.computed
         known.miss = "" if known.matches else (known.miss or report.miss)
     return list(total.values())
-

@@ -44,7 +44,9 @@ class _Factories(TorchFunctionMode):
 
 
 # They answer about the process, not about a tensor.
-_NOT_TRACED = frozenset({torch.get_default_dtype, torch.finfo, torch.iinfo, torch.is_tensor, torch.is_grad_enabled})
+_NOT_TRACED = frozenset(
+    {torch.get_default_dtype, torch.finfo, torch.iinfo, torch.is_tensor, torch.is_grad_enabled}
+)
 
 
 def _has_proxy(value: Any) -> bool:
@@ -87,7 +89,9 @@ def trace(name: str, function: Callable[..., Any], arguments: list[str]) -> Trac
         raise
     except Exception as error:
         label = getattr(function, "__name__", "function")
-        raise PassError(name, f"{label} cannot be traced: {type(error).__name__}: {error}{_where(error)}") from error
+        raise PassError(
+            name, f"{label} cannot be traced: {type(error).__name__}: {error}{_where(error)}"
+        ) from error
     tracer.graph.output(result)
     thread_inplace(tracer.graph)
     output = next(node for node in tracer.graph.nodes if node.op == "output")

@@ -144,7 +144,7 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
 
 def reap() -> list[list[int]]:
     """Children that ended: process id (in this namespace) and the signal that ended it, or 0."""
-    ended = []
+    ended: list[list[int]] = []
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pytest_passbench.timing.estimate import Estimate, estimate
+from pytest_passbench.timing.series import worth
 
 Verdict = Literal["FASTER", "SLOWER", "SAME", "UNRESOLVED"]
 Reason = Literal["clear", "narrow", "pairs", "time", "more"]
@@ -57,6 +58,8 @@ class Stopping:
     """When to stop. ``delta`` and the half widths are relative (0.02 is 2 %), ``seconds`` is what one
     subgraph may take. ``clear_half_width``: a verdict may be certain while the ratio is still vague (2.0, or
     2.6?); scores use the ratio, so its interval must be this narrow before a clear verdict stops measuring.
+    ``correlation``: what this machine's pairs have in common with their neighbours
+    (:func:`pytest_passbench.timing.series.pooled_lag1` of the A/A sessions); it widens every interval.
     """
 
     delta: float = LEAST_DELTA
@@ -64,6 +67,7 @@ class Stopping:
     clear_half_width: float = 0.05
     max_pairs: int = 16
     seconds: float | None = None
+    correlation: float = 0.0
 
     def __post_init__(self) -> None:
         if self.delta < LEAST_DELTA:
@@ -87,7 +91,8 @@ class Stopping:
 
         A number of pairs between two looks stands for the later one: a run cut short looks there instead.
         """
-        result = estimate(pairs, NOMINAL, resolution=resolution)
+        effective = worth(len(pairs), self.correlation)
+        result = estimate(pairs, NOMINAL, effective=effective, resolution=resolution)
         return result, self.decide(result, spent)
 
     def decide(self, result: Estimate, spent: float = 0.0) -> Decision:

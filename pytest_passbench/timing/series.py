@@ -3,12 +3,16 @@
 r1 = sum (x_i - m)(x_{i+1} - m) / sum (x_i - m)^2 (Box and Jenkins); for independent values it is about normal
 with mean -1/n and standard deviation 1/sqrt(n) (Bartlett 1946). Values of a first-order autoregressive
 series are worth n (1 - r)/(1 + r) independent ones (Bayley and Hammersley 1946).
+
+Six pairs cannot show that they are correlated (simulated: a check of each subgraph alone leaves the coverage at
+0.86 for r = 0.5). A run has many subgraphs, and what correlates them is the machine, so :func:`pooled_lag1`
+takes them together.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 #: One-sided 1 % point of the normal distribution: one false alarm in a hundred series.
@@ -28,18 +32,33 @@ def lag1(values: Sequence[float]) -> float:
     return math.fsum(a * b for a, b in pairwise(off)) / total + 1 / count
 
 
+def pooled_lag1(sessions: Iterable[Sequence[float]]) -> float:
+    """The lag-1 autocorrelation that many short series have in common, e.g. the pair values of every subgraph.
+
+    The mean of theirs, weighted by length, where it is beyond chance (1 %, one-sided); else 0.
+    """
+    usable = [values for values in sessions if len(values) > 2]
+    total = sum(map(len, usable))
+    if not total:
+        return 0.0
+    mean = math.fsum(len(values) * lag1(values) for values in usable) / total
+    return mean if mean > _Z / math.sqrt(total) else 0.0
+
+
 def correlated(values: Sequence[float]) -> bool:
     """Whether neighbours resemble each other more than chance (1 %, one-sided) makes them."""
     return lag1(values) > _Z / math.sqrt(max(len(values), 1))
 
 
 def effective_size(values: Sequence[float]) -> float:
-    """How many independent values these are worth: n where the check finds nothing, else n (1 - r)/(1 + r).
+    """How many independent values these are worth: n where the check finds nothing, else as :func:`worth`."""
+    return worth(len(values), lag1(values) if correlated(values) else 0.0)
 
-    At least 2, so that an interval exists. Negative autocorrelation never counts as more than n.
+
+def worth(count: int, r: float) -> float:
+    """How many independent values ``count`` of lag-1 correlation ``r`` are worth: n (1 - r)/(1 + r).
+
+    At least 2, so that an interval exists. Negative correlation never counts as more than n.
     """
-    count = float(len(values))
-    if not correlated(values):
-        return count
-    r = min(lag1(values), 0.99)
-    return max(2.0, count * (1 - r) / (1 + r))
+    r = min(max(r, 0.0), 0.99)
+    return min(float(count), max(2.0, count * (1 - r) / (1 + r)))
