@@ -95,12 +95,8 @@ def test_swapping_the_arms_gives_the_inverse_within_the_intervals():
 
 
 def test_several_arms_are_measured_together_until_each_has_its_verdict():
-    clock = FakeClock(
-        {"eager": CALL, "candidate": CALL / 2, "inductor": CALL * 1.3}, Weather(), random.Random(1)
-    )
-    measured, results = measure(
-        clock, ("eager", "candidate", "inductor"), Shape(25, 6), Stopping(), clock.rng
-    )
+    clock = FakeClock({"eager": CALL, "candidate": CALL / 2, "inductor": CALL * 1.3}, Weather(), random.Random(1))
+    measured, results = measure(clock, ("eager", "candidate", "inductor"), Shape(25, 6), Stopping(), clock.rng)
     assert results["candidate"].decision.verdict == "FASTER"
     assert results["inductor"].decision.verdict == "SLOWER"
     assert results["candidate"].estimate.ratio == pytest.approx(2, rel=0.02)

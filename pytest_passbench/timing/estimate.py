@@ -4,7 +4,8 @@ A round yields d = log(t_eager / t_candidate). A pair (a fresh process of each a
 median(d): robust against bursts within the pair, and no outlying round is ever dropped. The estimate is
 exp(mean of the pair values), its interval Student's t over pairs, because a process has a bias of its own
 (memory layout, page colours) that no number of rounds removes: Kalibera and Jones 2013, "Rigorous
-benchmarking in reasonable time", section 6; Georges, Buytaert and Eeckhout 2007, section 3.3.
+benchmarking in reasonable time"; Georges, Buytaert and Eeckhout 2007, "Statistically rigorous Java
+performance evaluation".
 """
 
 from __future__ import annotations

@@ -92,9 +92,7 @@ def measure(
 def measure_pair(clock: Clock, arms: Sequence[str], shape: Shape, rng: random.Random) -> list[Round]:
     """The rounds of one pair of fresh processes."""
     clock.fresh()
-    return [
-        {arm: clock.block(arm, shape.calls) for arm in order} for order in orders(arms, shape.rounds, rng)
-    ]
+    return [{arm: clock.block(arm, shape.calls) for arm in order} for order in orders(arms, shape.rounds, rng)]
 
 
 def decide(measured: Arms, stopping: Stopping, resolution: float, shape: Shape) -> dict[str, Result]:
