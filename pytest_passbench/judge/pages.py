@@ -35,7 +35,7 @@ def _bytes(spec: TensorSpec) -> int:
     count = 1
     for size in spec.shape:
         count *= size
-    return count * torch.empty((), dtype=getattr(torch, spec.dtype)).element_size()
+    return count * int(torch.empty((), dtype=getattr(torch, spec.dtype)).element_size())
 
 
 class Pages:

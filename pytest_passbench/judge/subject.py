@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -93,23 +93,11 @@ class Subject:
             template.close()
             return
         if arm == CANDIDATE:
-            self._note_passes(report)
+            self.record.passes = pass_reports(report.get("passes", []))
         if report.get("missed"):
             self._missed(template)
             return
         self.templates[arm] = template
-
-    def _note_passes(self, report: Mapping[str, Any]) -> None:
-        """What the candidate's runner says of its passes: information, no verdict rests on it."""
-        for item in list(report.get("passes", []))[:200]:
-            self.record.passes.append(
-                PassReport(
-                    name=printable(str(item.get("name", "")))[:200],
-                    matches=int(item.get("matches", 0)),
-                    operators=[printable(str(op))[:60] for op in item.get("operators", [])][:500],
-                    miss=printable(str(item.get("miss", "")))[:1000],
-                )
-            )
 
     def _missed(self, template: Template) -> None:
         misses = [f"{p.name}: {p.miss}" for p in self.record.passes if p.miss]
@@ -233,3 +221,17 @@ def speed_of(measured: Arms, arm: str, result: Result) -> Speed:
         other_us=measured.per_call(arm) * 1e6,
         pairs=[list(pair) for pair in measured.log_ratios(arm)],
     )
+
+
+def pass_reports(items: Iterable[Mapping[str, Any]]) -> list[PassReport]:
+    """What a candidate's runner says of its passes, capped and escaped: information, no verdict rests on it."""
+    return [
+        PassReport(
+            name=printable(str(item.get("name", "")))[:200],
+            matches=int(item.get("matches", 0)),
+            operators=[printable(str(op))[:60] for op in item.get("operators", [])][:500],
+            miss=printable(str(item.get("miss", "")))[:1000],
+            computed=[printable(str(op))[:60] for op in item.get("computed", [])][:50],
+        )
+        for item in list(items)[:200]
+    ]

@@ -1,0 +1,108 @@
+"""A candidate of one's own, in this very process: for a debugger, never for a score.
+
+No sandbox, no clock, no secret inputs. What the candidate raises comes out as it is, so that ``--pdb`` stops there.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from ..candidate.layout import Candidate, PassDir
+from ..protocol import KIND_OTHER_TYPE, KIND_TENSOR
+from ..report.record import Arm, Record
+from ..rewrite.load import load_passes
+from ..rewrite.pipelines import build
+from ..settings import Settings
+from ..suite.build import build_graph
+from ..suite.model import Subgraph, Task
+from .inputs import Inputs, Reservoir
+from .outputs import Form, Output
+from .seed import derive
+from .subject import pass_reports
+from .verify import compare, null_from
+
+NOTE = "trusted: nothing is scored"
+
+
+class TrustedSession:
+    """The same face as :class:`~pytest_passbench.judge.session.Session`, without any of its guarantees."""
+
+    def __init__(self, settings: Settings, seed: bytes) -> None:
+        self.settings, self._seed = settings, seed
+        self._reservoir = Reservoir(derive(seed, "reservoir"), size=1 << 22)
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+    def environment(self) -> dict[str, Any]:
+        """Where the run took place: JSON-ready."""
+        return {
+            "sandbox": "none (trusted)",
+            "device": self.settings.device,
+            "threads": torch.get_num_threads(),
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+        }
+
+    def judge(self, task: Task, candidate: Candidate) -> Iterator[Record]:
+        """One record per subgraph, correctness only. Raises whatever the candidate raises."""
+        passes = candidate.passes_for(task.id)
+        for subgraph in task.subgraphs:
+            record = Record(task.id, subgraph.id, candidate.name, subgraph.source, subgraph.dtype)
+            record.operators = list(task.header.ops)
+            record.arm.speed_note = NOTE
+            self._judge(record, task, subgraph, passes)
+            yield record
+
+    def _judge(self, record: Record, task: Task, subgraph: Subgraph, passes: PassDir | None) -> None:
+        if passes is None:
+            record.arm = Arm("pass_miss", "load", "the candidate has no passes for this task", speed_note=NOTE)
+            return
+        values = self._values(task, subgraph)
+        module = build_graph(task.graphs[subgraph.graph], task.path.name, device=self.settings.device)
+        with torch.no_grad():
+            expected = module(*[value.clone() for value in values])
+            built = build(self.settings.pipeline, module, load_passes(passes.path, list(passes.stems)), values)
+            record.passes = pass_reports(report.__dict__ for report in built.reports)
+            if not built.rewritten:
+                record.arm.status, record.arm.phase = "pass_miss", "match"
+                return
+            found = built.call(*[value.clone() for value in values])
+        self._compare(record, _outputs(expected), _outputs(found), values)
+
+    def _values(self, task: Task, subgraph: Subgraph) -> list[torch.Tensor]:
+        rng = derive(self._seed, task.id, subgraph.id)
+        inputs = Inputs(subgraph.inputs, self._reservoir, rng)
+        windows = inputs.draw(1)[0]
+        return [inputs.values(i, window).clone().to(self.settings.device) for i, window in enumerate(windows)]
+
+    def _compare(
+        self, record: Record, expected: list[Output], found: list[Output], values: list[torch.Tensor]
+    ) -> None:
+        if len(expected) != len(found):
+            record.arm.status = "type_mismatch"
+            record.arm.message = f"eager returns {len(expected)} outputs, the candidate {len(found)}"
+            return
+        names = [f"output {index}" for index in range(len(expected))]
+        verdict = compare(expected, found, self.settings.tolerance, names)
+        record.dtypes = [output.form.dtype for output in expected]
+        record.null_from = null_from(expected, [value.cpu() for value in values])
+        record.arm.status, record.arm.message = verdict.status, verdict.message
+        record.arm.correct_from, record.arm.worst = verdict.correct_from, verdict.worst
+
+
+def _outputs(values: object) -> list[Output]:
+    return [_output(value) for value in (values if isinstance(values, tuple) else (values,))]
+
+
+def _output(value: Any) -> Output:
+    if type(value) is not torch.Tensor:
+        return Output(Form(KIND_OTHER_TYPE, "", "", (), ()), 0, None)
+    dtype = str(value.dtype).removeprefix("torch.")
+    # compared on the CPU, whatever device it was computed on
+    form = Form(KIND_TENSOR, dtype, value.device.type, tuple(value.shape), tuple(value.stride()))
+    return Output(form, value.data_ptr(), value.detach().cpu())
