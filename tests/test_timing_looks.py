@@ -75,6 +75,22 @@ def test_the_reported_interval_covers_although_we_looked(truth, sd):
     assert coverage(simulate(truth, sd), truth) >= 0.945
 
 
+TAILS = {
+    "student t, 3 degrees": lambda rng, size: 0.008 * rng.standard_t(3, size),
+    "one pair in ten ten times as wide": lambda rng, size: (
+        rng.normal(0, 0.005, size) + (rng.random(size) < 0.1) * rng.normal(0, 0.05, size)
+    ),
+    "two kinds of process": lambda rng, size: rng.choice([-0.01, 0.01], size) + rng.normal(0, 0.001, size),
+}
+
+
+@pytest.mark.parametrize("tails", TAILS)
+def test_pair_values_that_are_not_normal(tails):
+    results = sessions(TAILS[tails](np.random.default_rng(4), (1500, 32)), Stopping())
+    assert coverage(results, 1.0) >= 0.945
+    assert max(share(results, "SLOWER"), share(results, "FASTER")) <= 0.005
+
+
 def test_looking_without_paying_would_not_cover():
     """The reason for it all: plain 95 % intervals, stopped as soon as one of them excludes 1."""
     rng = np.random.default_rng(3)
