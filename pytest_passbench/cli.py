@@ -11,6 +11,7 @@ from importlib import import_module
 from pytest_passbench.errors import UserError
 
 COMMANDS = (
+    "tasks",
     "score",
     "merge",
     "doctor",

@@ -132,9 +132,7 @@ class _Builder(ast.NodeVisitor):
         value = self.visit_value(node.value) if node.value is not None else None
         values = tuple(value) if isinstance(value, tuple | list) else (value,)
         if not all(isinstance(v, self.torch.fx.Node) for v in values):
-            self.fail(
-                "an output is not a value that the graph computes", node, "return tensors, one tuple of them"
-            )
+            self.fail("an output is not a value that the graph computes", node, "return tensors, one tuple of them")
         self.graph.output(values)
 
     def store(self, target: ast.expr, value: Any) -> None:
@@ -196,20 +194,14 @@ class _Builder(ast.NodeVisitor):
         if isinstance(owner, literals.Limits):
             return owner.number(node.attr)
         if not isinstance(owner, self.torch.fx.Node) or node.attr not in self.operators.ATTRIBUTES:
-            self.fail(
-                f"attribute {node.attr!r} is not allowed", node, "see the allow-list in suite/operators.py"
-            )
+            self.fail(f"attribute {node.attr!r} is not allowed", node, "see the allow-list in suite/operators.py")
         return self.call(getattr, owner, node.attr)
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         base, index = self.inner(node.value), self.inner(node.slice)
         if isinstance(base, self.torch.fx.Node):
             return self.call(operator.getitem, base, index)
-        if (
-            not isinstance(base, tuple | list)
-            or not isinstance(index, int)
-            or not -len(base) <= index < len(base)
-        ):
+        if not isinstance(base, tuple | list) or not isinstance(index, int) or not -len(base) <= index < len(base):
             self.fail("a subscript of something that is no tensor or tuple", node)
         return base[index]
 
@@ -242,15 +234,11 @@ class _Builder(ast.NodeVisitor):
 
     # What calls mean
 
-    def call_method(
-        self, node: ast.Call, owner: Any, name: str, args: list[Any], kwargs: dict[str, Any]
-    ) -> Any:
+    def call_method(self, node: ast.Call, owner: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if not isinstance(owner, self.torch.fx.Node):
             self.fail(f"method {name!r} of something that is no tensor", node)
         if name not in self.operators.METHODS:
-            self.fail(
-                f"tensor method {name!r} is not allowed", node, "see the allow-list in suite/operators.py"
-            )
+            self.fail(f"tensor method {name!r} is not allowed", node, "see the allow-list in suite/operators.py")
         if name in ("cuda", "cpu"):
             name, args, kwargs = "to", [self.device], {}
         if name == "to" and args and isinstance(args[0], str):
@@ -261,9 +249,7 @@ class _Builder(ast.NodeVisitor):
     def call_function(self, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
         dotted = self.dotted(node.func)
         if dotted is None:
-            self.fail(
-                "a call of something that is no operator", node, "call torch functions and tensor methods"
-            )
+            self.fail("a call of something that is no operator", node, "call torch functions and tensor methods")
         if dotted in ("device", "torch.device"):
             return self.device
         if dotted == "getattr":
@@ -298,9 +284,7 @@ class _Builder(ast.NodeVisitor):
         self.hint = hint
         return value
 
-    def binary(
-        self, node: ast.AugAssign | ast.BinOp, function: Callable[..., Any], left: Any, right: Any
-    ) -> Any:
+    def binary(self, node: ast.AugAssign | ast.BinOp, function: Callable[..., Any], left: Any, right: Any) -> Any:
         if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS) and isinstance(node.op, _FOLDED):
             try:
                 return _BINARY[type(node.op)][0](left, right)

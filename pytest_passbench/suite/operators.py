@@ -122,9 +122,7 @@ def namespaces() -> Mapping[str, Mapping[str, Function]]:
 
 def _methods() -> frozenset[str]:
     names = {n for n in dir(torch.Tensor) if not n.startswith("_") and n not in _DENIED}
-    return frozenset(
-        {n for n in names if callable(getattr(torch.Tensor, n))} | {f"__{n}__" for n in _DUNDERS}
-    )
+    return frozenset({n for n in names if callable(getattr(torch.Tensor, n))} | {f"__{n}__" for n in _DUNDERS})
 
 
 METHODS = _methods()
@@ -138,18 +136,14 @@ def resolve(dotted: str) -> Function:
     prefix, _, name = dotted.rpartition(".")
     found = namespaces().get(prefix, {}).get(name)
     if found is None:
-        raise UserError(
-            f"operator {dotted!r} is not allowed", remedy="only pure tensor functions of torch are"
-        )
+        raise UserError(f"operator {dotted!r} is not allowed", remedy="only pure tensor functions of torch are")
     return found
 
 
 def _aten(dotted: str) -> Function:
     parts = dotted.split(".")[2:]
     if parts[0] != "aten" or len(parts) not in (2, 3) or parts[1] in _DENIED or parts[1].startswith("__"):
-        raise UserError(
-            f"operator {dotted!r} is not allowed", remedy="of torch.ops only torch.ops.aten.<op> is"
-        )
+        raise UserError(f"operator {dotted!r} is not allowed", remedy="of torch.ops only torch.ops.aten.<op> is")
     packet: Any = getattr(torch.ops.aten, parts[1], None)
     if packet is None or (len(parts) == 3 and parts[2] not in packet.overloads()):
         raise UserError(f"this torch has no operator {dotted!r}", remedy="check its spelling")

@@ -33,7 +33,7 @@ _SYNONYMS = dict(
 )
 
 METADATA_OPS = _words("""
-    size dim numel dtype device layout stride storage_offset is_contiguous is_complex is_floating_point
+    size dim numel item dtype device layout stride storage_offset is_contiguous is_complex is_floating_point
     is_signed element_size itemsize nbytes is_cuda is_cpu is_sparse len is_quantized is_leaf
     requires_grad is_tensor result_type promote_types can_cast getattr get_device is_same_size _check
     _check_is_size _check_value _check_index _check_tensor_all _assert _assert_async sym_float sym_int

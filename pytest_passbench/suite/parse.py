@@ -66,16 +66,12 @@ def parse(source: str, origin: str, line: int = 1) -> Program:
     that is not straight-line code (assignments, calls, attributes, operators, subscripts, literals).
     """
     if len(source) > _MAX_CHARS:
-        raise UserError(
-            f"the source text has {len(source)} characters", where=origin, remedy="at most 4 million"
-        )
+        raise UserError(f"the source text has {len(source)} characters", where=origin, remedy="at most 4 million")
     try:
         module = ast.parse(source)
     except SyntaxError as error:
         place = f"{origin}:{line + (error.lineno or 1) - 1}"
-        raise UserError(
-            f"not Python: {error.msg}", where=place, remedy="correct the graph's source"
-        ) from None
+        raise UserError(f"not Python: {error.msg}", where=place, remedy="correct the graph's source") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise UserError(f"not Python: {error}", where=f"{origin}:{line}") from None
     reader = _Reader(origin, line)
@@ -117,9 +113,7 @@ class _Reader:
     def _import(self, statement: ast.Import | ast.ImportFrom) -> None:
         """Imports have no effect here; one of an unknown module shows that the code means something else."""
         modules = (
-            [a.name for a in statement.names]
-            if isinstance(statement, ast.Import)
-            else [statement.module or "."]
+            [a.name for a in statement.names] if isinstance(statement, ast.Import) else [statement.module or "."]
         )
         for name in modules:
             if name.split(".")[0] not in _MODULES:
@@ -140,9 +134,7 @@ class _Reader:
 
     def _inputs(self, arguments: ast.arguments, function: ast.FunctionDef) -> tuple[str, ...]:
         if arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.defaults:
-            self.fail(
-                "forward has *args, keyword-only arguments or defaults", function, "name each input once"
-            )
+            self.fail("forward has *args, keyword-only arguments or defaults", function, "name each input once")
         names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
         return tuple(names[1:] if names[:1] == ["self"] else names)
 
@@ -195,9 +187,7 @@ class _Reader:
 
     def _name(self, node: ast.Name) -> None:
         if node.id not in self.names and node.id not in ROOTS and node.id not in BUILTINS:
-            self.fail(
-                f"name {node.id!r} is used before it is assigned", node, "assign it, or make it an input"
-            )
+            self.fail(f"name {node.id!r} is used before it is assigned", node, "assign it, or make it an input")
 
 
 def _targets(statement: ast.stmt) -> list[ast.expr]:

@@ -80,9 +80,9 @@ class _Printer:
         if not any(isinstance(a, torch.fx.Node) for a in args) or node.kwargs:
             return None
         if target in _INFIX and len(args) == 2:
-            return f"{self.operand(args[0])} {_INFIX[target]} {self.operand(args[1])}"
+            return f"{self.left(args[0])} {_INFIX[target]} {self.value(args[1])}"
         if target in _PREFIX and len(args) == 1:
-            return f"{_PREFIX[target]}{self.operand(args[0])}"
+            return f"{_PREFIX[target]}{self.value(args[0])}"
         if not isinstance(args[0], torch.fx.Node):
             return None
         if target is operator.getitem:
@@ -105,17 +105,15 @@ class _Printer:
 
     def method(self, name: str, node: torch.fx.Node) -> str:
         if name not in METHODS or not node.args or not isinstance(node.args[0], torch.fx.Node):
-            raise UserError(
-                f"tensor method {name!r} has no allowed spelling", remedy="see suite/operators.py"
-            )
+            raise UserError(f"tensor method {name!r} has no allowed spelling", remedy="see suite/operators.py")
         return f"{self.value(node.args[0])}.{name}({self.arguments(node.args[1:], node.kwargs)})"
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         named = [f"{key}={self.value(value)}" for key, value in kwargs.items()]
         return ", ".join([*map(self.value, args), *named])
 
-    def operand(self, value: Any) -> str:
-        """A value beside an operator; negative numbers bind less tightly than ``**``."""
+    def left(self, value: Any) -> str:
+        """A value left of an operator: ``-1 ** x`` would negate the power."""
         text = self.value(value)
         return f"({text})" if text.startswith("-") else text
 
@@ -134,9 +132,7 @@ class _Printer:
     def value(self, value: Any) -> str:
         if isinstance(value, torch.fx.Node):
             if value not in self.names:
-                raise UserError(
-                    f"the graph uses {value.name!r}, which has no value", remedy="the graph is damaged"
-                )
+                raise UserError(f"the graph uses {value.name!r}, which has no value", remedy="the graph is damaged")
             return self.names[value]
         if isinstance(value, tuple | list | dict | slice):
             return self.container(value)

@@ -66,9 +66,7 @@ def write_task(task: Task, path: Path) -> None:
     try:
         path.write_text(dump_task(task), encoding="utf-8")
     except OSError as error:
-        raise UserError(
-            f"cannot write: {error.strerror}", where=path, remedy="choose another folder"
-        ) from None
+        raise UserError(f"cannot write: {error.strerror}", where=path, remedy="choose another folder") from None
 
 
 def dump_task(task: Task) -> str:
@@ -120,9 +118,7 @@ def _split(path: Path, text: str) -> tuple[str, str]:
     for position, line in enumerate(lines):
         if line.startswith("---") and any(map(_is_content, lines[:position])):
             return "".join(lines[:position]), "".join(lines[position:])
-    raise UserError(
-        "no second document", where=path, remedy="a task file is a header, a line '---', and graphs"
-    )
+    raise UserError("no second document", where=path, remedy="a task file is a header, a line '---', and graphs")
 
 
 def _is_content(line: str) -> bool:
@@ -178,9 +174,7 @@ def _subgraph(cursor: Cursor, programs: dict[str, Program]) -> Subgraph:
     names, expected = tuple(s.name for s in inputs), programs[graph.value].inputs
     if names != expected:
         found, wanted = ", ".join(names) or "none", ", ".join(expected) or "none"
-        cursor.at("inputs").fail(
-            f"inputs are {found}; graph {graph.value} takes {wanted}", "same names, same order"
-        )
+        cursor.at("inputs").fail(f"inputs are {found}; graph {graph.value} takes {wanted}", "same names, same order")
     return Subgraph(
         id=_identifier(cursor.at("id")),
         graph=graph.value,
@@ -244,9 +238,7 @@ def _check_whole(
     ids: set[str] = set()
     for position, subgraph in enumerate(subgraphs):
         if subgraph.id in ids:
-            root.at("subgraphs").items()[position].fail(
-                f"two subgraphs have the id {subgraph.id!r}", "rename one"
-            )
+            root.at("subgraphs").items()[position].fail(f"two subgraphs have the id {subgraph.id!r}", "rename one")
         ids.add(subgraph.id)
     for key in programs.keys() - {s.graph for s in subgraphs}:
         root.at("graphs").at(key).fail(f"no subgraph uses graph {key!r}", "remove it")
@@ -286,9 +278,7 @@ def _block(source: str) -> str:
     body = "\n".join(f"    {line}" if line else "" for line in source.splitlines())
     text = f"{mark}\n{body}"
     try:
-        same = yaml.load(f"a: {text}\n", Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) == {
-            "a": source
-        }
+        same = yaml.load(f"a: {text}\n", Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) == {"a": source}
     except yaml.YAMLError:
         same = False
     return text if same else _flow(source)

@@ -1,0 +1,131 @@
+"""``passbench tasks``: list, show and validate tasks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_passbench.errors import UserError
+
+if TYPE_CHECKING:
+    from pytest_passbench.suite.find import TaskRef
+    from pytest_passbench.suite.model import Subgraph, TensorSpec
+
+
+def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser("tasks", help="list, show or validate tasks", description=__doc__)
+    parser.set_defaults(run=run)
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="the tasks at a path, one a line")
+    listing.add_argument("path", type=Path, nargs="?", metavar="PATH", help="default: the installed tasks")
+    listing.add_argument("--json", action="store_true", help="print JSON: counts, and every task's header")
+    listing.set_defaults(action=_list)
+    showing = actions.add_parser("show", help="a task's code and inputs")
+    showing.add_argument("task", metavar="ID|PATH", help="an installed task's id, or a task file or sample")
+    showing.set_defaults(action=_show)
+    checking = actions.add_parser("validate", help="build every graph and run it on fake tensors")
+    checking.add_argument(
+        "paths", type=Path, nargs="+", metavar="PATH", help="task files, samples, or folders of them"
+    )
+    checking.set_defaults(action=_validate)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what the action says; exit code 1 where ``validate`` found a problem."""
+    return int(args.action(args))
+
+
+def _list(args: argparse.Namespace) -> int:
+    from pytest_passbench.suite.find import discover, installed_tasks
+
+    refs = discover(args.path if args.path is not None else installed_tasks())
+    subgraphs = sum(r.header.subgraphs for r in refs)
+    if args.json:
+        tasks = [{**asdict(r.header), "kind": r.kind, "path": str(r.path)} for r in refs]
+        print(json.dumps({"count": len(refs), "subgraphs": subgraphs, "tasks": tasks}, indent=1))
+        return 0
+    width = max(len(r.id) for r in refs)
+    for ref in refs:
+        tags = f"  [{' '.join(ref.header.tags)}]" if ref.header.tags else ""
+        print(f"{ref.id:<{width}}  {ref.header.subgraphs:>4}  {' '.join(ref.header.ops)}{tags}")
+    print(f"{len(refs)} tasks, {subgraphs} subgraphs")
+    return 0
+
+
+def _show(args: argparse.Namespace) -> int:
+    task = _find(args.task).load()
+    header = task.header
+    print(f"{header.id}: {' '.join(header.ops)}")
+    for name, values in (("sources", header.sources), ("tags", header.tags)):
+        if values:
+            print(f"{name}: {', '.join(values)}")
+    for key, source in task.graphs.items():
+        print(f"\n{key}:\n" + "".join(f"    {line}\n" for line in source.splitlines()), end="")
+        for subgraph in task.subgraphs:
+            if subgraph.graph == key:
+                _show_subgraph(subgraph)
+    return 0
+
+
+def _show_subgraph(subgraph: Subgraph) -> None:
+    source = f"  {subgraph.source}" if subgraph.source else ""
+    print(f"\n  {subgraph.id} ({subgraph.elements:,} input elements){source}")
+    for spec in subgraph.inputs:
+        print(f"    {spec.name:<8} {spec.dtype:<9} {list(spec.shape)}  {_statistics(spec)}".rstrip())
+
+
+def _statistics(spec: TensorSpec) -> str:
+    if spec.data is not None:
+        shown = ", ".join(map(str, spec.data[:8]))
+        return f"data [{shown}{', ...' if len(spec.data) > 8 else ''}]"
+    names = ("mean", "std", "min", "max")
+    return " ".join(f"{n} {getattr(spec, n):g}" for n in names if getattr(spec, n) is not None)
+
+
+def _find(name: str) -> TaskRef:
+    """The task with an id, or the only one at a path."""
+    from pytest_passbench.suite.find import discover, installed_tasks
+
+    refs = discover(Path(name)) if Path(name).exists() else None
+    if refs is None:
+        refs = [r for r in discover(installed_tasks()) if r.id == name]
+        if not refs:
+            raise UserError(f"no task {name!r}", remedy="'passbench tasks list' shows the ids")
+    if len(refs) > 1:
+        raise UserError(f"{len(refs)} tasks", where=name, remedy="name one of them")
+    return refs[0]
+
+
+def _validate(args: argparse.Namespace) -> int:
+    checked = bad = 0
+    for path in args.paths:
+        for problems in _checked(path):
+            checked += 1
+            bad += bool(problems)
+            for problem in problems:
+                print(f"passbench: error: {problem}", file=sys.stderr)
+    print(f"{checked} tasks checked, {bad} bad" if bad else f"{checked} tasks valid")
+    return 1 if bad else 0
+
+
+def _checked(path: Path) -> Iterator[list[UserError]]:
+    """The problems of each task at a path; one that cannot be read does not keep the others from it."""
+    from pytest_passbench.suite import find
+    from pytest_passbench.suite.validate import problems
+
+    try:
+        members = find.walk(path)
+    except UserError as error:
+        yield [error]
+        return
+    for member, kind in members:
+        try:
+            yield list(problems(find.read(member, kind)))
+        except UserError as error:
+            yield [error]

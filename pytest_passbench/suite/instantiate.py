@@ -1,0 +1,50 @@
+"""Recorded statistics to tensors: example inputs for tools. The judge draws its own, secret ones."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from .model import Subgraph, TensorSpec
+
+
+def example_inputs(subgraph: Subgraph, device: str = "cpu", seed: int = 0) -> list[torch.Tensor]:
+    """One tensor per input, of its shape and dtype, on ``device``; the same for the same seed on any device.
+
+    Replays the record as published: literal data; integers uniform in [min, max]; bool a fair coin; floats
+    normal(mean, std), clamped to [min, max] where given.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    return [_tensor(spec, generator).to(device) for spec in subgraph.inputs]
+
+
+def _tensor(spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
+    dtype = getattr(torch, spec.dtype)
+    if spec.data is not None:
+        return torch.tensor(spec.data, dtype=dtype).reshape(spec.shape)
+    if dtype == torch.bool:
+        return torch.randint(0, 2, spec.shape, generator=generator).to(torch.bool)
+    if not dtype.is_floating_point and not dtype.is_complex:
+        low, high = int(_finite(spec.min, 0.0)), int(_finite(spec.max, 1.0))
+        return torch.randint(low, max(low, high) + 1, spec.shape, generator=generator).to(dtype)
+    return _normal(spec, dtype, generator)
+
+
+def _normal(spec: TensorSpec, dtype: Any, generator: torch.Generator) -> torch.Tensor:
+    # Drawn in single precision, so that all dtypes of a graph get the same values up to rounding.
+    single = torch.complex64 if dtype.is_complex else torch.float32
+    wide = dtype if dtype in (torch.float64, torch.complex128) else single
+    values = torch.randn(spec.shape, dtype=wide, generator=generator)
+    values = values * _finite(spec.std, 1.0) + (spec.mean if spec.mean is not None else 0.0)
+    if (spec.min is not None or spec.max is not None) and not dtype.is_complex:
+        values = values.clamp(spec.min, spec.max)
+    return values.to(dtype)
+
+
+def _finite(value: float | None, default: float) -> float:
+    """The recorded number; the default where there is none, 0 for the spread of values that are not finite."""
+    if value is None:
+        return default
+    return value if math.isfinite(value) else 0.0

@@ -1,0 +1,239 @@
+"""The published on-disk layout: a sample folder with subgraph folders. Read as data, and written."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import re
+import textwrap
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+from .model import Subgraph, Task, TaskHeader, TensorSpec
+from .parse import parse
+from .tensormeta import print_specs, read_specs, read_symbols
+
+LIST = "graph_list.txt"
+MODEL = "model.py"
+_OURS = "passbench"  # graph_net.json's key for what the layout has no place for
+
+
+def read_sample(folder: Path) -> Task:
+    """A sample folder (with ``graph_list.txt``) as a task. Raises UserError with file and line."""
+    return _task(folder, [(name, folder / name) for name in _listed(folder)])
+
+
+def read_subgraph_folder(folder: Path) -> Task:
+    """A bare subgraph folder (with ``model.py``) as a task of one subgraph. Raises UserError."""
+    return _task(folder, [(folder.resolve().name, folder)])
+
+
+def read_folder_header(folder: Path) -> TaskHeader:
+    """What collecting needs of a sample or bare subgraph folder, without torch.
+
+    ``ops`` is empty where the folder does not say them: they are known once the task is read.
+    """
+    names = _listed(folder) if (folder / LIST).exists() else [""]
+    ours = _graph_net(folder / names[0]).get(_OURS, {})
+    return _header(folder, len(names), ours)
+
+
+def write_sample(task: Task, folder: Path, device: str = "cpu") -> None:
+    """Writes a task as a sample folder; :func:`read_sample` gives an equal task. Raises UserError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for subgraph in task.subgraphs:
+            _write_subgraph(task, subgraph, folder / subgraph.id, device)
+        (folder / LIST).write_text("".join(f"{s.id}\n" for s in task.subgraphs), encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write: {error.strerror}", where=folder, remedy="choose another folder") from None
+
+
+# Reading
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read: {error}", where=path, remedy="check the file") from None
+
+
+def _listed(folder: Path) -> list[str]:
+    path = folder / LIST
+    names = [line.strip() for line in _read(path).splitlines()]
+    names = [name for name in names if name and not name.startswith("#")]
+    if not names:
+        raise UserError("names no subgraph", where=path, remedy="one relative path a line")
+    for name in names:
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise UserError(f"{name!r} leads out of the folder", where=path, remedy="give paths below it")
+    return names
+
+
+def _graph_net(folder: Path) -> dict[str, Any]:
+    path = folder / "graph_net.json"
+    if not path.exists():
+        return {}
+    try:
+        data = json.loads(_read(path))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"not JSON: {error}", where=path, remedy="correct the file") from None
+    if not isinstance(data, dict) or not isinstance(data.get(_OURS, {}), dict):
+        raise UserError("not a JSON object", where=path, remedy="correct the file")
+    return data
+
+
+def identifier(text: str) -> str:
+    """Letters, digits and ``_ . + -``: what a task's or subgraph's id may have."""
+    return re.sub(r"[^A-Za-z0-9_.+-]+", "-", text).strip("-._+") or "sample"
+
+
+def _header(folder: Path, count: int, ours: dict[str, Any]) -> TaskHeader:
+    lists = {key: ours.get(key) for key in ("ops", "sources", "tags")}
+    known = {key: tuple(map(str, found)) if isinstance(found, list) else () for key, found in lists.items()}
+    name = identifier(str(ours.get("task", folder.resolve().name)))
+    return TaskHeader(id=name, subgraphs=count, modality=str(ours.get("modality", "")), **known)
+
+
+def _task(folder: Path, members: list[tuple[str, Path]]) -> Task:
+    graphs: dict[str, str] = {}
+    subgraphs: list[Subgraph] = []
+    records = [_graph_net(path) for _, path in members]
+    for (name, path), record in zip(members, records, strict=True):
+        subgraph = _subgraph(name, path, record, graphs)
+        if any(subgraph.id == other.id for other in subgraphs):
+            raise UserError(f"two subgraphs have the id {subgraph.id!r}", where=folder / LIST, remedy="rename one")
+        subgraphs.append(subgraph)
+    header = _header(folder, len(subgraphs), records[0].get(_OURS, {}))
+    header = replace(header, sources=header.sources or tuple(dict.fromkeys(s.source for s in subgraphs if s.source)))
+    if not header.ops:
+        header = replace(header, ops=_operators(members[0][1] / MODEL))
+    return Task(header, folder, graphs, tuple(subgraphs))
+
+
+def _operators(model: Path) -> tuple[str, ...]:
+    from .build import build_graph
+    from .opnames import operator_sequence
+
+    return operator_sequence(build_graph(_read(model), str(model)))
+
+
+def _subgraph(name: str, folder: Path, record: dict[str, Any], graphs: dict[str, str]) -> Subgraph:
+    model = folder / MODEL
+    if not model.exists():
+        raise UserError(f"no {MODEL}", where=folder, remedy="a subgraph folder has one")
+    source, arguments = _read_model(model)
+    inputs = _inputs(folder, arguments)
+    ours = record.get(_OURS, {})
+    meta = ours.get("meta", {k: v for k, v in record.items() if k not in ("framework", _OURS)})
+    return Subgraph(
+        id=identifier(name),
+        graph=_key(source, graphs, ours.get("graph")),
+        dtype=str(ours.get("dtype", _main_dtype(inputs))),
+        inputs=inputs,
+        source=str(ours.get("source", record.get("model_name", record.get("source", "")))),
+        meta=meta,
+    )
+
+
+def _read_model(path: Path) -> tuple[str, tuple[str, ...]]:
+    """The bare ``def forward(in_0, ...)`` of a model file, without annotations and clean-up, and its inputs."""
+    program = parse(_read(path), str(path))
+    lines = [f"def forward({', '.join(program.inputs)}):"]
+    lines += [textwrap.indent(ast.unparse(statement), "    ") for statement in _without_cleanup(program.body)]
+    return "\n".join(lines) + "\n", program.inputs
+
+
+def _without_cleanup(body: tuple[ast.stmt, ...]) -> Iterable[ast.stmt]:
+    """The statements without ``x = None`` and ``del x``, where no later statement reads the name."""
+    kept: list[ast.stmt] = []
+    read: set[str] = set()
+    for statement in reversed(body):
+        if isinstance(statement, ast.Delete) or (_is_cleanup(statement) and not _stored(statement) & read):
+            continue
+        kept.append(statement)
+        read |= {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        read |= _stored(statement) if isinstance(statement, ast.AugAssign) else set()
+    return reversed(kept)
+
+
+def _is_cleanup(statement: ast.stmt) -> bool:
+    is_none = isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant)
+    return is_none and statement.value.value is None and bool(_stored(statement))  # type: ignore[attr-defined]
+
+
+def _stored(statement: ast.stmt) -> set[str]:
+    return {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def _inputs(folder: Path, arguments: tuple[str, ...]) -> tuple[TensorSpec, ...]:
+    symbols = read_symbols(folder / "input_tensor_constraints.py")
+    specs = [s for name in ("weight_meta.py", "input_meta.py") for s in read_specs(folder / name, symbols)]
+    named = {spec.name: spec for spec in specs}
+    for argument in arguments:
+        if argument not in named:
+            where = folder / "weight_meta.py"
+            raise UserError(f"no class for input {argument!r}", where=where, remedy=f"{MODEL}'s forward takes it")
+    return tuple(named[argument] for argument in arguments)
+
+
+def _key(source: str, graphs: dict[str, str], wanted: Any) -> str:
+    """The key of a graph's text in ``graphs``, where it is put if it is new."""
+    if isinstance(wanted, str) and graphs.setdefault(wanted, source) == source:
+        return wanted
+    for key, text in graphs.items():
+        if text == source:
+            return key
+    key = f"g{len(graphs)}"
+    graphs[key] = source
+    return key
+
+
+def _main_dtype(inputs: tuple[TensorSpec, ...]) -> str:
+    """The dtype of the largest floating input, else of the first input."""
+    floating = [s for s in inputs if "float" in s.dtype or "complex" in s.dtype]
+    largest = max(floating, key=_elements, default=inputs[0] if inputs else None)
+    return largest.dtype if largest is not None else "float32"
+
+
+def _elements(spec: TensorSpec) -> int:
+    return Subgraph("", "", "", (spec,)).elements
+
+
+# Writing
+
+
+def _write_subgraph(task: Task, subgraph: Subgraph, folder: Path, device: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    source = task.graphs[subgraph.graph]
+    files = {
+        MODEL: _model_text(source, str(task.path)),
+        "weight_meta.py": print_specs(subgraph.inputs, device),
+        "input_meta.py": "",
+        "input_tensor_constraints.py": "",
+        "graph_net.json": json.dumps(_record(task.header, subgraph), indent=1, default=str) + "\n",
+        "graph_hash.txt": hashlib.sha256(source.encode()).hexdigest(),
+    }
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def _record(header: TaskHeader, subgraph: Subgraph) -> dict[str, Any]:
+    ours = {key: value for key, value in asdict(header).items() if key not in ("id", "subgraphs")}
+    ours |= {"task": header.id, "graph": subgraph.graph, "dtype": subgraph.dtype}
+    ours |= {"source": subgraph.source, "meta": subgraph.meta}
+    return {"framework": "torch", "dynamic": False, "model_name": subgraph.source, **subgraph.meta, _OURS: ours}
+
+
+def _model_text(source: str, origin: str) -> str:
+    program = parse(source, origin)
+    lines = ["import math", "import operator", "from math import inf, nan", "", "import torch"]
+    lines += ["from torch import device", "", ""]
+    lines += ["class GraphModule(torch.nn.Module):", f"    def forward({', '.join(('self', *program.inputs))}):"]
+    lines += [textwrap.indent(ast.unparse(statement), " " * 8) for statement in program.body]
+    return "\n".join(lines) + "\n"
