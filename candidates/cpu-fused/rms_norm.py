@@ -1,0 +1,19 @@
+"""llama's RMS norm: to, pow, mean, add, rsqrt, mul, to, mul."""
+
+import torch
+
+from .rms import rms_norm
+
+
+def pattern(x, w, eps, dtype):
+    wide = x.to(torch.float32)
+    scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
+    return w * (wide * scale).to(dtype)
+
+
+def replacement_args(x, w, eps, dtype):
+    return x, w, eps, 0.0
+
+
+def replacement_func():
+    return rms_norm
