@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from pytest_passbench.errors import UserError
+from pytest_passbench.report.escape import printable
 
 COMMANDS = (
     "tasks",
@@ -32,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except UserError as error:
-        print(f"passbench: error: {error}", file=sys.stderr)
+        print(f"passbench: error: {printable(str(error))}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         # The reader (head, less) has gone: no fault, but nothing may be flushed to it at exit either.

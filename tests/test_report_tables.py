@@ -102,9 +102,7 @@ def test_a_narrow_terminal_says_what_it_leaves_out(run):
 
 
 def test_a_speed_that_was_not_measured_is_said_and_no_number():
-    run = run_of(
-        judged("one", "a", correct(None, note="Triton's interpreter")), judged("one", "b", correct(4.0))
-    )
+    run = run_of(judged("one", "a", correct(None, note="Triton's interpreter")), judged("one", "b", correct(4.0)))
     _, mine, _ = tables.board_table(run).rows
     assert (mine[1], mine[2], mine[4], mine[5]) == ("not measured", "not measured", "100.0", "not measured")
     assert mine[3].startswith("4.000")
@@ -150,9 +148,7 @@ def test_what_a_candidate_writes_stays_inert():
     assert columns == {6, 8}
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("correct", 2 / 6), ("gmean", 1.0), ("fast1", 1 / 6), ("AS", 0.230)]
-)
+@pytest.mark.parametrize(("name", "value"), [("correct", 2 / 6), ("gmean", 1.0), ("fast1", 1 / 6), ("AS", 0.230)])
 def test_metrics_for_gates(run, name, value):
     assert board.metric(run, "mine", name) == pytest.approx(value, abs=0.01)
 

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from pytest_passbench.cli import main
 from pytest_passbench.report import results
@@ -110,9 +112,15 @@ def test_an_edited_results_file_is_scored_with_a_warning(run_folder, capsys):
         ('{"schema": "passbench/1"}', "records"),
         ('{"schema": "passbench/1", "records": [{"task": "a"}]}', "'arm'"),
         ('{"schema": "passbench/1", "records": 3}', "another form"),
+        ('{"subgraphs": [{"status": "crash", "speedup": 1' + "0" * 400 + "}]}", "speedup"),
+        ('{"subgraphs": [], "p": 1' + "0" * 400 + "}", "out of range"),
         ('{"subgraphs": {}}', "not a list"),
         ('{"subgraphs": [3]}', "subgraph 0"),
         ('{"subgraphs": [{"status": "fine"}]}', "unknown status"),
+        ('{"subgraphs": [{"status": ["correct"]}]}', "unknown status"),
+        ('{"subgraphs": [{"status": "correct"}]}', "one per output"),
+        ('{"subgraphs": [{"status": "correct", "dtypes": ["bool"], "correct_from": [0, 1]}]}', "one per output"),
+        ('{"subgraphs": [{"status": "correct", "dtypes": 3, "correct_from": [0]}]}', "dtypes"),
         ('{"subgraphs": [{"status": "correct", "correct_from": "-5"}]}', "correct_from"),
         ('{"subgraphs": [{"status": "correct", "correct_from": [0], "speedup": 0}]}', "speedup"),
         ('{"subgraphs": [], "b": "x"}', "not a number"),
@@ -126,6 +134,45 @@ def test_a_bad_file_gives_one_message_that_names_it(tmp_path, capsys, text, said
     assert str(file) in found
     assert said in found
     assert found.endswith(")")  # the remedy
+
+
+def places(data, path=()):
+    yield path
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, value in items:
+        yield from places(value, (*path, key))
+
+
+def put(data, path, value):
+    if not path:
+        return value
+    copy = dict(data) if isinstance(data, dict) else list(data)
+    copy[path[0]] = put(copy[path[0]], path[1:], value)
+    return copy
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(), inner, max_size=2),
+    max_leaves=3,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300, deadline=None)
+@given(st.data())
+def test_whatever_stands_in_a_file_there_is_never_a_traceback(run_folder, capsys, data):
+    whole = data.draw(st.sampled_from([results.read(run_folder).to_json(), {"subgraphs": CASES[1]["subgraphs"]}]))
+    where = data.draw(st.sampled_from(list(places(whole))))
+    file = run_folder / "edited.json"
+    file.write_text(json.dumps(put(whole, where, data.draw(anything))))
+    code = main(["score", str(file)])
+    said = capsys.readouterr()
+    if code == 1:
+        (line,) = [line for line in said.err.splitlines() if "warning" not in line]
+        assert str(file) in line
+    else:
+        assert code == 0
+        json.loads(said.out)
 
 
 def test_a_cut_results_file(run_folder, capsys):

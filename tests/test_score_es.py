@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +16,7 @@ from pytest_passbench.errors import UserError
 from pytest_passbench.report.record import STATUSES, Arm, Record, Speed
 from pytest_passbench.score import board, es, factored
 from pytest_passbench.score.ladder import BITWISE, LADDER, NEVER, tolerances
-from pytest_passbench.score.subgraph import Judged, from_json, from_record
+from pytest_passbench.score.subgraph import SPEEDUPS, Judged, from_json, from_record
 from pytest_passbench.settings import ScoreSettings
 
 CASES = json.loads((Path(__file__).parent / "data" / "es_vectors.json").read_text())
@@ -194,6 +195,12 @@ def test_a_speed_that_was_not_measured_leaves_no_score():
 def test_a_failure_needs_no_speed():
     subgraphs = [correct(2.0), correct(None, correct_from=NEVER), *map(Judged, NEVER_TOLERATED)]
     assert es.evaluate(subgraphs, ScoreSettings()).as_ is not None
+
+
+def test_the_slowest_and_the_fastest_make_numbers():
+    extremes = [correct(speedup, BITWISE) for speedup in SPEEDUPS]
+    for subgraphs in (extremes[:1], extremes[1:], extremes):
+        assert 0.0 < es.evaluate(subgraphs, ScoreSettings(b=1e-300, p=es.MOST_P)).as_ < math.inf
 
 
 @pytest.mark.parametrize(

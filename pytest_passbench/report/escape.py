@@ -11,10 +11,14 @@ import re
 _MARKDOWN = re.compile(r"[\\`*<>|~$&@]|(?<=\])\(")
 
 
+def printable(text: str) -> str:
+    """``text`` with every control, format and line-ending character spelt out."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
 def line(text: str, limit: int = 200) -> str:
     """``text`` on one line of at most ``limit`` characters, every control or format character spelt out."""
-    shown = " ".join(text.split())
-    safe = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in shown)
+    safe = printable(" ".join(text.split()))
     return safe if len(safe) <= limit else safe[: max(0, limit - 1)] + "…"
 
 

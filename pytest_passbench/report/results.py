@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pytest_passbench.errors import UserError
-from pytest_passbench.report.record import STATUSES, Record
+from pytest_passbench.report.form import faults
+from pytest_passbench.report.record import STATUSES, Arm
 from pytest_passbench.report.run import SCHEMA, Run, plain
+from pytest_passbench.score.subgraph import possible
 
 NAME = "results.json"
 
@@ -73,23 +76,30 @@ def parse(data: Any, path: Path) -> Run:
     remedy = "the file was edited or is of another version; take a fresh copy, or run again"
     try:
         run = Run.from_json(data)
-        for index, record in enumerate(run.records):
-            _check(record, index)
     except KeyError as error:
         raise UserError(f"lacks {error}", where=path, remedy=remedy) from None
     except (TypeError, AttributeError, ValueError) as error:
         raise UserError(f"has another form: {error}", where=path, remedy=remedy) from None
+    for fault in faults(run, Run, ""):
+        raise UserError(fault, where=path, remedy=remedy)
+    for index, record in enumerate(run.records):
+        for arm in (record.arm, *record.baselines.values()):
+            for fault in _impossible(arm):
+                raise UserError(f"records[{index}] has {fault}", where=path, remedy=remedy)
     return run
 
 
-def _check(record: Record, index: int) -> None:
-    for arm in (record.arm, *record.baselines.values()):
-        if arm.status not in STATUSES:
-            raise ValueError(f"record {index} has the unknown status {arm.status!r}")
-        if any(type(t) is not int for t in [*arm.correct_from, record.null_from]):
-            raise ValueError(f"record {index} has a t that is not a whole number")
-        if arm.speed is not None and not 0.0 < float(arm.speed.ratio) < float("inf"):
-            raise ValueError(f"record {index} has the speed-up {arm.speed.ratio!r}")
+def _impossible(arm: Arm) -> Iterator[str]:
+    """What has the right type in an arm but cannot be."""
+    if arm.status not in STATUSES:
+        yield f"the unknown status {arm.status!r}"
+    speed = arm.speed
+    if speed is None:
+        return
+    if not possible(speed.ratio):
+        yield f"the speed-up {speed.ratio!r}"
+    if not 0.0 <= speed.low <= speed.high:
+        yield f"the interval {speed.low!r} to {speed.high!r}"
 
 
 def _special(data: dict[str, Any]) -> Any:

@@ -62,13 +62,14 @@ class Run:
     def score_settings(self) -> ScoreSettings:
         """The b, p and interpretation that the run was made with; the defaults where it names none."""
         known = {f.name for f in fields(ScoreSettings)}
-        given = self.settings.get("score") or {}
+        score = self.settings.get("score")
+        given = score if isinstance(score, dict) else {}
         return ScoreSettings(**{name: value for name, value in given.items() if name in known})
 
     @property
     def names(self) -> list[str]:
         """The candidates' names in the order given, with any that only the records know behind them."""
-        listed = [str(candidate["name"]) for candidate in self.candidates]
+        listed = [str(candidate.get("name", "")) for candidate in self.candidates]
         return list(dict.fromkeys(listed + [record.candidate for record in self.records]))
 
     @property

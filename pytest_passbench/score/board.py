@@ -70,8 +70,7 @@ def over_tasks(tasks: Sequence[Scores], settings: ScoreSettings) -> Scores:
         return evaluate([], settings)
     steps = ladder(settings.interpretation)
     s, es, published = (
-        {t: _mean([getattr(task, name)[t] for task in tasks]) for t in steps}
-        for name in ("s", "es", "es_published")
+        {t: _mean([getattr(task, name)[t] for task in tasks]) for t in steps} for name in ("s", "es", "es_published")
     )
     return Scores(s, es, aggregate(es), published, aggregate(published))
 

@@ -28,6 +28,10 @@ WEIGHTS: dict[int, float] = {
 """The weight of each t in AS, before they are normalised over the t of the interpretation."""
 
 
+MOST_P = 10.0
+"""With speedups within :data:`.subgraph.SPEEDUPS` no slowdown's power underflows."""
+
+
 @dataclass(frozen=True)
 class Scores:
     """The scores of one group of subgraphs; ``*_published`` are without the null guard."""
@@ -62,12 +66,12 @@ def check(settings: ScoreSettings, where: Path | None = None) -> None:
     """Raise UserError where b, p or the interpretation make no score; ``where`` is the file they are from."""
     for name, value in (("b", settings.b), ("p", settings.p)):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise UserError(f"{name} = {value!r} is not a number", where=where, remedy="0 < b <= 1, p >= 0")
+            raise UserError(f"{name} = {value!r} is not a number", where=where, remedy="0 < b <= 1, 0 <= p")
     if not 0.0 < settings.b <= 1.0:
         raise UserError(f"b = {settings.b} is out of range", where=where, remedy="0 < b <= 1")
-    if not 0.0 <= settings.p < float("inf"):
-        raise UserError(f"p = {settings.p} is out of range", where=where, remedy="p >= 0")
-    if settings.interpretation not in LEVELS:
+    if not 0.0 <= settings.p <= MOST_P:
+        raise UserError(f"p = {settings.p} is out of range", where=where, remedy=f"0 <= p <= {MOST_P:g}")
+    if settings.interpretation not in tuple(LEVELS):
         what = f"unknown interpretation {settings.interpretation!r}"
         raise UserError(what, where=where, remedy=f"one of: {', '.join(LEVELS)}")
 

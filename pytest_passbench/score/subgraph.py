@@ -32,8 +32,14 @@ LEVELS: dict[Interpretation, dict[str, int]] = {
 }  # fmt: skip
 """Per interpretation and failure class the smallest t from which a failure counts 1 instead of b."""
 
+_STATUSES = ("correct", *(name for name in LEVELS["default"] if name != ACCURACY))
+
 TOP: dict[Interpretation, int] = {"default": 4, "mismatch_extended": 5}
 """The last t of each interpretation."""
+
+
+SPEEDUPS = (1e-12, 1e12)
+"""What a speedup can be; anything else in a file is an error of whoever wrote it."""
 
 
 @dataclass(frozen=True)
@@ -104,19 +110,21 @@ def from_json(data: Any, where: str) -> Judged:
     if not isinstance(data, Mapping):
         raise UserError("not an object", where=where, remedy="give status, dtypes, correct_from, speedup")
     status = data.get("status")
-    if (status != "correct" and status not in LEVELS["default"]) or status == ACCURACY:
-        raise UserError(f"unknown status {status!r}", where=where, remedy=f"one of: {_known()}")
+    if not isinstance(status, str) or status not in _STATUSES:
+        raise UserError(f"unknown status {status!r}", where=where, remedy=f"one of: {', '.join(_STATUSES)}")
+    dtypes = data.get("dtypes", [])
+    if not isinstance(dtypes, list) or not all(isinstance(name, str) for name in dtypes):
+        raise UserError("dtypes: not a list of names", where=where, remedy="one per output, as float32")
+    correct_from = _whole_numbers(data.get("correct_from", []), "correct_from", where)
+    if status == "correct" and (not correct_from or len(correct_from) != len(dtypes or correct_from)):
+        raise UserError("correct_from: not one per output", where=where, remedy="as many as dtypes has")
     return Judged(
         status=status,
-        dtypes=tuple(str(name) for name in data.get("dtypes", ())),
-        correct_from=_whole_numbers(data.get("correct_from", []), "correct_from", where),
+        dtypes=tuple(dtypes),
+        correct_from=correct_from,
         speedup=_speedup(data.get("speedup"), where),
         null_from=_whole_numbers([data.get("null_from", NEVER)], "null_from", where)[0],
     )
-
-
-def _known() -> str:
-    return ", ".join(["correct", *(name for name in LEVELS["default"] if name != ACCURACY)])
 
 
 def _whole_numbers(values: Any, name: str, where: str) -> tuple[int, ...]:
@@ -125,9 +133,15 @@ def _whole_numbers(values: Any, name: str, where: str) -> tuple[int, ...]:
     return tuple(values)
 
 
+def possible(speedup: float) -> bool:
+    """Whether a program can be that much faster than another: False for NaN, infinities, 0 and below."""
+    low, high = SPEEDUPS
+    return low <= speedup <= high
+
+
 def _speedup(value: Any, where: str) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 < value < float("inf"):
-        raise UserError(f"speedup {value!r}: not a positive number", where=where, remedy="null: not measured")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not possible(value):
+        raise UserError(f"speedup {value!r}: not a possible one", where=where, remedy="null: not measured")
     return float(value)
