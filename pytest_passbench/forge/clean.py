@@ -1,0 +1,87 @@
+"""Captured graphs without what does no work: bookkeeping calls, dead values, constants held by the module."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+BOOKKEEPING = {"_log_api_usage_once", "_assert_async", "_enter_autocast", "_exit_autocast", "_set_grad_enabled",
+               "set_grad_enabled", "_check", "_check_is_size", "lazy_load_decompositions",
+               "_vmap_increment_nesting", "_vmap_decrement_nesting"}  # fmt: skip
+INPLACE = {operator.setitem, operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.iand,
+           operator.ior}  # fmt: skip
+
+
+def target_name(node: fx.Node) -> str:
+    """The bare name of what ``node`` calls."""
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+
+
+def is_inplace(node: fx.Node) -> bool:
+    """Whether ``node`` writes into one of its inputs."""
+    if node.op == "call_method":
+        return target_name(node).endswith("_") and not target_name(node).endswith("__")
+    if node.op != "call_function":
+        return False
+    if node.target in INPLACE or node.kwargs.get("inplace") is True or node.kwargs.get("out") is not None:
+        return True
+    name = target_name(node)
+    return (name.endswith("_") and not name.startswith("_")) or _positional_inplace(node)
+
+
+def _positional_inplace(node: fx.Node) -> bool:
+    """``relu(x, True)``: the functional activations that Dynamo calls by position."""
+    functional = getattr(node.target, "__module__", "") == "torch.nn.functional"
+    names = getattr(getattr(node.target, "__code__", None), "co_varnames", ())
+    if not functional or "inplace" not in names:
+        return False
+    place = names.index("inplace")
+    return len(node.args) > place and node.args[place] is True
+
+
+def clean(module: fx.GraphModule) -> None:
+    """Drop bookkeeping and dead calls in place; in-place operators count as used."""
+    graph = module.graph
+    for node in reversed(list(graph.nodes)):
+        if node.op in ("placeholder", "output") or node.users:
+            continue
+        if target_name(node) in BOOKKEEPING or not is_inplace(node):
+            graph.erase_node(node)
+    graph.lint()
+
+
+def sink(module: fx.GraphModule, heavy: Callable[[fx.Node], bool]) -> None:
+    """Move every light operator down to its first user, in place, so that what belongs together is adjacent.
+
+    ``silu(gate(x)) * up(x)`` is captured as silu, linear, mul; sunk, silu stands before mul. Graphs with
+    in-place operators are left as they are.
+    """
+    graph = module.graph
+    nodes = list(graph.nodes)
+    if any(is_inplace(node) for node in nodes):
+        return
+    for node in reversed(nodes):
+        if node.op not in ("call_function", "call_method") or heavy(node) or not node.users:
+            continue
+        position = {other: i for i, other in enumerate(graph.nodes)}
+        first = min(node.users, key=position.__getitem__)
+        first.prepend(node)
+    graph.lint()
+
+
+def literals(node: fx.Node) -> list[Any]:
+    """Every literal among the arguments of ``node``, in order."""
+    found: list[Any] = []
+    fx.node.map_aggregate((node.args, node.kwargs), lambda a: found.append(a) if not isinstance(a, fx.Node) else None)
+    return found
+
+
+def is_low_literal(mine: Any, other: Any) -> bool:
+    """Whether a literal is ``float32`` here and bfloat16 in the bfloat16 capture of the same graph."""
+    if mine is torch.float32 and other is torch.bfloat16:
+        return True
+    return mine == torch.finfo(torch.float32).min and other == torch.finfo(torch.bfloat16).min

@@ -1,0 +1,104 @@
+"""Runs of operators cut out of a captured graph, each a graph of its own.
+
+Inputs are the values that enter the run (weights included), outputs the values that anything outside it uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import fx
+
+from .capture import ValueStats
+from .clean import is_inplace, target_name
+
+HEAVY = {"linear", "matmul", "bmm", "__matmul__", "baddbmm", "addmm", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
+         "conv_transpose2d", "scaled_dot_product_attention", "einsum", "embedding", "fft_fftn", "_fft_c2c",
+         "multi_head_attention_forward", "interpolate", "grid_sampler"}  # fmt: skip
+"""Operators that no pass is likely to beat: the runs between them are where a pass pays."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A standalone graph, and the statistics of its inputs in placeholder order."""
+
+    module: fx.GraphModule
+    inputs: tuple[ValueStats, ...]
+    names: tuple[str, ...]
+    origins: tuple[str, ...]
+    first: int
+    length: int
+
+
+def calls(graph: fx.Graph) -> list[fx.Node]:
+    """The graph's operators in order: no inputs, attributes or output."""
+    return [node for node in graph.nodes if node.op in ("call_function", "call_method")]
+
+
+def is_heavy(node: fx.Node) -> bool:
+    """Whether ``node`` is one of :data:`HEAVY`."""
+    return target_name(node) in HEAVY
+
+
+def light_runs(graph: fx.Graph) -> Iterator[list[fx.Node]]:
+    """The longest stretches of consecutive operators without a heavy or an in-place one."""
+    run: list[fx.Node] = []
+    for node in calls(graph):
+        if is_heavy(node) or is_inplace(node):
+            if run:
+                yield run
+            run = []
+        else:
+            run.append(node)
+    if run:
+        yield run
+
+
+def windows(run: Sequence[fx.Node], low: int, high: int) -> Iterator[Sequence[fx.Node]]:
+    """Every stretch of ``low`` to ``high`` consecutive operators of ``run``."""
+    for start in range(len(run)):
+        for length in range(low, high + 1):
+            if start + length <= len(run):
+                yield run[start : start + length]
+
+
+def connected(nodes: Sequence[fx.Node]) -> bool:
+    """Whether the operators hang together through values made among them or through a shared tuple."""
+    inside, seen, todo = set(nodes), {nodes[0]}, [nodes[0]]
+    while todo:
+        node = todo.pop()
+        for other in (*node.all_input_nodes, *node.users):
+            if other in inside and other not in seen:
+                seen.add(other)
+                todo.append(other)
+    return len(seen) == len(inside)
+
+
+def cut(nodes: Sequence[fx.Node], values: dict[str, ValueStats], first: int = 0) -> Piece | None:
+    """The run as a graph of its own; None where something that is no tensor enters or leaves it."""
+    inside = set(nodes)
+    entering = list(dict.fromkeys(a for n in nodes for a in n.all_input_nodes if a not in inside))
+    leaving = [n for n in nodes if any(u not in inside for u in n.users) or not n.users]
+    if not leaving or any(n.name not in values for n in (*entering, *leaving)):
+        return None
+    graph, made = fx.Graph(), {}
+    for index, node in enumerate(entering):
+        made[node] = graph.placeholder(f"in_{index}")
+    for node in nodes:
+        made[node] = graph.node_copy(node, made.__getitem__)
+        made[node].meta = {"origin": node.name}
+    graph.output(tuple(made[n] for n in leaving))
+    stats = tuple(values[n.name] for n in entering)
+    module = fx.GraphModule(torch.nn.Module(), graph)
+    names = tuple(n.name for n in entering)
+    return Piece(module, stats, names, tuple(_origin(n) for n in entering), first, len(nodes))
+
+
+def _origin(node: fx.Node) -> str:
+    """What the model calls this value: the weight's dotted name, or the operator that made it."""
+    if node.op != "placeholder":
+        return node.name
+    parts = node.name.lower().strip("_").split("modules_")
+    return ".".join(part.strip("_") for part in parts[1:]).replace("parameters_", "").replace("buffers_", "")[-60:] or node.name

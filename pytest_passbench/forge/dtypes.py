@@ -1,0 +1,49 @@
+"""A piece in another dtype, as the same model in that dtype would run it.
+
+The bfloat16 capture says which inputs turn low and which stay float32 (position tables, running statistics), and which
+dtype literals follow. float16 is bfloat16 with the name changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+DTYPES = ("float32", "bfloat16", "float16")
+FLOATS = {"float32", "float64"}
+
+
+def lower_graph(module: fx.GraphModule, follows: frozenset[str], dtype: str) -> fx.GraphModule:
+    """A copy of ``module`` in which the literals of the operators in ``follows`` say ``dtype``."""
+    graph = fx.Graph()
+    made: dict[fx.Node, fx.Node] = {}
+    for node in module.graph.nodes:
+        if node.op == "output":
+            graph.output(fx.node.map_arg(node.args[0], made.__getitem__))
+            continue
+        made[node] = new = graph.node_copy(node, made.__getitem__)
+        new.meta = dict(node.meta)
+        if node.meta.get("origin") in follows:
+            new.args = fx.node.map_aggregate(new.args, lambda a: lower_literal(a, dtype))
+            new.kwargs = fx.node.map_aggregate(new.kwargs, lambda a: lower_literal(a, dtype))
+    return fx.GraphModule(torch.nn.Module(), graph)
+
+
+def lower_literal(value: Any, dtype: str) -> Any:
+    """``torch.float32`` and its lowest number, in ``dtype``; anything else as it is."""
+    if value is torch.float32:
+        return getattr(torch, dtype)
+    if isinstance(value, float) and value == torch.finfo(torch.float32).min:
+        return torch.finfo(getattr(torch, dtype)).min
+    return value
+
+
+def input_dtype(recorded: str, low: str | None, dtype: str) -> str:
+    """What an input recorded as ``recorded`` is in ``dtype``, if the bfloat16 model has it as ``low``."""
+    if recorded not in FLOATS or dtype == "float32":
+        return recorded
+    if low is None or low == "bfloat16":
+        return dtype
+    return low

@@ -1,0 +1,68 @@
+"""Instances to tasks: one operator sequence each, with as many sources, dtypes and shapes as fit."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from pytest_passbench.suite.model import Task, TaskHeader
+
+from .canonical import digest
+from .instances import Instance
+
+
+def by_sequence(instances: Iterable[Instance]) -> dict[tuple[str, ...], list[Instance]]:
+    """The distinct instances of every operator sequence."""
+    groups: dict[tuple[str, ...], dict[str, Instance]] = defaultdict(dict)
+    for instance in instances:
+        groups[instance.ops].setdefault(instance.key, instance)
+    return {ops: list(found.values()) for ops, found in groups.items()}
+
+
+def spread(instances: Sequence[Instance], limit: int) -> list[Instance]:
+    """At most ``limit`` of them, the least represented dtype, architecture and size next."""
+    left, chosen = list(instances), []
+    seen: dict[str, Counter[object]] = {name: Counter() for name in ("dtype", "origin", "variant", "source")}
+    while left and len(chosen) < limit:
+        best = min(left, key=lambda one: sum(counts[getattr(one, name)] for name, counts in seen.items()))
+        left.remove(best)
+        chosen.append(best)
+        for name, counts in seen.items():
+            counts[getattr(best, name)] += 1
+    return chosen
+
+
+def task_id(ops: Sequence[str]) -> str:
+    """``gelu-add-layer_norm-3f2a``: the first four operators and a hash of all."""
+    return "-".join([*ops[:4], digest(ops, 4)])
+
+
+def make_task(instances: Sequence[Instance], tags: Sequence[str] = ()) -> Task:
+    """The task of instances that share one operator sequence; ordered by source, dtype, size."""
+    ordered = sorted(instances, key=lambda one: (one.origin, one.dtype, one.elements, one.key))
+    ops = ordered[0].ops
+    graphs = {text: f"g{i}" for i, text in enumerate(dict.fromkeys(one.source for one in ordered))}
+    names = unique(f"{one.short}-{one.dtype}-{one.variant}" for one in ordered)
+    subgraphs = tuple(one.subgraph(name, graphs[one.source]) for name, one in zip(names, ordered, strict=True))
+    modality = Counter(one.modality for one in ordered).most_common(1)[0][0]
+    sources = tuple(sorted({one.origin for one in ordered}))
+    header = TaskHeader(task_id(ops), tuple(ops), sources, tuple(tags), len(subgraphs), modality)
+    return Task(header, path_of(header), {key: text for text, key in graphs.items()}, subgraphs)
+
+
+def path_of(header: TaskHeader) -> Path:
+    """Where the task file lies below the tasks' folder."""
+    return Path(header.modality) / f"{header.id}.task.yaml"
+
+
+def unique(names: Iterable[str]) -> list[str]:
+    """The names, repeated ones numbered: ``a``, ``a-2``."""
+    counts: Counter[str] = Counter()
+    made = []
+    for name in names:
+        counts[name] += 1
+        made.append(name if counts[name] == 1 else f"{name}-{counts[name]}")
+    return made
+
+

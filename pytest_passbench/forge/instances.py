@@ -1,0 +1,100 @@
+"""Pieces to subgraphs: canonical source and recorded inputs, in each dtype, checked against the curation rules."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_passbench.suite.model import Subgraph, Task, TaskHeader, TensorSpec
+from pytest_passbench.suite.operators import operator_sequence
+
+from .canonical import canonical_source, digest
+from .conditions import condition, record
+from .corpus import Graph
+from .decompose import Piece
+from .dtypes import DTYPES, input_dtype, lower_graph
+from .null import null_from
+from .probe import Probe
+from .rules import complaints
+
+FACTORS = (1.0, 4.0, 16.0)
+"""Activations are enlarged by the first of these with which no null answer passes below t = 0."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One subgraph of a task to be: its source text, its inputs, and where it comes from."""
+
+    ops: tuple[str, ...]
+    source: str
+    dtype: str
+    inputs: tuple[TensorSpec, ...]
+    origin: str
+    short: str
+    modality: str
+    variant: str
+    provenance: str
+    meta: tuple[tuple[str, object], ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Equal exactly for the same computation on the same shapes and dtypes."""
+        return digest([self.source, *(f"{s.shape}{s.dtype}" for s in self.inputs)])
+
+    @property
+    def elements(self) -> int:
+        """Input elements, all inputs together."""
+        return self.subgraph("s", "g").elements
+
+    def subgraph(self, name: str, graph: str) -> Subgraph:
+        """As a part of a task file."""
+        return Subgraph(name, graph, self.dtype, self.inputs, self.provenance, dict(self.meta))
+
+    def probe(self) -> Probe:
+        """A task of this one subgraph, for the rules."""
+        header = TaskHeader("probe", self.ops, (self.origin,), (), 1, self.modality)
+        task = Task(header, Path("probe"), {"g": self.source}, (self.subgraph("s", "g"),))
+        return Probe(task, task.subgraphs[0])
+
+
+def instances(graph: Graph, piece: Piece, dtypes: tuple[str, ...] = DTYPES) -> Iterator[Instance]:
+    """``piece`` in each of ``dtypes``, its inputs as recorded; nothing has been run yet."""
+    for dtype in dtypes:
+        module = piece.module if dtype == "float32" else lower_graph(piece.module, graph.follows, dtype)
+        specs = tuple(
+            record(f"in_{i}", stats, input_dtype(stats.dtype, graph.low.get(name), dtype), origin)
+            for i, (stats, name, origin) in enumerate(zip(piece.inputs, piece.names, piece.origins, strict=True))
+        )
+        yield Instance(
+            ops=operator_sequence(module),
+            source=canonical_source(module),
+            dtype=dtype,
+            inputs=specs,
+            origin=graph.case,
+            short=graph.case.rpartition("/")[2],
+            modality=graph.modality,
+            variant=graph.variant.label,
+            provenance=f"{graph.case} ({graph.note}, batch {graph.variant.batch}, size {graph.variant.size})",
+        )
+
+
+def curated(instance: Instance) -> tuple[Instance | None, list[str]]:
+    """The instance with inputs that pass every rule, or None and the last complaints."""
+    best, last = None, ["runs: nothing was tried"]
+    for factor in FACTORS:
+        inputs, changed = condition(instance.inputs, factor)
+        meta = (("widened", True),) if changed else ()
+        attempt = dataclasses.replace(instance, inputs=inputs, meta=meta)
+        probe = attempt.probe()
+        last = complaints(probe)
+        if any(text.startswith(("runs", "dead", "right_header")) for text in last):
+            return None, last
+        if not last:
+            start = null_from(probe.outputs, probe.inputs, probe.stale)
+            attempt = dataclasses.replace(attempt, meta=(*meta, ("null_from", start)))
+            if start >= 0:
+                return attempt, []
+            best = best or attempt
+    return best, last

@@ -1,0 +1,61 @@
+"""Null answers: what a pass could return without computing, and the t from which that would be called correct."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from pytest_passbench.score.ladder import LADDER, NEVER, tolerances
+
+Values = Sequence[torch.Tensor]
+SAMPLE = 1 << 14
+
+
+def passes(answer: torch.Tensor, expected: torch.Tensor, t: int) -> bool:
+    """``allclose`` at ``t`` by the expected output's dtype, with equal NaNs; a sample decides where it fails."""
+    if not (expected.dtype.is_floating_point or expected.dtype.is_complex):
+        return torch.equal(answer, expected)
+    stride = expected.numel() // SAMPLE
+    if stride > 1 and not _close(answer.reshape(-1)[::stride], expected.reshape(-1)[::stride], t):
+        return False
+    return _close(answer, expected, t)
+
+
+def _close(answer: torch.Tensor, expected: torch.Tensor, t: int) -> bool:
+    rtol, atol = tolerances(str(expected.dtype), t)
+    wide = torch.complex128 if expected.dtype.is_complex else torch.float64
+    return torch.allclose(answer.to(wide), expected.to(wide), rtol=rtol, atol=atol, equal_nan=True)
+
+
+def passes_from(answer: torch.Tensor, expected: torch.Tensor) -> int:
+    """The smallest t of the ladder at which ``answer`` passes; ``NEVER`` if none."""
+    found = NEVER
+    for t in reversed(LADDER):
+        if not passes(answer, expected, t):
+            break
+        found = t
+    return found
+
+
+def null_answers(expected: torch.Tensor, inputs: Values, stale: torch.Tensor | None) -> Iterator[torch.Tensor]:
+    """Zeros, ones, the mean, every input of the right shape, and another call's output."""
+    yield torch.zeros_like(expected)
+    yield torch.ones_like(expected)
+    if expected.is_floating_point() and expected.numel():
+        yield torch.full_like(expected, float(expected.double().mean()))
+    for value in inputs:
+        if value.shape == expected.shape:
+            yield value.to(expected.dtype)
+    if stale is not None and stale.shape == expected.shape:
+        yield stale
+
+
+def null_from(expected: Values, inputs: Values, stale: Values | None = None) -> int:
+    """The smallest t at which null answers pass on every output of a subgraph."""
+    worst = LADDER[0] - 1
+    for index, output in enumerate(expected):
+        before = stale[index] if stale is not None else None
+        best = min((passes_from(answer, output) for answer in null_answers(output, inputs, before)), default=NEVER)
+        worst = max(worst, best)
+    return worst

@@ -1,0 +1,88 @@
+"""A subgraph run by eager: what the curation rules look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import fx
+
+from pytest_passbench.suite.build import build_graph
+from pytest_passbench.suite.instantiate import example_inputs
+from pytest_passbench.suite.model import Subgraph, Task
+
+Values = dict[fx.Node, Any]
+
+
+@dataclass
+class Probe:
+    """One subgraph with its module; inputs and values are drawn and computed on first use."""
+
+    task: Task
+    subgraph: Subgraph
+
+    @cached_property
+    def module(self) -> fx.GraphModule:
+        """The graph."""
+        return build_graph(self.task.graphs[self.subgraph.graph], str(self.task.path))
+
+    def draw(self, seed: int) -> list[torch.Tensor]:
+        """Fresh inputs."""
+        return list(example_inputs(self.subgraph, seed=seed))
+
+    @cached_property
+    def inputs(self) -> list[torch.Tensor]:
+        """The inputs of seed 1."""
+        return self.draw(1)
+
+    @cached_property
+    def values(self) -> Values:
+        """Every node's value on :attr:`inputs`."""
+        return evaluate(self.module, [value.clone() for value in self.inputs])
+
+    @property
+    def outputs(self) -> list[torch.Tensor]:
+        """What eager returns on :attr:`inputs`."""
+        return outputs_of(self.module, self.values)
+
+    @cached_property
+    def stale(self) -> list[torch.Tensor]:
+        """What eager returned for other inputs."""
+        return self.run(2)
+
+    def run(self, seed: int) -> list[torch.Tensor]:
+        """What eager returns on the inputs of ``seed``."""
+        with torch.no_grad():
+            return list(self.module(*self.draw(seed)))
+
+
+def evaluate(module: fx.GraphModule, inputs: list[torch.Tensor]) -> Values:
+    """Run ``module`` node by node and keep every value."""
+    interpreter = fx.Interpreter(module, garbage_collect_values=False)
+    with torch.no_grad():
+        interpreter.run(*inputs)
+    return interpreter.env
+
+
+def outputs_of(module: fx.GraphModule, values: Values) -> list[torch.Tensor]:
+    """The output node's arguments, looked up."""
+    output = next(node for node in module.graph.nodes if node.op == "output")
+    return [values[node] for node in output.args[0]]
+
+
+def downstream(module: fx.GraphModule, values: Values, changed: fx.Node, value: Any) -> list[torch.Tensor]:
+    """The outputs if ``changed`` had been ``value``: only what depends on it is computed again."""
+    interpreter = fx.Interpreter(module, garbage_collect_values=False)
+    fresh, touched = dict(values), {changed}
+    fresh[changed] = value
+    interpreter.env = fresh
+    with torch.no_grad():
+        for node in module.graph.nodes:
+            if node.op == "output":
+                break
+            if node is not changed and touched.intersection(node.all_input_nodes):
+                fresh[node] = interpreter.run_node(node)
+                touched.add(node)
+    return outputs_of(module, fresh)

@@ -1,0 +1,125 @@
+"""The curation rules, one function each: a probe in, complaints out. ``passbench tasks check`` runs them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import fx
+
+from pytest_passbench.suite.operators import is_metadata, op_name, operator_sequence
+
+from .clean import is_inplace
+from .conditions import is_degenerate
+from .null import null_from, passes
+from .probe import Probe, downstream
+
+Rule = Callable[[Probe], Iterator[str]]
+
+NULL_FROM = -2
+"""The least t from which a null answer may pass."""
+REMOVAL_T = -5
+EPSILON = 1e-3
+IDENTITIES = {
+    "dropout", "contiguous", "detach", "clone", "alias", "to", "float", "half", "bfloat16", "type", "type_as",
+    "view", "view_as", "reshape", "reshape_as", "flatten", "expand", "expand_as", "unflatten", "repeat", "getitem",
+    "squeeze", "roll",
+}  # fmt: skip
+"""Operators that may change nothing: by definition in eval mode, or because of this subgraph's own shapes and dtypes."""
+
+
+def degenerate_inputs(probe: Probe) -> Iterator[str]:
+    """Every input varies, so no work can be skipped."""
+    for spec in probe.subgraph.inputs:
+        if is_degenerate(spec) or (spec.data is None and spec.min is not None and spec.min == spec.max):
+            yield f"input {spec.name} is constant, near-constant or not finite (mean {spec.mean}, std {spec.std})"
+
+
+def null_answers(probe: Probe) -> Iterator[str]:
+    """No answer that computes nothing passes below t = NULL_FROM."""
+    found = null_from(probe.outputs, probe.inputs, probe.stale)
+    if found < NULL_FROM:
+        yield f"a null answer passes from t = {found} on (least allowed: {NULL_FROM})"
+
+
+def deterministic(probe: Probe) -> Iterator[str]:
+    """Eager gives the same bits twice."""
+    for index, (first, second) in enumerate(zip(probe.run(1), probe.run(1), strict=True)):
+        if not torch.equal(_bits(first), _bits(second)):
+            yield f"output {index} differs between two runs on the same inputs"
+
+
+def finite(probe: Probe) -> Iterator[str]:
+    """Outputs are finite numbers."""
+    for index, output in enumerate(probe.outputs):
+        if output.is_floating_point() and not bool(torch.isfinite(output).all()):
+            yield f"output {index} has NaN or Inf"
+
+
+def dead_operators(probe: Probe) -> Iterator[str]:
+    """Every value is used."""
+    for node in probe.module.graph.nodes:
+        if node.op != "output" and not node.users and not is_inplace(node):
+            yield f"{node.name} ({op_name(node)}) is never used"
+
+
+def removable(probe: Probe) -> Iterator[str]:
+    """Passing an input on in place of any operator's result is noticed at t = REMOVAL_T."""
+    module = probe.module
+    if any(is_inplace(node) for node in module.graph.nodes):
+        return
+    for node in module.graph.nodes:
+        if node.op in ("placeholder", "output") or is_metadata(node) or is_exempt(node):
+            continue
+        for stand_in in stand_ins(node, probe.values):
+            changed = downstream(module, probe.values, node, stand_in)
+            if all(_unnoticed(a, e) for a, e in zip(changed, probe.outputs, strict=True)):
+                yield f"without {node.name} ({op_name(node)}) nothing changes at t = {REMOVAL_T}"
+                break
+
+
+def right_header(probe: Probe) -> Iterator[str]:
+    """The header's operator sequence is the graph's."""
+    found = operator_sequence(probe.module)
+    if found != probe.task.header.ops:
+        yield f"the graph's operators are {list(found)}, the header says {list(probe.task.header.ops)}"
+
+
+RULES: tuple[Rule, ...] = (
+    right_header, degenerate_inputs, finite, deterministic, null_answers, dead_operators, removable,
+)  # fmt: skip
+
+
+def complaints(probe: Probe) -> list[str]:
+    """What every rule has to say about one subgraph; a subgraph that does not run has one complaint."""
+    try:
+        return [f"{rule.__name__}: {text}" for rule in RULES for text in rule(probe)]
+    except Exception as error:  # eager's own failure is the finding
+        return [f"runs: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"]
+
+
+def is_exempt(node: fx.Node) -> bool:
+    """Identities, and the tiny additions that only guard a division."""
+    name = op_name(node)
+    literals = [a for a in node.args if isinstance(a, int | float) and not isinstance(a, bool)]
+    return name in IDENTITIES or (name == "add" and any(0 < abs(a) <= EPSILON for a in literals))
+
+
+def stand_ins(node: fx.Node, values: dict[fx.Node, Any]) -> Iterator[torch.Tensor]:
+    """The inputs of ``node`` that could be taken for its result: same shape and dtype."""
+    result = values[node]
+    if not isinstance(result, torch.Tensor):
+        return
+    for source in node.all_input_nodes:
+        value = values[source]
+        if isinstance(value, torch.Tensor) and value.shape == result.shape and value.dtype == result.dtype:
+            yield value
+
+
+def _unnoticed(answer: Any, expected: torch.Tensor) -> bool:
+    return isinstance(answer, torch.Tensor) and answer.shape == expected.shape and passes(answer, expected, REMOVAL_T)
+
+
+def _bits(value: torch.Tensor) -> torch.Tensor:
+    return torch.nan_to_num(value) if value.is_floating_point() else value
