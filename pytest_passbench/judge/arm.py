@@ -104,8 +104,8 @@ class Arm:
 
     def _command(self, channel: int, status: int) -> list[str]:
         wants = {
-            "dynamo": self.settings.pipeline != "direct" or self.settings.name not in ("candidate", "eager"),
-            "inductor": self.settings.pipeline == "inductor" or self.settings.name == "inductor",
+            "arm": self.settings.name,
+            "pipeline": self.settings.pipeline,
             "triton": self.settings.candidate is not None,
             "interpret": not self.settings.device.startswith("cuda"),
         }

@@ -23,7 +23,7 @@ def prepare(plan: Plan, sample: list[torch.Tensor]) -> Built:
     if plan.arm == "candidate":
         passes = load_passes(Path(plan.folder), list(plan.stems))
         return build(plan.pipeline, module, passes, sample)
-    return build_baseline(plan.arm, module, sample)
+    return build_baseline("eager" if plan.arm == "eager" else f"{plan.arm}-baseline", module, sample)
 
 
 def facts(built: Built) -> dict[str, Any]:

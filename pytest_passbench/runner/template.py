@@ -84,23 +84,30 @@ def _ready(plan: Plan, pages: Pages) -> Ready:
     except PassError as error:
         raise Failure("compile_fail", "load", str(error)) from error
     except BaseException as error:
-        raise Failure("compile_fail", "compile", _trace()) from error
+        raise Failure(*_first_call_failed(error), _trace()) from error
     report = facts(built)
     if plan.arm == "candidate" and not built.rewritten:
         return Ready(built.call, pages, {**report, "missed": True, "mutated": [], "outputs": 0})
     return Ready(built.call, pages, {**report, "missed": False, **_warm_up(plan, built.call, pages)})
 
 
+def _first_call_failed(error: BaseException) -> tuple[str, str]:
+    """Status and phase: capturing, compiling and the first call happen in one go, so the exception has to tell."""
+    kind = type(error)
+    compiler = kind.__module__.startswith(("torch._dynamo", "torch._inductor", "triton.compiler"))
+    if compiler or kind.__name__ in ("CompileError", "CompilationError"):
+        return "compile_fail", "compile"
+    return "runtime_fail", "first call"
+
+
 def _warm_up(plan: Plan, call: Callable[..., Any], pages: Pages) -> dict[str, Any]:
-    """Call twice on private inputs: compilers that work lazily do so here. Which inputs changed is eager's word."""
+    """Call once more on private inputs. Which inputs changed is asked of eager alone."""
     try:
         with torch.no_grad():
             inputs = pages.sample(plan.device)
             versions = [tensor._version for tensor in inputs]
             outputs = call(*inputs)
             mutated = [i for i, tensor in enumerate(inputs) if tensor._version != versions[i]]
-            if not triton_interpreter_runs():
-                call(*pages.sample(plan.device))
     except BaseException as error:
         raise Failure("runtime_fail", "warm-up", _trace()) from error
     count = len(outputs) if isinstance(outputs, tuple) else -1

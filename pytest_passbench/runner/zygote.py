@@ -5,6 +5,7 @@ It forks a template per subgraph, so that nothing a pass leaves in a process out
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import socket
@@ -35,14 +36,14 @@ def _import(wants: dict[str, Any]) -> dict[str, str]:
 
     torch.set_num_threads(1)
     from . import template  # noqa: F401 - everything a template needs, imported before it is forked
+    from .rehearsal import rehearse
 
     versions = {"torch": torch.__version__, "python": sys.version.split()[0]}
-    if wants.get("dynamo"):
-        import torch._dynamo
-    if wants.get("inductor"):
-        import torch._inductor.compile_fx
     if wants.get("triton"):
         versions["triton"] = _import_triton(interpret=wants.get("interpret", False))
+    rehearse(wants["arm"], wants["pipeline"])
+    gc.collect()
+    gc.freeze()  # a template's own collection then walks its own objects only
     return versions
 
 

@@ -1,0 +1,62 @@
+"""What a candidate does wrong is that subgraph's failure, with a status of its own; the rest are judged."""
+
+from __future__ import annotations
+
+import pytest
+
+HONEST = "return torch.nn.functional.gelu(x) + y"
+FAULTS = {
+    "raises": ("raise ValueError('no such luck')", "runtime_fail", "no such luck"),
+    "exits": ("import os; os._exit(0)", "crash", "ended by itself"),
+    "system-exit": ("raise SystemExit(0)", "runtime_fail", "SystemExit"),
+    "segfault": ("import ctypes; ctypes.string_at(8)", "crash", "SIGSEGV"),
+    "aborts": ("import os; os.abort()", "crash", "SIGABRT"),
+    "too-much-memory": ("return torch.empty(1 << 46)", "runtime_fail", "memory"),
+    "wrong-values": ("return torch.nn.functional.gelu(x) + y * 100", "correct", "times what t = -5 allows"),
+    "nan": ("return torch.nn.functional.gelu(x) + y * float('nan')", "nan_inf", "NaN or Inf"),
+    "shape": ("return (torch.nn.functional.gelu(x) + y)[:1]", "shape_mismatch", "[1, 32]"),
+    "broadcastable": ("return (torch.nn.functional.gelu(x) + y)[None]", "shape_mismatch", "[1, 16, 32]"),
+    "dtype": ("return (torch.nn.functional.gelu(x) + y).double()", "type_mismatch", "float64"),
+    "two-outputs": ("return (torch.nn.functional.gelu(x), y)", "type_mismatch", "no plain tensor"),
+    "not-a-tensor": ("return 3.0", "type_mismatch", "no plain tensor"),
+    "hangs": ("import time\nwhile True: time.sleep(0.01)", "timeout", "4 s"),
+}
+
+
+@pytest.fixture
+def records(bench, wrapper):
+    for name, (body, _status, _text) in FAULTS.items():
+        bench.task(name)
+        bench.candidate({"p": wrapper(body)}, task=name)
+    bench.task("zz-honest")
+    bench.candidate({"p": wrapper(HONEST)}, task="zz-honest")
+    bench.task("zz-unknown", ops=("gelu", "mul"), source="def forward(in_0, in_1):\n    return (in_0 * in_1,)")
+    bench.candidate({"p": wrapper(HONEST)}, task="zz-unknown")
+    return bench.judge(timeout=4.0, policy="open")
+
+
+def test_every_fault_has_its_status_and_says_why(records):
+    for name, (_body, status, text) in FAULTS.items():
+        arm = records[f"{name}/float32-x1"].arm
+        assert (name, arm.status) == (name, status)
+        assert text in arm.message + arm.worst, name
+        assert status == "correct" or arm.speed is None
+    honest = records["zz-honest/float32-x1"].arm
+    assert (honest.status, honest.correct_from) == ("correct", [-11])
+    assert honest.speed is not None
+    assert honest.speed.low < honest.speed.ratio < honest.speed.high
+    miss = records["zz-unknown/float32-x1"].arm
+    assert miss.status == "pass_miss"
+    assert "mul" in miss.message
+    assert records["wrong-values/float32-x1"].arm.correct_from == [99]
+
+
+def test_output_of_a_candidate_is_kept_capped_and_escaped(bench, wrapper):
+    bench.task("loud")
+    body = "print('\\x1b[31mred', 'x' * 100000)\nreturn torch.nn.functional.gelu(x) + y"
+    bench.candidate({"p": wrapper(body)}, task="loud")
+    record = bench.judge(policy="open")["loud/float32-x1"]
+    assert record.arm.status == "correct"
+    assert "\\x1b[31mred" in record.arm.output
+    assert len(record.arm.output) < 20_000
+    assert "\x1b" not in record.arm.output
