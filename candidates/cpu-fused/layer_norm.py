@@ -8,12 +8,11 @@ lib = cpp.load("""
 #include "passbench.h"
 template <class T>
 void run(const T* x, const T* y, const T* w, const T* b, T* sum, T* out, int64_t rows, int64_t d, float eps) {
-  auto row = pb::buffer(d);
-  float* s = row.get();
+  pb::buffer row(d);
+  float* s = row.data;
   for (int64_t r = 0; r < rows; r++, x += d, y += d, out += d) {
-    pb::map(d, s, [](pb::vec a, pb::vec b) { return pb::round<T>(a + b); }, x, y);
+    float mean = pb::map_sum(d, s, [](pb::vec a, pb::vec b) { return pb::round<T>(a + b); }, x, y) / d;
     if (sum) pb::map(d, sum + r * d, [](pb::vec a) { return a; }, s);
-    float mean = pb::sum(d, [](pb::vec a) { return a; }, s) / d;
     float var = pb::sum(d, [=](pb::vec a) { return (a - mean) * (a - mean); }, s) / d;
     float scale = 1 / __builtin_sqrtf(var + eps);
     pb::map(d, out, [=](pb::vec a, pb::vec w, pb::vec b) { return (a - mean) * scale * w + b; }, s, w, b);

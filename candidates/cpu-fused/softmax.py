@@ -10,16 +10,16 @@ using pb::vec;
 // x: [n0, n1, n2, d]; the mask has strides m0, m1, m2, which are 0 where it is broadcast.
 template <class T> void run(const T* x, const T* mask, T* out, int64_t n0, int64_t n1, int64_t n2, int64_t d,
                             int64_t m0, int64_t m1, int64_t m2, float scale) {
-  auto buffer = pb::buffer(d);
-  float* s = buffer.get();
+  pb::buffer row(d);
+  float* s = row.data;
   for (int64_t i = 0; i < n0; i++) for (int64_t j = 0; j < n1; j++) for (int64_t k = 0; k < n2; k++, x += d, out += d) {
     auto scaled = [=](vec a) { return pb::round<T>(a * scale); };
-    if (mask) pb::map(d, s, [=](vec a, vec m) { return pb::round<T>(scaled(a) + m); }, x, mask + i * m0 + j * m1 + k * m2);
-    else pb::map(d, s, scaled, x);
-    float top = pb::greatest(d, [](vec a) { return a; }, s);
-    pb::map(d, s, [=](vec a) { return pb::exp(a - top); }, s);
-    float total = pb::sum(d, [](vec a) { return a; }, s);
-    pb::map(d, out, [=](vec a) { return a / total; }, s);
+    float top = mask ? pb::map_greatest(d, s, [=](vec a, vec m) { return pb::round<T>(scaled(a) + m); }, x,
+                                        mask + i * m0 + j * m1 + k * m2)
+                     : pb::map_greatest(d, s, scaled, x);
+    float total = pb::map_sum(d, s, [=](vec a) { return pb::exp(a - top); }, s);
+    float inverse = 1 / total;
+    pb::map(d, out, [=](vec a) { return a * inverse; }, s);
   }
 }
 extern "C" void softmax(pb::in x, pb::in mask, pb::out out, int64_t n0, int64_t n1, int64_t n2, int64_t d,

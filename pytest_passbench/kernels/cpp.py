@@ -55,6 +55,8 @@ class Pointer:
     @classmethod
     def from_param(cls, value: Any) -> ctypes.c_void_p:
         """The address of ``value``; TypeError for anything that a kernel could not read as plain memory."""
+        if value.__class__ is int:
+            return _void_p(value)
         try:
             if value.is_cpu and value.is_contiguous():
                 return _void_p(value.data_ptr())
@@ -69,8 +71,8 @@ class Pointer:
 
     @staticmethod
     def _no_tensor(value: Any) -> ctypes.c_void_p:
-        if value is None or value.__class__ is int:
-            return _void_p(value)
+        if value is None:
+            return _void_p(None)
         raise TypeError(f"a tensor, an address or None is needed here, not {type(value).__name__}")
 
 

@@ -15,10 +15,15 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <type_traits>
-#if defined(__AVX2__)
-#include <immintrin.h>
+
+// A few instructions that the compiler has no operator for: <immintrin.h> alone would double the time of a build.
+#if defined(__AVX512F__)
+#define PB_REGISTER(out) #out "v"
+#define PB_HALF
+#elif defined(__AVX2__) && defined(__F16C__)
+#define PB_REGISTER(out) #out "x"
+#define PB_HALF
 #endif
 
 namespace pb {
@@ -32,7 +37,9 @@ constexpr int L = 4;
 #endif
 typedef float vec __attribute__((vector_size(4 * L)));
 typedef int32_t ivec __attribute__((vector_size(4 * L)));
+typedef int64_t lvec __attribute__((vector_size(4 * L)));
 typedef uint32_t uvec __attribute__((vector_size(4 * L)));
+typedef double dvec __attribute__((vector_size(4 * L)));  // half as many lanes
 typedef uint16_t hvec __attribute__((vector_size(2 * L)));
 
 struct bf16 { uint16_t bits; };
@@ -69,10 +76,10 @@ inline vec all(float x) { return vec{} + x; }
 inline vec widen(vec x, float) { return x; }
 inline vec widen(hvec x, bf16) { return bits<vec>(__builtin_convertvector(x, uvec) << 16); }
 inline vec widen(hvec x, f16) {
-#if defined(__AVX512F__)
-  return bits<vec>(_mm512_cvtph_ps(bits<__m256i>(x)));
-#elif defined(__AVX2__) && defined(__F16C__)
-  return bits<vec>(_mm256_cvtph_ps(bits<__m128i>(x)));
+#ifdef PB_HALF
+  vec y;
+  asm("vcvtph2ps %1, %0" : PB_REGISTER(=)(y) : PB_REGISTER()(x));
+  return y;
 #else
   uvec u = __builtin_convertvector(x, uvec), sign = (u & 0x8000u) << 16, rest = (u & 0x7fffu) << 13;
   vec normal = bits<vec>(rest + ((rest >= 0x0f800000u ? uvec{} + 224u : uvec{} + 112u) << 23));
@@ -90,10 +97,10 @@ inline hvec narrow(vec x, bf16) {
   return __builtin_convertvector(round_bf16(x) >> 16, hvec);
 }
 inline hvec narrow(vec x, f16) {
-#if defined(__AVX512F__)
-  return bits<hvec>(_mm512_cvtps_ph(bits<__m512>(x), _MM_FROUND_TO_NEAREST_INT));
-#elif defined(__AVX2__) && defined(__F16C__)
-  return bits<hvec>(_mm256_cvtps_ph(bits<__m256>(x), _MM_FROUND_TO_NEAREST_INT));
+#ifdef PB_HALF
+  hvec y;
+  asm("vcvtps2ph $0, %1, %0" : PB_REGISTER(=)(y) : PB_REGISTER()(x));
+  return y;
 #else
   uvec u = bits<uvec>(x), sign = (u >> 16) & 0x8000u, rest = u & 0x7fffffffu;
   uvec normal = (rest - 0x38000000u + 0xfffu + ((rest >> 13) & 1u)) >> 13;
@@ -134,7 +141,12 @@ template <class T> inline float round(float x) { return round<T>(all(x))[0]; }
 template <class T> inline float get(const T* p) { return load(p, 1)[0]; }
 
 // Room for n floats, for instance a row between two sweeps over it.
-inline std::unique_ptr<float[]> buffer(int64_t n) { return std::unique_ptr<float[]>(new float[n]); }
+struct buffer {
+  float* data;
+  explicit buffer(int64_t n) : data(new float[n]) {}
+  buffer(const buffer&) = delete;
+  ~buffer() { delete[] data; }
+};
 
 // ---- functions, lane by lane
 
@@ -148,8 +160,8 @@ inline vec sqrt(vec x) {
 }
 inline vec relu(vec x) { return x < 0 ? vec{} : x; }
 
-template <class C> inline vec poly(vec, C c) { return all(c); }
-template <class C, class... Rest> inline vec poly(vec x, C c, Rest... rest) { return poly(x, rest...) * x + c; }
+template <class V, class C> inline V poly(V, C c) { return V{} + c; }
+template <class V, class C, class... Rest> inline V poly(V x, C c, Rest... rest) { return poly(x, rest...) * x + c; }
 
 // Coefficients here and below: our own weighted minimax fits (Lawson's iteration, Chebyshev nodes).
 struct Reduced { vec k, r, em1; };  // x = k ln 2 + r, em1 = e^r - 1
@@ -167,7 +179,9 @@ inline vec exp(vec x) {
   x = x > 90 ? all(90) : x < -105 ? all(-105) : x;
   auto [k, r, em1] = reduce_exp(x);
 #ifdef __AVX512F__
-  return bits<vec>(_mm512_scalef_ps(bits<__m512>(em1 + 1), bits<__m512>(k)));
+  vec y, m = em1 + 1;
+  asm("vscalefps %2, %1, %0" : "=v"(y) : "v"(m), "v"(k));
+  return y;
 #else
   vec half = (k * 0.5f + 0x1.8p23f) - 0x1.8p23f;  // 2^k may not be a float where the result is one
   return (em1 + 1) * power_of_two(half) * power_of_two(k - half);
@@ -195,10 +209,24 @@ inline vec log1p(vec x) {
   return w == 1 ? x : log(w) + (w > 0 && w < __builtin_inff() ? lost / w : vec{});
 }
 inline vec sigmoid(vec x) { return 1 / (1 + exp(-x)); }
+// Correctly rounded but for rare ties, as torch's is: 1 + tanh(x) in half precision would show the difference.
+inline dvec tanh(dvec a) {  // for a in [0, 20]
+  constexpr double magic = 0x1.8p52;
+  dvec shifted = a * 2.8853900817779268 + magic, k = shifted - magic;
+  dvec r = a * 2 - k * 0.6931471805599453;
+  dvec q = poly(r, 0.4999999999950934, 0.1666666678850824, 0.04166666706032782, 0.008333280728325062, 0.00138887954510945, 0.0001990959719690051, 2.488806213502365e-05);
+  dvec scale = bits<dvec>((bits<lvec>(shifted) << 52) + 0x3ff0000000000000);
+  dvec e = (r * r * q + r) * scale + (scale - 1);
+  return e / (e + 2);
+}
 inline vec tanh(vec x) {
-  vec e = expm1_within(min(abs(x), all(20)) * 2);
-  vec y = copysign(e / (e + 2), x);
-  return x == x ? y : x;
+  float lanes[L];
+  store(lanes, min(abs(x), all(20)));
+  dvec halves[2];
+  for (int i = 0; i < L; i++) halves[i / (L / 2)][i % (L / 2)] = lanes[i];
+  for (dvec& half : halves) half = tanh(half);
+  for (int i = 0; i < L; i++) lanes[i] = halves[i / (L / 2)][i % (L / 2)];
+  return x == x ? copysign(load(lanes), x) : x;
 }
 inline vec erf(vec x) {  // erf(a) = 1 - e^-ah(a), h fitted on [0, 4]
   vec a = min(abs(x), all(4));
@@ -211,7 +239,10 @@ inline vec erf(vec x) {  // erf(a) = 1 - e^-ah(a), h fitted on [0, 4]
 // As torch defines them.
 inline vec silu(vec x) { return x / (1 + exp(-x)); }
 inline vec gelu(vec x) { return 0.5f * x * (1 + erf(x * 0.707106781f)); }
-inline vec gelu_tanh(vec x) { return x * sigmoid(x * 1.595769122f * (1 + 0.044715f * (x * x))); }  // (1 + tanh u) / 2 = sigmoid(2u)
+inline vec gelu_tanh(vec x) {
+  vec inner = 0.797884561f * (x + 0.044715f * (x * x * x));
+  return 0.5f * x * (1 + tanh(inner));
+}
 inline vec softplus(vec x) { return x > 20 ? x : log1p(exp(x)); }
 
 // ---- loops over n elements
@@ -235,27 +266,42 @@ inline float greatest(vec x) {
 }
 
 // f(x[i]...) joined by `join` into one vector, from `start`; lanes after the end join as `start`.
-template <class Join, class F, class... X> inline vec reduce(int64_t n, vec start, Join join, F f, const X*... x) {
+// Each value is also stored in y (or `nowhere`), and joins as it was before that store.
+struct nowhere {};
+inline nowhere operator+(nowhere y, int64_t) { return y; }
+template <class... Count> inline void store(nowhere, vec, Count...) {}
+template <class Y, class Join, class F, class... X>
+inline vec reduce(int64_t n, Y y, vec start, Join join, F f, const X*... x) {
+  auto keep = [&](int64_t i) {
+    vec value = f(load(x + i)...);
+    store(y + i, value);
+    return value;
+  };
   vec even = start, odd = start;  // two chains hide half of the latency
   int64_t i = 0;
   for (; i + 2 * L <= n; i += 2 * L) {
-    even = join(even, f(load(x + i)...));
-    odd = join(odd, f(load(x + i + L)...));
+    even = join(even, keep(i));
+    odd = join(odd, keep(i + L));
   }
-  for (; i + L <= n; i += L) even = join(even, f(load(x + i)...));
+  for (; i + L <= n; i += L) even = join(even, keep(i));
   if (i < n) {
     vec last = f(load(x + i, n - i)...);
+    store(y + i, last, n - i);
     for (int64_t j = n - i; j < L; j++) last[j] = start[j];
     odd = join(odd, last);
   }
   return join(even, odd);
 }
-// The sum and the greatest of f(x[i]...).
-template <class F, class... X> inline float sum(int64_t n, F f, const X*... x) {
-  return total(reduce(n, vec{}, [](vec a, vec b) { return a + b; }, f, x...));
+// The sum and the greatest of f(x[i]...); with y, y[i] = f(x[i]...) in the same sweep.
+template <class Y, class F, class... X> inline float map_sum(int64_t n, Y y, F f, const X*... x) {
+  return total(reduce(n, y, vec{}, [](vec a, vec b) { return a + b; }, f, x...));
 }
+template <class Y, class F, class... X> inline float map_greatest(int64_t n, Y y, F f, const X*... x) {
+  return greatest(reduce(n, y, all(-__builtin_inff()), [](vec a, vec b) { return max(a, b); }, f, x...));
+}
+template <class F, class... X> inline float sum(int64_t n, F f, const X*... x) { return map_sum(n, nowhere{}, f, x...); }
 template <class F, class... X> inline float greatest(int64_t n, F f, const X*... x) {
-  return greatest(reduce(n, all(-__builtin_inff()), [](vec a, vec b) { return max(a, b); }, f, x...));
+  return map_greatest(n, nowhere{}, f, x...);
 }
 
 }  // namespace pb
