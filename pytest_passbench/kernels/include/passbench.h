@@ -89,12 +89,15 @@ inline vec widen(hvec x, f16) {
 }
 
 inline vec narrow(vec x, float) { return x; }
-inline uvec round_bf16(vec x) {  // in the upper halves; the lower ones are rubbish
-  uvec u = bits<uvec>(x), even = u + 0x7fffu + ((u >> 16) & 1u);
-  return x == x ? even : u | 0x400000u;
-}
 inline hvec narrow(vec x, bf16) {
-  return __builtin_convertvector(round_bf16(x) >> 16, hvec);
+#ifdef __AVX512BF16__  // a subnormal becomes zero here, and stays one elsewhere
+  hvec y;
+  asm("vcvtneps2bf16 %1, %0" : "=v"(y) : "v"(x));
+  return y;
+#else
+  uvec u = bits<uvec>(x), even = u + 0x7fffu + ((u >> 16) & 1u);
+  return __builtin_convertvector((x == x ? even : u | 0x400000u) >> 16, hvec);
+#endif
 }
 inline hvec narrow(vec x, f16) {
 #ifdef PB_HALF
@@ -133,10 +136,7 @@ template <class T> inline void store(T* p, vec x, int64_t count) {
   std::memcpy(p, &y, count * sizeof(T));
 }
 // x as it is after having been stored as T.
-template <class T> inline vec round(vec x) {
-  if constexpr (std::is_same_v<T, bf16>) return bits<vec>(round_bf16(x) & 0xffff0000u);
-  else return widen(narrow(x, T{}), T{});
-}
+template <class T> inline vec round(vec x) { return widen(narrow(x, T{}), T{}); }
 template <class T> inline float round(float x) { return round<T>(all(x))[0]; }
 template <class T> inline float get(const T* p) { return load(p, 1)[0]; }
 
