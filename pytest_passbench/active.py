@@ -87,8 +87,8 @@ class Active:
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
         """Say of a task how many subgraphs are correct, and how long the rest may take."""
         payload = getattr(report, PAYLOAD, None)
-        if report.when != "call" or not payload:
-            return None
+        if report.when != "call" or not payload or self.state.run is not None:
+            return None  # of the short summary at the end, too: it has its own line for each failure
         return finish.status(self.state, report, [Record.from_json(data) for data in payload])
 
     def pytest_keyboard_interrupt(self) -> None:

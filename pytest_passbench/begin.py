@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,9 +14,12 @@ from pytest_passbench.errors import UserError
 from pytest_passbench.progress import LiveLine
 from pytest_passbench.run import Ledger, open_candidates, run_seed, writable
 from pytest_passbench.safety import inside
-from pytest_passbench.select import select
+from pytest_passbench.select import Selection, known_ids, select
 from pytest_passbench.settings import Settings
 from pytest_passbench.state import State, is_worker
+
+if TYPE_CHECKING:
+    from pytest_passbench.candidate.layout import Candidate
 
 
 def make_state(config: pytest.Config) -> State:
@@ -30,6 +35,7 @@ def make_state(config: pytest.Config) -> State:
         if not settings.trusted:
             writable(report_dir)
     selection = select(settings, config.rootpath, paths, config.invocation_params.dir)
+    _check_own_directories(ledger.candidates, selection, paths, config.invocation_params.dir)
     if selection.given:
         _refuse_candidates(paths, config.invocation_params.dir, settings)
     else:
@@ -52,6 +58,18 @@ def _check_machine(settings: Settings) -> None:
     if wanted >= torch.cuda.device_count():
         found = f"torch finds {torch.cuda.device_count()} CUDA devices here"
         raise UserError(found, where=f"--passbench-device={settings.device}", remedy="use cpu")
+
+
+def _check_own_directories(
+    candidates: Iterable[Candidate], selection: Selection, paths: Iterable[str], invocation: Path
+) -> None:
+    """Every task that a candidate has a directory of its own for is one of the installed or the given."""
+    if all(not candidate.by_task for candidate in candidates):
+        return
+    given = [invocation / path.partition("::")[0] for path in paths] if selection.given else []
+    known = selection.known | known_ids(given)
+    for candidate in candidates:
+        candidate.check_tasks(known)
 
 
 def _refuse_candidates(paths: list[str], invocation: Path, settings: Settings) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from pytest_passbench.errors import UserError
 from pytest_passbench.progress import outcome, status_line
 from pytest_passbench.report.escape import line
 from pytest_passbench.report.record import Record
-from pytest_passbench.select import node_path
+from pytest_passbench.select import node_path, read
 from pytest_passbench.state import KEY, State, is_worker
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 SUFFIX = ".task.yaml"
 SAMPLE = "graph_list.txt"
-SUBGRAPH = "graph_net.json"
+SUBGRAPH = "model.py"
+BESIDE_SUBGRAPH = "weight_meta.py"
 
 
 class Suite(pytest.Directory):
@@ -32,7 +34,7 @@ class Suite(pytest.Directory):
         """A node per task."""
         for chosen in self.config.stash[KEY].selection.chosen:
             yield TaskFile.from_parent(
-                self, path=chosen.ref.path, nodeid=chosen.node, ref=chosen.ref, only=chosen.item
+                self, path=chosen.path, nodeid=chosen.node, ref=chosen.ref, only=chosen.item
             )
 
 
@@ -41,39 +43,43 @@ class PublishedFolder(pytest.Directory):
 
     def collect(self) -> Iterator[TaskFile]:
         """One node, on the file that marks the folder, so that its items can be addressed."""
-        marker = next(name for name in (SAMPLE, SUBGRAPH) if (self.path / name).is_file())
+        marker = SAMPLE if (self.path / SAMPLE).is_file() else SUBGRAPH
         yield TaskFile.from_parent(self, path=self.path / marker)
 
 
 class TaskFile(pytest.File):
     """One task. ``ref`` where it is known already, ``only`` the item to collect (None: all)."""
 
-    def __init__(self, *, ref: TaskRef | None = None, only: str | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, ref: TaskRef | UserError | None = None, only: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._ref, self._only = ref, only
 
     def collect(self) -> Iterator[TaskItem]:
         """An item per candidate. A file that cannot be read gives items that fail and say why."""
         state = self.config.stash[KEY]
-        ref: TaskRef | UserError
-        try:
-            ref = self._ref or _find(self.path)
-        except UserError as error:
-            ref = error
+        ref = self._ref or _find(self.path)
         if not isinstance(ref, UserError) and not _wanted(ref, state):
             return
-        task = self.path.name.removesuffix(SUFFIX) if isinstance(ref, UserError) else ref.header.id
+        task = self.path.name.removesuffix(SUFFIX) if isinstance(ref, UserError) else ref.id
         for candidate in state.ledger.candidates:
             name = f"{task}[{candidate.name}]"
             if self._only in (None, name, task):
-                yield TaskItem.from_parent(self, name=name, task=task, ref=ref, candidate=candidate)
+                # As text, so that pytest takes what is in brackets for a parameter, as --lf does on reading it.
+                nodeid = f"{self.nodeid}::{name}"
+                yield TaskItem.from_parent(
+                    self, name=name, nodeid=nodeid, task=task, ref=ref, candidate=candidate
+                )
 
 
-def _find(path: Path) -> TaskRef:
-    from pytest_passbench.suite import find
+def _find(path: Path) -> TaskRef | UserError:
+    from pytest_passbench.suite import published
 
-    folder = path.parent if path.name in (SAMPLE, SUBGRAPH) else path
-    return find.discover(folder)[0]
+    ref = read(path.parent if path.name in (SAMPLE, SUBGRAPH) else path)
+    if isinstance(ref, UserError) or ref.kind != "subgraph":
+        return ref
+    # Bare subgraph folders often share a name; met one by one they always get their parent's before it.
+    name = published.identifier(f"{ref.path.resolve().parent.name}-{ref.id}")
+    return replace(ref, header=replace(ref.header, id=name))
 
 
 def _wanted(ref: TaskRef, state: State) -> bool:
@@ -97,9 +103,13 @@ def directory(path: Path, parent: pytest.Collector) -> pytest.Directory | None:
     """The node of a folder that pytest meets, if it is ours."""
     if not parent.config.stash[KEY].selection.given and path == parent.config.rootpath:
         return Suite.from_parent(parent, path=path)
-    if any((path / name).is_file() for name in (SAMPLE, SUBGRAPH)):
-        return PublishedFolder.from_parent(parent, path=path)
-    return None
+    return PublishedFolder.from_parent(parent, path=path) if _is_published(path) else None
+
+
+def _is_published(path: Path) -> bool:
+    # A model.py alone may be anybody's.
+    bare = (path / SUBGRAPH).is_file() and (path / BESIDE_SUBGRAPH).is_file()
+    return bare or (path / SAMPLE).is_file()
 
 
 def not_in_shard(items: Sequence[pytest.Item], index: int, parts: int) -> list[pytest.Item]:

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from pytest_passbench import gates
+from pytest_passbench.collect import SAMPLE, SUBGRAPH
 from pytest_passbench.errors import UserError
 from pytest_passbench.progress import outcome
 from pytest_passbench.report.record import Record
 from pytest_passbench.report.run import Run
 from pytest_passbench.run import write
+from pytest_passbench.select import read
 from pytest_passbench.state import State
 
 TRUSTED = "trusted: nothing is scored"
@@ -38,12 +40,9 @@ def costs(state: State, ids: Iterable[str]) -> dict[str, int]:
 def _cost(state: State, node: str) -> int:
     if node in state.selection.costs:
         return state.selection.costs[node]
-    from pytest_passbench.suite import find
-
-    try:
-        return sum(ref.header.subgraphs for ref in find.discover(state.config.rootpath / node))
-    except UserError:
-        return 1
+    path = state.config.rootpath / node
+    ref = read(path.parent if path.name in (SAMPLE, SUBGRAPH) else path)
+    return 1 if isinstance(ref, UserError) else ref.header.subgraphs
 
 
 def _parse(nodeid: str) -> tuple[str, str]:

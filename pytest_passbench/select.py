@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_passbench.errors import UserError
 from pytest_passbench.settings import Settings
 
 if TYPE_CHECKING:
@@ -19,18 +20,31 @@ INSTALLED = "tasks"
 
 @dataclass(frozen=True)
 class Chosen:
-    """A task to collect: its node id's path, and which of its items (None: all of them)."""
+    """A task to collect: its node id's path, and which of its items (None: all of them).
 
-    ref: TaskRef
+    ``ref`` is an error where the file could not be read.
+    """
+
+    path: Path
+    ref: TaskRef | UserError
     node: str
     item: str | None = None
+
+    @property
+    def cost(self) -> int:
+        """What judging it costs, in subgraphs."""
+        return 1 if isinstance(self.ref, UserError) else self.ref.header.subgraphs
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The tasks found by this plugin. ``given``: pytest walks the paths of the command line instead."""
+    """The tasks found by this plugin. ``given``: pytest walks the paths of the command line instead.
+
+    ``known``: the ids of all that was found, chosen or not.
+    """
 
     chosen: tuple[Chosen, ...] = ()
+    known: frozenset[str] = frozenset()
     total: int = 0
     given: bool = False
     costs: dict[str, int] = field(default_factory=dict)
@@ -54,18 +68,50 @@ def select(settings: Settings, rootpath: Path, args: Sequence[str], invocation: 
     from pytest_passbench.suite import find
 
     bases = [find.installed_tasks()] if args or not settings.tasks else list(settings.tasks)
-    refs = [(ref, base) for base in bases for ref in find.discover(base)]
-    found = [Chosen(ref, node_path(ref.path, base, rootpath)) for ref, base in refs]
-    wanted = _matching(found, args) if args else _tagged(found, settings.suite)
-    costs = {chosen.node: chosen.ref.header.subgraphs for chosen in wanted}
-    return Selection(tuple(wanted), len(found), costs=costs)
+    found = [
+        Chosen(path, ref, node_path(path, base, rootpath)) for base in bases for path, ref in discover(base)
+    ]
+    wanted = _matching(found, args) if args else [task for task in found if _tagged(task, settings.suite)]
+    known = frozenset(task.ref.id for task in found if not isinstance(task.ref, UserError))
+    return Selection(tuple(wanted), known, len(found), costs={task.node: task.cost for task in wanted})
 
 
-def _tagged(found: Sequence[Chosen], suite: str) -> list[Chosen]:
+def known_ids(paths: Iterable[Path]) -> frozenset[str]:
+    """The ids of the installed tasks, and of those at ``paths``."""
     from pytest_passbench.suite import find
 
-    kept = {id(ref) for ref in find.select([chosen.ref for chosen in found], suite)}
-    return [chosen for chosen in found if id(chosen.ref) in kept]
+    bases = [find.installed_tasks(), *(path for path in paths if path.exists())]
+    refs = [ref for base in bases for _, ref in discover(base)]
+    return frozenset(ref.id for ref in refs if not isinstance(ref, UserError))
+
+
+def discover(base: Path) -> list[tuple[Path, TaskRef | UserError]]:
+    """The tasks at a path; one that cannot be read is there with its error, so that it fails alone.
+
+    Raises UserError where there are none.
+    """
+    from pytest_passbench.suite import find
+
+    try:
+        return [(ref.path, ref) for ref in find.discover(base)]
+    except UserError:
+        return [(path, read(path)) for path, _ in find.walk(base)]
+
+
+def read(path: Path) -> TaskRef | UserError:
+    """The one task at a path, or why there is none."""
+    from pytest_passbench.suite import find
+
+    try:
+        return find.discover(path)[0]
+    except UserError as error:
+        return error
+
+
+def _tagged(task: Chosen, suite: str) -> bool:
+    from pytest_passbench.suite import find
+
+    return isinstance(task.ref, UserError) or bool(find.select([task.ref], suite))
 
 
 def node_path(path: Path, base: Path, rootpath: Path) -> str:
@@ -93,9 +139,7 @@ def _matching(found: Sequence[Chosen], args: Sequence[str]) -> list[Chosen]:
         prefix = Path(path)
         hits = [task for task in found if Path(task.node).is_relative_to(prefix)]
         if not hits:
-            from pytest_passbench.errors import UserError
-
             raise UserError("no such path, and no such installed task", where=arg,
                             remedy="`passbench tasks list` names them")  # fmt: skip
-        chosen += [Chosen(hit.ref, hit.node, item or None) for hit in hits]
+        chosen += [replace(hit, item=item or None) for hit in hits]
     return chosen
