@@ -1,8 +1,8 @@
 """A candidate on disk: which pass directory answers for which task.
 
-Files are read and parsed here, never imported or executed; that is a runner's business. What a user got wrong about the
-candidate (no such folder, no manifest) is a UserError; what a pass's author got wrong (a syntax error) is a fault of the
-candidate, kept in :attr:`PassDir.faults` and reported as failed cases.
+Files are read and parsed here, never imported or executed; that is a runner's business. What a user got
+wrong about the candidate (no such folder, no manifest) is a UserError; what a pass's author got wrong (a
+syntax error) is a fault of the candidate, kept in :attr:`PassDir.faults` and reported as failed cases.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .parse import Fault, imports_triton, read_fault
 
 MANIFEST = "sorted_output_pass_rule_names.json"
 PASS_DIR = "pass_dir"
-_CACHES = frozenset(
-    {"__pycache__", ".git", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".ipynb_checkpoints"}
-)
+_CACHES = frozenset({"__pycache__", ".git", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".ipynb_checkpoints"})
 
 
 @dataclass(frozen=True)
 class PassDir:
-    """One pass directory. ``stems`` are its passes in order; ``task_id`` is None for the one common to all tasks."""
+    """One pass directory. ``stems`` are its passes in order; ``task_id`` is None for the one common to all
+    tasks.
+    """
 
     path: Path
     stems: tuple[str, ...]
@@ -57,20 +57,16 @@ class Candidate:
     def open(cls, path: Path) -> Candidate:
         """Read a candidate's layout and manifests.
 
-        Raises UserError naming the file: no such folder, an empty one, a missing or malformed manifest, a stem without
-        a file, a symbolic link that leads outside.
+        Raises UserError naming the file: no such folder, an empty one, a missing or malformed manifest, a
+        stem without a file, a symbolic link that leads outside.
         """
         path = Path(path)
         if not path.is_dir():
             problem = "is a file" if path.exists() else "does not exist"
-            raise UserError(
-                f"the candidate directory {problem}", where=path, remedy="name a directory of passes"
-            )
+            raise UserError(f"the candidate directory {problem}", where=path, remedy="name a directory of passes")
         _check_links(path)
         if not any(_files(path)):
-            raise UserError(
-                "the candidate directory is empty", where=path, remedy=f"put passes and {MANIFEST} in it"
-            )
+            raise UserError("the candidate directory is empty", where=path, remedy=f"put passes and {MANIFEST} in it")
         common = _common(path)
         by_task = {found.task_id or "": found for found in _per_task(path, common)}
         if common is None and not by_task:
@@ -141,7 +137,9 @@ def _per_task(path: Path, common: PassDir | None) -> Iterator[PassDir]:
 
 
 def _lacks_manifest(folder: Path) -> bool:
-    """Python files that belong to no pass directory: neither this folder nor one above or below has a manifest."""
+    """Python files that belong to no pass directory: neither this folder nor one above or below has a
+    manifest.
+    """
     if not any(folder.glob("*.py")):
         return False
     above = any((parent / MANIFEST).is_file() for parent in folder.parents)
@@ -173,22 +171,16 @@ def _read_pass_dir(folder: Path, task_id: str | None) -> PassDir:
 
 def _check_stem(manifest: Path, stem: str) -> None:
     if not stem or Path(stem).name != stem or "\0" in stem:
-        raise UserError(
-            f"{stem!r} is not a file stem", where=manifest, remedy="name files beside the manifest"
-        )
+        raise UserError(f"{stem!r} is not a file stem", where=manifest, remedy="name files beside the manifest")
     if not (manifest.parent / f"{stem}.py").is_file():
-        raise UserError(
-            f"names {stem!r}, but there is no {stem}.py beside it", where=manifest, remedy="add the file"
-        )
+        raise UserError(f"names {stem!r}, but there is no {stem}.py beside it", where=manifest, remedy="add the file")
 
 
 def _read(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise UserError(
-            f"cannot be read: {error.strerror}", where=file, remedy="mend its permissions"
-        ) from None
+        raise UserError(f"cannot be read: {error.strerror}", where=file, remedy="mend its permissions") from None
 
 
 def _folders(path: Path) -> Iterator[Path]:
@@ -224,6 +216,4 @@ def _check_link(entry: Path, root: Path) -> None:
     except (OSError, RuntimeError):
         raise UserError("a broken symbolic link", where=entry, remedy="remove it") from None
     if not inside:
-        raise UserError(
-            "a symbolic link that leads out of the candidate", where=entry, remedy="copy the file in"
-        )
+        raise UserError("a symbolic link that leads out of the candidate", where=entry, remedy="copy the file in")

@@ -25,7 +25,9 @@ class Fault:
 
 
 def read_fault(file: Path, stem: str) -> Fault | None:
-    """What is wrong with a pass file: a syntax error, or one of its three functions missing. None if nothing is."""
+    """What is wrong with a pass file: a syntax error, or one of its three functions missing. None if
+    nothing is.
+    """
     try:
         tree = parse(file)
     except SyntaxError as error:

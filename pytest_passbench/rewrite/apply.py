@@ -25,7 +25,9 @@ from .trace import Traced, parameters, thread_inplace, trace
 
 @dataclass
 class Rewritten:
-    """A graph after its passes. ``operators`` were in it before, ``covered`` are those that a kernel now does."""
+    """A graph after its passes. ``operators`` were in it before, ``covered`` are those that a kernel now
+    does.
+    """
 
     module: GraphModule
     reports: list[PassReport] = field(default_factory=list)
@@ -51,8 +53,8 @@ class _Prepared:
 def apply_passes(gm: GraphModule, passes: list[Pass], example_inputs: list[Any]) -> Rewritten:
     """Apply passes in order, each on the result of the former, at every place that matches.
 
-    ``gm`` itself stays as it is; without a match it is also the result. ``example_inputs`` give shapes, dtypes and
-    strides; their values are not read. Raises PassError where a pass cannot be traced.
+    ``gm`` itself stays as it is; without a match it is also the result. ``example_inputs`` give shapes,
+    dtypes and strides; their values are not read. Raises PassError where a pass cannot be traced.
     """
     prepared = [_prepare(item) for item in passes]
     work = _copy(gm)
@@ -60,7 +62,7 @@ def apply_passes(gm: GraphModule, passes: list[Pass], example_inputs: list[Any])
     record_values(work, example_inputs)
     fold_metadata(work)
     target = Target(work)
-    result = Rewritten(gm, operators=operator_names(target, list(target.calls)))
+    result = Rewritten(gm, operators=operator_names(list(target.calls)))
     for item in prepared:
         report, covered = _apply(item, target)
         result.reports.append(report)
@@ -80,10 +82,8 @@ def _prepare(item: Pass) -> _Prepared:
         raise PassError(item.name, f"replacement_args: {error}") from error
     unknown = [name for name in wanted if name not in pattern.arguments]
     if unknown:
-        raise PassError(
-            item.name, f"replacement_args takes {', '.join(unknown)}; pattern has no such argument"
-        )
-    arguments = trace(item.name, item.replacement_args, wanted)
+        raise PassError(item.name, f"replacement_args takes {', '.join(unknown)}; pattern has no such argument")
+    arguments = trace(item.name, "replacement_args", item.replacement_args, wanted)
     if not isinstance(arguments.result, (tuple, list)):
         raise PassError(item.name, "replacement_args must return a tuple of the kernel wrapper's arguments")
     _check_used(item.name, pattern, arguments)
@@ -94,9 +94,7 @@ def _check_used(name: str, pattern: Pattern, arguments: Traced) -> None:
     handed = {node.name for node in arguments.placeholders if node.users}
     loose = [n.name for n in pattern.traced.placeholders if not n.users and n.name in handed]
     if loose:
-        raise PassError(
-            name, f"argument {loose[0]} is not used in pattern, so it stands for no value of the graph"
-        )
+        raise PassError(name, f"argument {loose[0]} is not used in pattern, so it stands for no value of the graph")
 
 
 def _copy(gm: GraphModule) -> GraphModule:
@@ -112,7 +110,7 @@ def _apply(item: _Prepared, target: Target) -> tuple[PassReport, list[str]]:
         match = search.at(place) if place in target.order else None
         if match is not None:
             report.matches += 1
-            report.operators += operator_names(target, list(match.nodes))
+            report.operators += operator_names(list(match.nodes))
             covered += covered_names(target, list(match.nodes))
             report.computed += _Splice(item, match, target).done()
             target.refresh()
@@ -185,9 +183,7 @@ class _Splice:
         outputs = self.match.pattern.traced.outputs
         single = not isinstance(self.match.pattern.traced.result, (tuple, list))
         function = callee(self.item.item, None if single else len(outputs))
-        node = self.graph.create_node(
-            "call_function", function, args, {}, name=_identifier(self.item.item.name)
-        )
+        node = self.graph.create_node("call_function", function, args, {}, name=_identifier(self.item.item.name))
         bound = [self.match.binding.get(out) if isinstance(out, Node) else out for out in outputs]
         values = tuple(value_of(b) if isinstance(b, Node) else b for b in bound)
         node.meta.update(passbench=values[0] if single else values, passbench_new=True)
@@ -227,7 +223,9 @@ def _identifier(name: str) -> str:
 
 
 def callee(item: Pass, count: int | None) -> Callable[..., Any]:
-    """The kernel wrapper as a graph can call it; with ``count``, one that returns that many values as a sequence."""
+    """The kernel wrapper as a graph can call it; with ``count``, one that returns that many values as a
+    sequence.
+    """
     wrapper = item.wrapper
     if count is None and isinstance(wrapper, types.FunctionType):
         return wrapper
@@ -240,9 +238,7 @@ def callee(item: Pass, count: int | None) -> Callable[..., Any]:
             return (result,)
         if not isinstance(result, (tuple, list)) or len(result) != count:
             got = f"{len(result)} values" if isinstance(result, (tuple, list)) else type(result).__name__
-            raise RuntimeError(
-                f"pass {item.name}: the kernel wrapper returned {got}, the pattern returns {count}"
-            )
+            raise RuntimeError(f"pass {item.name}: the kernel wrapper returned {got}, the pattern returns {count}")
         return result
 
     call.__name__ = call.__qualname__ = _identifier(item.name)

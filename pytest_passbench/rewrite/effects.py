@@ -1,7 +1,8 @@
 """In-place operators: what a replacement must still do to memory, and when it may not be made at all.
 
-A kernel is out of place. So a write that anyone could see afterwards is kept by a ``copy_`` of the kernel's result into
-the tensor that was written to; where that is impossible, the place does not match, and the message says why.
+A kernel is out of place. So a write that anyone could see afterwards is kept by a ``copy_`` of the kernel's
+result into the tensor that was written to; where that is impossible, the place does not match, and the
+message says why.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ def written(node: Node) -> set[int]:
 
 
 def hazards(nodes: tuple[Node, ...], returned: set[Node], order: dict[Node, int]) -> Effects | str:
-    """What replacing ``nodes`` (in graph order) by one out-of-place call at the end must do; a text where it may not."""
+    """What replacing ``nodes`` (in graph order) by one out-of-place call at the end must do; a text where
+    it may not.
+    """
     matched = set(nodes)
     later = _descendants(matched)
     problem = _outside_writes(nodes, matched, returned, later, order)
@@ -61,9 +64,7 @@ def _descendants(matched: set[Node]) -> set[Node]:
     return seen - matched
 
 
-def _observed(
-    storage: int, first: Node, matched: set[Node], later: set[Node], order: dict[Node, int]
-) -> bool:
+def _observed(storage: int, first: Node, matched: set[Node], later: set[Node], order: dict[Node, int]) -> bool:
     """Whether someone other than the users of the match's results can see a write to ``storage``."""
     for node in order:
         if node in matched or node in later or storage not in storages(value_of(node)):
@@ -102,9 +103,7 @@ def _outside_writes(
     return ""
 
 
-def _shared(
-    storage: int, matched: set[Node], returned: set[Node], later: set[Node], order: dict[Node, int]
-) -> bool:
+def _shared(storage: int, matched: set[Node], returned: set[Node], later: set[Node], order: dict[Node, int]) -> bool:
     """Whether an output of the match shares ``storage`` with another output or with a tensor outside."""
     outputs = [n for n in returned if storage in storages(value_of(n))]
     outside = [n for n in order if n not in matched and n not in later and storage in storages(value_of(n))]

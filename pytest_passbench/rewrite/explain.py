@@ -17,11 +17,7 @@ def explain(pattern: Pattern, target: Target, best: Miss | None) -> str:
     absent = [call.op for call in pattern.calls.values() if call.op not in present]
     if absent:
         return f"the graph has no {absent[0]}; it has {_listed(target)}"
-    return (
-        f"nearest: {best.text}"
-        if best is not None
-        else f"the graph has no {anchor}; it has {_listed(target)}"
-    )
+    return f"nearest: {best.text}" if best is not None else f"the graph has no {anchor}; it has {_listed(target)}"
 
 
 def _listed(target: Target) -> str:

@@ -45,7 +45,7 @@ def _rank(call: Call) -> int | None:
     value = value_of(subject) if isinstance(subject, Node) else None
     if not isinstance(value, torch.Tensor):
         return None
-    return value.dim() + (1 if call.op in ("unsqueeze", "stack") else 0)
+    return int(value.dim()) + (1 if call.op in ("unsqueeze", "stack") else 0)
 
 
 def _wrap(value: Any, rank: int | None) -> Any:
@@ -65,9 +65,7 @@ def _sizes(op: str, expected: Any, node: Node, target: Call) -> tuple[Any, Any]:
     if not isinstance(expected, tuple) or len(expected) != len(found):
         return expected, found
     known = _kept(op, target, found)
-    return tuple(
-        k if e == -1 and isinstance(e, int) else e for e, k in zip(expected, known, strict=True)
-    ), found
+    return tuple(k if e == -1 and isinstance(e, int) else e for e, k in zip(expected, known, strict=True)), found
 
 
 def _has_node(value: Any) -> bool:
@@ -86,8 +84,8 @@ def _kept(op: str, target: Call, found: tuple[Any, ...]) -> tuple[Any, ...]:
 def equal(expected: Any, found: Any, *, floating: bool, home: torch.device | None = None) -> bool:
     """Whether two literals (neither holds a node) mean the same.
 
-    ``floating``: the call computes in floating point, so 2 and 2.0 are one. ``home`` is the device that the target's
-    inputs are on; a pattern written for an accelerator matches there.
+    ``floating``: the call computes in floating point, so 2 and 2.0 are one. ``home`` is the device that the
+    target's inputs are on; a pattern written for an accelerator matches there.
     """
     if _empty(expected) and _empty(found):
         return True
@@ -99,9 +97,7 @@ def equal(expected: Any, found: Any, *, floating: bool, home: torch.device | Non
         return expected == found and (floating or type(expected) is type(found))
     if isinstance(expected, tuple) and isinstance(found, tuple):
         pairs = zip(expected, found, strict=False)
-        return len(expected) == len(found) and all(
-            equal(e, f, floating=floating, home=home) for e, f in pairs
-        )
+        return len(expected) == len(found) and all(equal(e, f, floating=floating, home=home) for e, f in pairs)
     return type(expected) is type(found) and bool(expected == found)
 
 
@@ -110,6 +106,8 @@ def _empty(value: Any) -> bool:
 
 
 def _same_device(expected: Any, found: Any, home: torch.device | None) -> bool:
+    if home is not None and home.type == "cpu":  # there, no device and the processor are one
+        expected, found = expected or home, found or home
     try:
         one, other = torch.device(expected), torch.device(found)
     except (RuntimeError, TypeError):
@@ -128,7 +126,7 @@ def computes_floating(node: Node) -> bool:
 def show(value: Any) -> str:
     """A value as a reader of messages wants it."""
     if isinstance(value, Node):
-        return value.name
+        return str(value.name)
     if isinstance(value, tuple):
         return "(" + ", ".join(show(item) for item in value) + ")"
     return repr(value)

@@ -1,8 +1,8 @@
 """Load a pass directory's modules. This executes candidate code: only a runner calls it.
 
 Inside, the folder is the package ``pass_dir`` whatever it is called on disk, and its files are importable as
-``pass_dir.helper``, ``.helper``, ``<folder name>.helper`` and plain ``helper``: always the same module, loaded once.
-Byte code lying in the folder is never used.
+``pass_dir.helper``, ``.helper``, ``<folder name>.helper`` and plain ``helper``: always the same module,
+loaded once. Byte code lying in the folder is never used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any
+from typing import Any, NoReturn, cast
 
 from .errors import PassError
 
@@ -52,10 +52,10 @@ class _Source(importlib.machinery.SourceFileLoader):
 class _Package(importlib.abc.Loader):
     """The folder itself, as a package; its own ``__init__.py``, where there is one, runs as usual."""
 
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:  # noqa: ARG002
         return None
 
-    def exec_module(self, module: ModuleType) -> None:
+    def exec_module(self, module: ModuleType) -> None:  # noqa: ARG002
         return None
 
 
@@ -65,13 +65,18 @@ class _Same(importlib.abc.Loader):
     def __init__(self, real: str) -> None:
         self._real, self._spec = real, None
 
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:  # noqa: ARG002
         module = importlib.import_module(self._real)
         self._spec = module.__spec__  # type: ignore[assignment]
         return module
 
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__ = self._spec
+
+
+def _absent(fullname: str) -> NoReturn:
+    # Other finders would look for byte code and native modules in the folder.
+    raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -82,21 +87,21 @@ class _Finder(importlib.abc.MetaPathFinder):
         self._aliases = {folder.name} - _NEVER_SHADOWED - {PACKAGE}
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+        self, fullname: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         head, _, rest = fullname.partition(".")
         if head == PACKAGE:
-            return self._spec(fullname, rest)
-        if head in self._aliases and (not rest or self._file(rest) is not None):
+            return self._spec(fullname, rest) or _absent(fullname)
+        if head in self._aliases and self._has(rest.replace(".", "/")):
             return importlib.util.spec_from_loader(fullname, _Same(".".join(filter(None, [PACKAGE, rest]))))
-        if head not in _NEVER_SHADOWED and self._file(head) is not None:
+        if head not in _NEVER_SHADOWED and self._has(fullname.replace(".", "/")):
             return importlib.util.spec_from_loader(fullname, _Same(f"{PACKAGE}.{fullname}"))
         return None
 
-    def owns(self, name: str) -> bool:
-        """Whether a loaded module's name is one of this folder's."""
-        head = name.partition(".")[0]
-        return head == PACKAGE or head in self._aliases or self._file(head) is not None
+    def _has(self, relative: str) -> bool:
+        """Whether the folder has this module, or a sub-folder of modules."""
+        where = self.folder / relative
+        return self._file(relative) is not None or (where.is_dir() and any(where.glob("*.py")))
 
     def _spec(self, fullname: str, rest: str) -> importlib.machinery.ModuleSpec | None:
         file = self._file(rest) if rest else self._init(self.folder)
@@ -127,7 +132,8 @@ class _Finder(importlib.abc.MetaPathFinder):
 def load_passes(folder: Path, stems: Iterable[str]) -> list[Pass]:
     """Import the passes of a directory, in order. Raises PassError naming the pass, with file and line.
 
-    What an earlier directory has loaded is forgotten first, so two directories never see each other's helpers.
+    What an earlier directory has loaded is forgotten first, so two directories never see each other's
+    helpers.
     """
     finder = _install(Path(folder).resolve())
     return [_load(finder.folder, stem) for stem in stems]
@@ -160,8 +166,7 @@ def _load(folder: Path, stem: str) -> Pass:
         message = f"import failed: {type(error).__name__}: {error}{_line(error, folder)}"
         raise PassError(stem, message) from error
     parts = {
-        name: _callable(module, stem, name, file)
-        for name in ("pattern", "replacement_args", "replacement_func")
+        name: _callable(module, stem, name, file) for name in ("pattern", "replacement_args", "replacement_func")
     }
     return Pass(stem, **parts, wrapper=_wrapper(stem, parts["replacement_func"], file), file=file)
 
@@ -170,7 +175,7 @@ def _callable(module: ModuleType, stem: str, name: str, file: Path) -> Callable[
     found = getattr(module, name, None)
     if not callable(found):
         raise PassError(stem, f"{file.name} defines no function {name!r}")
-    return found
+    return cast("Callable[..., Any]", found)
 
 
 def _wrapper(stem: str, replacement_func: Callable[[], Any], file: Path) -> Callable[..., Any]:
@@ -185,9 +190,7 @@ def _wrapper(stem: str, replacement_func: Callable[[], Any], file: Path) -> Call
             f"replacement_func() returns a new object at every call; return a module-level function ({file.name})",
         )
     if not callable(first):
-        raise PassError(
-            stem, f"replacement_func() returns {type(first).__name__}, not a callable ({file.name})"
-        )
+        raise PassError(stem, f"replacement_func() returns {type(first).__name__}, not a callable ({file.name})")
     wrapper: Callable[..., Any] = first
     return wrapper
 

@@ -1,8 +1,9 @@
 """Find a pattern in a target graph: backtracking unification of canonical calls.
 
-A placeholder of the pattern binds whatever stands in its place (a tensor, a literal, a list); bound twice, it must be
-the same. Operators must agree in name and in every argument; operands of commutative operators match in both orders.
-Metadata expressions of the pattern (``x.size(0)``) are evaluated once their tensors are bound.
+A placeholder of the pattern binds whatever stands in its place (a tensor, a literal, a list); bound twice,
+it must be the same. Operators must agree in name and in every argument; operands of commutative operators
+match in both orders. Metadata expressions of the pattern (``x.size(0)``) are evaluated once their tensors
+are bound.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class Miss:
 
 @dataclass(frozen=True)
 class Match:
-    """``binding`` maps the pattern's nodes to nodes and literals of the target, ``nodes`` are the operators covered."""
+    """``binding`` maps the pattern's nodes to nodes and literals of the target, ``nodes`` are the operators
+    covered.
+    """
 
     pattern: Pattern
     binding: dict[Node, Any]
@@ -109,9 +112,7 @@ class Search:
             goals.extend(choices[0])
         return self._finish(binding, pending)
 
-    def _first(
-        self, choices: _Choices, goals: list[_Goal], binding: dict[Node, Any], pending: list[_Goal]
-    ) -> Match:
+    def _first(self, choices: _Choices, goals: list[_Goal], binding: dict[Node, Any], pending: list[_Goal]) -> Match:
         for more in choices:
             try:
                 return self._solve([*goals, *more], dict(binding), list(pending))
@@ -139,9 +140,7 @@ class Search:
         if found is _ANYWHERE:
             return self._anywhere(node, binding)
         if node in binding:
-            same = binding[node] is found or (
-                not _holds_node(found) and self._equal(binding[node], found, None)
-            )
+            same = binding[node] is found or (not _holds_node(found) and self._equal(binding[node], found, None))
             same = same or (isinstance(found, tuple) and binding[node] == found)
             if not same:
                 self._miss(goal, binding, f"expected {show(binding[node])}, found {show(found)}")
@@ -159,9 +158,7 @@ class Search:
             return [[]]
         places = self.target.named(self.pattern.calls[node].op)
         if not places:
-            self._miss(
-                _Goal(node, None), binding, f"a further output: no {self.pattern.calls[node].op} found"
-            )
+            self._miss(_Goal(node, None), binding, f"a further output: no {self.pattern.calls[node].op} found")
         return [[_Goal(node, place)] for place in places]
 
     def _operator(self, goal: _Goal, binding: dict[Node, Any]) -> _Choices:
@@ -250,9 +247,7 @@ class Search:
         depth = sum(1 for node in binding if node in self.pattern.calls) + whole
         if self.best is None or depth > self.best.depth:
             near = goal.node if goal.node is not None else goal.target
-            place = (
-                f"{self._describe(near)}: " if isinstance(near, Node) and near in self.target.calls else ""
-            )
+            place = f"{self._describe(near)}: " if isinstance(near, Node) and near in self.target.calls else ""
             argument = f"argument {goal.argument}: " if goal.argument else ""
             self.best = Miss(depth, f"{place}{argument}{text}")
         raise _NoMatch

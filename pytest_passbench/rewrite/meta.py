@@ -1,4 +1,6 @@
-"""What is known of every value in a target graph: shape, dtype, device, strides, storage; and what is a literal."""
+"""What is known of every value in a target graph: shape, dtype, device, strides, storage; and what is a
+literal.
+"""
 
 from __future__ import annotations
 
@@ -64,16 +66,14 @@ def metadata_nodes(graph: torch.fx.Graph) -> set[Node]:
     return found
 
 
-class _Recorder(Interpreter):
+class _Recorder(Interpreter):  # type: ignore[misc]
     """Runs a graph and keeps every value in ``node.meta['passbench']``; notes which nodes write in place."""
 
     def run_node(self, n: Node) -> Any:
         before = [(i, _version(i.meta.get("passbench"))) for i in n.all_input_nodes]
         result = super().run_node(n)
         n.meta["passbench"] = result
-        n.meta["passbench_writes"] = [
-            i for i, version in before if _version(i.meta.get("passbench")) != version
-        ]
+        n.meta["passbench_writes"] = [i for i, version in before if _version(i.meta.get("passbench")) != version]
         return result
 
 

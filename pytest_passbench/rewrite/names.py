@@ -1,6 +1,7 @@
 """The many spellings of one PyTorch operator, as data.
 
-Nothing here is computed: which Python operator, alias, method or parameter name stands for which canonical one.
+Nothing here is computed: which Python operator, alias, method or parameter name stands for which canonical
+one.
 """
 
 from __future__ import annotations
@@ -88,6 +89,4 @@ METADATA_METHODS = frozenset({
     "size", "dim", "ndimension", "numel", "nelement", "stride", "element_size", "is_floating_point",
     "is_complex", "get_device", "storage_offset", "is_contiguous",
 })  # fmt: skip
-METADATA_ATTRIBUTES = frozenset(
-    {"shape", "dtype", "device", "ndim", "is_cuda", "layout", "itemsize", "nbytes"}
-)
+METADATA_ATTRIBUTES = frozenset({"shape", "dtype", "device", "ndim", "is_cuda", "layout", "itemsize", "nbytes"})

@@ -1,8 +1,8 @@
 """One canonical form for every spelling of a call: an operator name and its arguments by parameter name.
 
-``x.softmax(-1)``, ``torch.softmax(x, dim=-1)``, ``F.softmax(x, -1)`` and ``torch.ops.aten.softmax.int(x, -1)`` all
-become ``Call("softmax", {"input": x, "dim": -1})``. Parameter names come from the ATen schemas and, where an operator
-has none, from the Python signature; :mod:`.names` lists what neither knows.
+``x.softmax(-1)``, ``torch.softmax(x, dim=-1)``, ``F.softmax(x, -1)`` and ``torch.ops.aten.softmax.int(x,
+-1)`` all become ``Call("softmax", {"input": x, "dim": -1})``. Parameter names come from the ATen schemas
+and, where an operator has none, from the Python signature; :mod:`.names` lists what neither knows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _EMPTY = inspect.Parameter.empty
 
 @dataclass(frozen=True)
 class Call:
-    """A canonical call. ``args`` maps parameter names to nodes, literals, or tuples of them; defaults are filled in."""
+    """A canonical call. ``args`` maps parameter names to nodes, literals, or tuples of them; defaults are
+    filled in.
+    """
 
     op: str
     args: dict[str, Any] = field(default_factory=dict)
@@ -151,7 +153,9 @@ def _op_alias(name: str) -> str:
 
 
 def target_name(target: Any) -> str:
-    """A callable's own operator name: ``gelu`` for ``torch._C._nn.gelu``, ``linalg_norm`` for ``torch.linalg.norm``."""
+    """A callable's own operator name: ``gelu`` for ``torch._C._nn.gelu``, ``linalg_norm`` for
+    ``torch.linalg.norm``.
+    """
     if isinstance(target, torch._ops.OpOverloadPacket):
         return str(target._qualified_op_name).split("::")[-1]
     name = getattr(target, "__name__", None) or type(target).__name__
@@ -165,9 +169,7 @@ def _is_inplace_name(name: str) -> bool:
     return name.endswith("_") and not name.endswith("__")
 
 
-def _named(
-    name: str, args: list[Any], kwargs: dict[str, Any], target: Any = None, inplace: bool = False
-) -> Call:
+def _named(name: str, args: list[Any], kwargs: dict[str, Any], target: Any = None, inplace: bool = False) -> Call:
     op = _op_alias(name)
     if op in names.OPERATORS.values() and not kwargs and len(args) <= 2:
         keys = ("input", names.RENAMED_IN.get(op, {}).get("other", "other"))
@@ -284,9 +286,7 @@ def _aliased(signature: Signature, kwargs: dict[str, Any]) -> dict[str, Any]:
     result = {}
     for name, value in kwargs.items():
         if name not in signature.parameters:
-            known = [
-                p for p in signature.parameters if names.RENAMED.get(p, p) == names.RENAMED.get(name, name)
-            ]
+            known = [p for p in signature.parameters if names.RENAMED.get(p, p) == names.RENAMED.get(name, name)]
             name = known[0] if known else name
         result[name] = value
     return result

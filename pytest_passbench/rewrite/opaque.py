@@ -1,13 +1,14 @@
 """Make kernel calls opaque to a compiler: each becomes a custom operator whose outputs' metadata is known.
 
-TorchInductor may then plan around the call without looking into it. The outputs' shapes, dtypes and strides are those
-that the replaced operators had; a kernel that returns other strides is copied into them, other shapes or dtypes raise.
-A kernel that returns (a view of) one of its inputs is copied too: the compiler reuses memory on the promise that it
-does not.
+TorchInductor may then plan around the call without looking into it. The outputs' shapes, dtypes and strides
+are those that the replaced operators had; a kernel that returns other strides is copied into them, other
+shapes or dtypes raise. A kernel that returns (a view of) one of its inputs is copied too: the compiler
+reuses memory on the promise that it does not.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -41,9 +42,7 @@ def _replace(gm: GraphModule, node: Node) -> None:
     single = isinstance(values, torch.Tensor)
     outputs = (values,) if single else tuple(values)
     if not all(isinstance(value, torch.Tensor) for value in outputs):
-        raise PassError(
-            node.meta["passbench_pass"], "the inductor pipeline needs every output to be a tensor"
-        )
+        raise PassError(node.meta["passbench_pass"], "the inductor pipeline needs every output to be a tensor")
     operator = _register(node, len(leaves), outputs, single, rebuild)
     with gm.graph.inserting_before(node):
         new = gm.graph.call_function(operator, tuple(leaves), {})
@@ -75,14 +74,13 @@ def _fill(value: Any, remaining: Any) -> Any:
     return value
 
 
-def _register(
-    node: Node, arity: int, outputs: tuple[Any, ...], single: bool, rebuild: Callable[..., Any]
-) -> Any:
-    name = f"call_{next(_COUNT)}"
+def _register(node: Node, arity: int, outputs: tuple[Any, ...], single: bool, rebuild: Callable[..., Any]) -> Any:
+    layouts = [(tuple(v.shape), tuple(v.stride()), v.dtype, v.device) for v in outputs]
+    # Inductor's cache on disk knows an operator by its name alone: the name must say what comes out.
+    name = f"call_{next(_COUNT)}_{hashlib.sha256(repr(layouts).encode()).hexdigest()[:16]}"
     inputs = ", ".join(f"Tensor a{i}" for i in range(arity))
     returned = "Tensor" if single else "(" + ", ".join("Tensor" for _ in outputs) + ")"
     _LIBRARY.define(f"{name}({inputs}) -> {returned}", tags=(_layout_tag(),))
-    layouts = [(tuple(v.shape), tuple(v.stride()), v.dtype, v.device) for v in outputs]
     function, label = node.target, node.meta["passbench_pass"]
 
     def run(*tensors: Any) -> Any:
@@ -108,12 +106,8 @@ def _layout_tag() -> Any:
 def _as(value: Any, layout: tuple[Any, ...], inputs: tuple[Any, ...], label: str) -> Any:
     shape, stride, dtype, device = layout
     if not isinstance(value, torch.Tensor) or tuple(value.shape) != shape or value.dtype != dtype:
-        got = (
-            f"{tuple(value.shape)} {value.dtype}" if isinstance(value, torch.Tensor) else type(value).__name__
-        )
-        raise RuntimeError(
-            f"pass {label}: the kernel wrapper returned {got}, the graph needs {shape} {dtype}"
-        )
+        got = f"{tuple(value.shape)} {value.dtype}" if isinstance(value, torch.Tensor) else type(value).__name__
+        raise RuntimeError(f"pass {label}: the kernel wrapper returned {got}, the graph needs {shape} {dtype}")
     if tuple(value.stride()) == stride and not storages(value) & storages(inputs):
         return value
     return torch.empty_strided(shape, stride, dtype=dtype, device=device).copy_(value)

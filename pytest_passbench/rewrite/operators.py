@@ -22,14 +22,16 @@ _DROPOUTS = frozenset({
 })  # fmt: skip
 
 
-def operator_names(target: Target, nodes: list[Node]) -> list[str]:
+def operator_names(nodes: list[Node]) -> list[str]:
     """The operators' names in graph order, as a task's header lists them; an item of a tuple is none."""
     return [op_name(node) for node in nodes if not is_metadata(node)]
 
 
 def covered_names(target: Target, nodes: list[Node]) -> list[str]:
-    """As :func:`operator_names`, without identities (eval-mode dropout, contiguous, detach, a cast to the same dtype)."""
-    return operator_names(target, [node for node in nodes if not is_identity(target, node)])
+    """As :func:`operator_names`, without identities (eval-mode dropout, contiguous, detach, a cast to the
+    same dtype).
+    """
+    return operator_names([node for node in nodes if not is_identity(target, node)])
 
 
 def is_identity(target: Target, node: Node) -> bool:

@@ -16,7 +16,9 @@ from .trace import Traced, parameters, trace
 
 @dataclass(frozen=True)
 class Pattern:
-    """``calls`` holds the operators; ``anchor`` is the output that the search starts from, ``roots`` the other ones."""
+    """``calls`` holds the operators; ``anchor`` is the output that the search starts from, ``roots`` the
+    other ones.
+    """
 
     name: str
     arguments: tuple[str, ...]
@@ -39,7 +41,7 @@ def prepare(name: str, function: Callable[..., Any]) -> Pattern:
         arguments = parameters(function)
     except (TypeError, ValueError) as error:
         raise PassError(name, f"pattern: {error}") from error
-    traced = trace(name, function, arguments)
+    traced = trace(name, "pattern", function, arguments)
     metadata = metadata_nodes(traced.graph)
     live = _live(traced, metadata)
     calls = {node: canonical(node) for node in live}

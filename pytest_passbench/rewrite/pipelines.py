@@ -1,7 +1,7 @@
 """How a graph with its passes is run: alone, under ``torch.compile``, or with TorchInductor for the rest.
 
-Build and call with gradients switched off (``torch.no_grad()``): ``torch.compile`` guards on that mode, so a call in
-another mode than the build's compiles again.
+Build and call with gradients switched off (``torch.no_grad()``): ``torch.compile`` guards on that mode, so
+a call in another mode than the build's compiles again.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Built:
 def build(pipeline: str, gm: GraphModule, passes: list[Pass], example_inputs: list[Any]) -> Built:
     """Build one program: ``direct``, ``dynamo`` or ``inductor``.
 
-    It is called once on (clones of) ``example_inputs``, so nothing is left to compile. Raises PassError for a pass at
-    fault, ValueError for an unknown pipeline, and whatever a kernel raises in that call.
+    It is called once on (clones of) ``example_inputs``, so nothing is left to compile. Raises PassError for
+    a pass at fault, ValueError for an unknown pipeline, and whatever a kernel raises in that call.
     """
     if pipeline == "direct":
         result = apply_passes(gm, passes, example_inputs)

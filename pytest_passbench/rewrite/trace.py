@@ -1,4 +1,4 @@
-"""Trace ``pattern`` and ``replacement_args`` into graphs, without a tensor and without running an operator."""
+"""Trace ``pattern`` and ``replacement_args`` into graphs; no tensor is made and no operator runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .normalise import canonical
 
 @dataclass(frozen=True)
 class Traced:
-    """A traced function: ``placeholders`` in the order of its arguments, ``result`` what it returned, of nodes."""
+    """A traced function: ``placeholders`` in the order of its arguments, ``result`` what it returned."""
 
     graph: Graph
     placeholders: tuple[Node, ...]
@@ -29,7 +29,7 @@ class Traced:
         return tuple(self.result) if isinstance(self.result, (tuple, list)) else (self.result,)
 
 
-class _Factories(TorchFunctionMode):
+class _Factories(TorchFunctionMode):  # type: ignore[misc]
     """Calls without a tensor argument (``torch.arange(8)``) become nodes as well, instead of running."""
 
     def __init__(self, tracer: Tracer) -> None:
@@ -44,9 +44,7 @@ class _Factories(TorchFunctionMode):
 
 
 # They answer about the process, not about a tensor.
-_NOT_TRACED = frozenset(
-    {torch.get_default_dtype, torch.finfo, torch.iinfo, torch.is_tensor, torch.is_grad_enabled}
-)
+_NOT_TRACED = frozenset({torch.get_default_dtype, torch.finfo, torch.iinfo, torch.is_tensor, torch.is_grad_enabled})
 
 
 def _has_proxy(value: Any) -> bool:
@@ -59,7 +57,7 @@ def _has_proxy(value: Any) -> bool:
     return isinstance(value, (tuple, list)) and any(_has_proxy(item) for item in value)
 
 
-class _Tracer(Tracer):
+class _Tracer(Tracer):  # type: ignore[misc]
     """Every torch function and method is a leaf."""
 
     def __init__(self) -> None:
@@ -77,8 +75,8 @@ def parameters(function: Callable[..., Any]) -> list[str]:
     return [p.name for p in found]
 
 
-def trace(name: str, function: Callable[..., Any], arguments: list[str]) -> Traced:
-    """Run ``function`` on symbols. Raises PassError naming the pass where that fails."""
+def trace(name: str, label: str, function: Callable[..., Any], arguments: list[str]) -> Traced:
+    """Run ``function`` on symbols. Raises PassError naming the pass and ``label`` where that fails."""
     tracer = _Tracer()
     proxies = [tracer.create_proxy("placeholder", arg, (), {}) for arg in arguments]
     try:
@@ -88,10 +86,7 @@ def trace(name: str, function: Callable[..., Any], arguments: list[str]) -> Trac
     except PassError:
         raise
     except Exception as error:
-        label = getattr(function, "__name__", "function")
-        raise PassError(
-            name, f"{label} cannot be traced: {type(error).__name__}: {error}{_where(error)}"
-        ) from error
+        raise PassError(name, f"{label} cannot be traced: {type(error).__name__}: {error}{_where(error)}") from error
     tracer.graph.output(result)
     thread_inplace(tracer.graph)
     output = next(node for node in tracer.graph.nodes if node.op == "output")
