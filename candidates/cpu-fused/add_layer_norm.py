@@ -10,7 +10,7 @@ def pattern(x, y, shape, w, b, eps):
 
 
 def replacement_args(x, y, shape, w, b, eps):
-    return x, y, w, b, eps, "norm"
+    return x, None, y, w, b, eps, "norm"
 
 
 def replacement_func():

@@ -1,17 +1,18 @@
-"""Attention weights with a mask: mul, add, softmax."""
+"""Attention weights with a mask: mul, add, softmax, to, dropout (which does nothing in inference)."""
 
 import torch
 
-from .softmax import masked_softmax
+from .softmax import masked
 
 
-def pattern(scores, scale, mask):
-    return torch.nn.functional.softmax(scores * scale + mask, dim=-1)
+def pattern(scores, scale, mask, wide, dtype, p):
+    weights = torch.nn.functional.softmax(scores * scale + mask, dim=-1, dtype=wide)
+    return torch.nn.functional.dropout(weights.to(dtype), p, training=False)
 
 
-def replacement_args(scores, scale, mask):
-    return scores, mask, scale
+def replacement_args(scores, scale, mask, wide, dtype, p):
+    return scale, dtype, scores, mask
 
 
 def replacement_func():
-    return masked_softmax
+    return masked

@@ -1,17 +1,18 @@
-"""Attention weights without a mask: mul, softmax."""
+"""Attention weights without a mask: mul, softmax, dropout."""
 
 import torch
 
-from .softmax import scaled_softmax
+from .softmax import plain
 
 
-def pattern(scores, scale):
-    return torch.nn.functional.softmax(scores * scale, dim=-1)
+def pattern(scores, scale, dtype, p):
+    weights = torch.nn.functional.softmax(scores * scale, dim=-1, dtype=dtype)
+    return torch.nn.functional.dropout(weights, p, training=False)
 
 
-def replacement_args(scores, scale):
-    return scores, scale
+def replacement_args(scores, scale, dtype, p):
+    return scale, dtype, scores
 
 
 def replacement_func():
-    return scaled_softmax
+    return plain

@@ -1,15 +1,16 @@
 """Fused elementwise chains: a formula in C++ becomes a kernel wrapper for every dtype, with broadcasting.
 
-A formula is the body of a function of `pb::vec`s that ends in `return`. `R(...)` stands where eager stores a
-tensor between two operators, and rounds as that store does.
+A formula is the body of a function of `pb::vec`s a, b, c, ... that ends in `return`. `R(...)` stands where eager
+stores a tensor between two operators, and rounds as that store does.
 """
 
 import ctypes
-from functools import cache
 
 import torch
 
 from pytest_passbench.kernels import cpp
+
+from .layout import layout
 
 SOURCE = """
 #include "passbench.h"
@@ -22,12 +23,12 @@ template <class T> void same(%(typed)s, T* out, int64_t n) { map(n, out, Formula
 extern "C" void run(%(ins)s, pb::out out, int64_t n, pb::dtype dtype) {
   dispatch(dtype, [&](auto t) { same<decltype(t)>(%(names)s, out, n); });
 }
-// The output's shape in 4 dimensions, and per input its strides there; along the last one they are 0 or 1.
+// s: 4 sizes, then 4 strides per input; along the last dimension they are 0 or 1.
 template <class T> vec at(const T* p, int64_t i, int64_t count, int64_t step) {
   return step == 0 ? all(get(p)) : count == L ? load(p + i) : load(p + i, count);
 }
-template <class T> void broadcast(%(typed)s, T* out, const int64_t* shape) {
-  const int64_t *s = shape, n = s[3];
+template <class T> void broadcast(%(typed)s, T* out, const int64_t* s) {
+  int64_t n = s[3];
   for (int64_t i = 0; i < s[0]; i++) for (int64_t j = 0; j < s[1]; j++) for (int64_t k = 0; k < s[2]; k++, out += n) {
     %(rows)s
     int64_t m = 0;
@@ -35,17 +36,16 @@ template <class T> void broadcast(%(typed)s, T* out, const int64_t* shape) {
     if (m < n) store(out + m, Formula<T>::f(%(part)s), n - m);
   }
 }
-extern "C" void run_broadcast(%(ins)s, pb::out out, const int64_t* shape, pb::dtype dtype) {
-  dispatch(dtype, [&](auto t) { broadcast<decltype(t)>(%(names)s, out, shape); });
+extern "C" void run_broadcast(%(ins)s, pb::out out, const int64_t* sizes, pb::dtype dtype) {
+  dispatch(dtype, [&](auto t) { broadcast<decltype(t)>(%(names)s, out, sizes); });
 }
 """
 
 
 def fused(formula, arity):
-    """A wrapper that takes `arity` tensors of one dtype, named a, b, c, ... in the formula."""
+    """A wrapper that takes `arity` tensors of one dtype."""
     names = [chr(ord("a") + i) for i in range(arity)]
-    strides = [f"(s + {4 * i + 4})" for i in range(arity)]
-    each = list(zip(names, strides))
+    each = [(n, f"(s + {4 * i + 4})") for i, n in enumerate(names)]
     lib = cpp.load(SOURCE % {
         "formula": formula,
         "vecs": ", ".join(f"vec {n}" for n in names),
@@ -68,34 +68,9 @@ def fused(formula, arity):
         return out
 
     def broadcast(*tensors):
-        shape, plan = layout(*[(x.shape, x.stride()) for x in tensors])
+        shape, sizes = layout(4, False, *[(x.shape, x.stride()) for x in tensors])
         out = torch.empty(shape, dtype=tensors[0].dtype)
-        lib.run_broadcast(*[x.data_ptr() for x in tensors], out, ctypes.addressof(plan), out.dtype)
+        lib.run_broadcast(*[x.data_ptr() for x in tensors], out, ctypes.addressof(sizes), out.dtype)
         return out
 
     return wrapper
-
-
-@cache
-def layout(*tensors):
-    """The broadcast shape of (shape, stride) pairs, and it with all strides, merged into 4 dimensions."""
-    rank = max(len(shape) for shape, _ in tensors)
-    wide = [(1,) * (rank - len(shape)) + tuple(shape) for shape, _ in tensors]
-    full = tuple(max(sizes) if 0 not in sizes else 0 for sizes in zip(*wide))
-    steps = []
-    for shape, (_, stride) in zip(wide, tensors):
-        padded = (0,) * (rank - len(stride)) + tuple(stride)
-        steps.append([0 if n == 1 else s for n, s in zip(shape, padded)])
-    dims = [[n, *column] for n, *column in zip(full, *steps)]
-    merged = [dims[-1]]
-    for dim in reversed(dims[:-1]):
-        inner = merged[0]
-        if all(s == t * inner[0] for s, t in zip(dim[1:], inner[1:])) or dim[0] == 1:
-            merged[0] = [dim[0] * inner[0], *inner[1:]]
-        else:
-            merged.insert(0, dim)
-    merged = [[1] + [0] * len(tensors)] * (4 - len(merged)) + merged
-    if len(merged) > 4 or any(s not in (0, 1) for s in merged[-1][1:]):
-        raise ValueError(f"elementwise: no kernel for these shapes and strides: {tensors}")
-    flat = [value for column in zip(*merged) for value in column]
-    return full, (ctypes.c_int64 * len(flat))(*flat)

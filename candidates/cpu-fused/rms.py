@@ -1,4 +1,4 @@
-"""Kernel shared by the RMS-norm passes: x times the inverse root of its rows' mean square, times a weight."""
+"""Kernel shared by the RMS-norm passes: a row (or the sum of two) over its root mean square, times a weight."""
 
 import torch
 
@@ -6,25 +6,44 @@ from pytest_passbench.kernels import cpp
 
 lib = cpp.load("""
 #include "passbench.h"
-// offset = 0: the normed row is rounded to T before the weight. Else the weight is 1 + w, and nothing is rounded.
-template <class T> void run(const T* x, const T* w, T* out, int64_t rows, int64_t d, float eps, float offset) {
+using pb::vec;
+// X: the type of x, sum and out; T: of y and the weight. With an offset, the weight is offset + w, in float.
+template <class X, class T> void run(const X* x, const T* y, const T* w, X* sum, X* out, int64_t rows, int64_t d,
+                                     float eps, float offset) {
+  pb::buffer row(d);
+  float* s = row.data;
   for (int64_t r = 0; r < rows; r++, x += d, out += d) {
-    float mean = pb::sum(d, [](pb::vec a) { return a * a; }, x) / d;
+    if (y) pb::map(d, s, [](vec a, vec c) { return pb::round<X>(a + c); }, x, y + r * d);
+    else pb::map(d, s, [](vec a) { return a; }, x);
+    if (sum) pb::map(d, sum + r * d, [](vec a) { return a; }, s);
+    float mean = pb::sum(d, [](vec a) { return a * a; }, s) / d;
     float scale = 1 / __builtin_sqrtf(mean + eps);
-    if (offset) pb::map(d, out, [=](pb::vec a, pb::vec g) { return a * scale * (offset + g); }, x, w);
-    else pb::map(d, out, [=](pb::vec a, pb::vec g) { return pb::round<T>(a * scale) * g; }, x, w);
+    if (offset) pb::map(d, out, [=](vec a, vec g) { return a * scale * (offset + g); }, s, w);
+    else pb::map(d, out, [=](vec a, vec g) { return pb::round<X>(a * scale) * g; }, s, w);
   }
 }
-extern "C" void rms_norm(pb::in x, pb::in w, pb::out out, int64_t rows, int64_t d, double eps, double offset,
-                         pb::dtype dtype) {
-  pb::dispatch(dtype, [&](auto t) { run<decltype(t)>(x, w, out, rows, d, eps, offset); });
+extern "C" void rms_norm(pb::in x, pb::in y, pb::in w, pb::out sum, pb::out out, int64_t rows, int64_t d,
+                         double eps, double offset, pb::dtype dtype, bool wide) {
+  pb::dispatch(dtype, [&](auto t) {
+    using T = decltype(t);
+    if (wide) run<float, T>(x, y, w, sum, out, rows, d, eps, offset);
+    else run<T, T>(x, y, w, sum, out, rows, d, eps, offset);
+  });
 }
 """)
 
 
-def rms_norm(x, w, eps, offset):
-    """x: [..., d], w: [d], of one dtype."""
+def rms_norm(x, y, w, eps, offset, dtype, route):
+    """x, y (or None): [..., d], w: [d]. Returns the norm, or on the route "both" the sum and the norm.
+
+    x and the result have one dtype; where that is not the weight's, it is float32.
+    """
+    if y is not None and x.dtype != dtype:  # a sum matches in either order
+        x, y = y, x
+    if x.dtype != dtype or (y is not None and (y.dtype != w.dtype or y.shape != x.shape)):
+        raise ValueError(f"rms_norm: no kernel for {x.dtype} and {w.dtype} to {dtype}")
     d = w.numel()
     out = torch.empty_like(x)
-    lib.rms_norm(x, w, out, x.numel() // d, d, eps, offset, x.dtype)
-    return out
+    total = torch.empty_like(x) if route == "both" else None
+    lib.rms_norm(x, y, w, total, out, x.numel() // d, d, eps, offset, w.dtype, dtype != w.dtype)
+    return out if total is None else (total, out)

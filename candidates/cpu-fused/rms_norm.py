@@ -12,7 +12,7 @@ def pattern(x, w, eps, dtype):
 
 
 def replacement_args(x, w, eps, dtype):
-    return x, w, eps, 0.0
+    return x, None, w, eps, 0.0, dtype, "norm"
 
 
 def replacement_func():

@@ -12,7 +12,7 @@ def pattern(x, w, eps):
 
 
 def replacement_args(x, w, eps):
-    return x, w, eps, 1.0
+    return x, None, w, eps, 1.0, x.dtype, "norm"
 
 
 def replacement_func():

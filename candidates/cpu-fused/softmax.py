@@ -1,47 +1,73 @@
-"""Kernel shared by the attention passes: scale, mask and softmax over the last dimension."""
+"""Softmax over the last dimension of a formula (see elementwise.py) of tensors that broadcast to each other."""
+
+import ctypes
 
 import torch
 
 from pytest_passbench.kernels import cpp
 
-lib = cpp.load("""
+from .layout import layout
+
+SOURCE = """
 #include "passbench.h"
-using pb::vec;
-// x: [n0, n1, n2, d]; the mask has strides m0, m1, m2, which are 0 where it is broadcast.
-template <class T> void run(const T* x, const T* mask, T* out, int64_t n0, int64_t n1, int64_t n2, int64_t d,
-                            int64_t m0, int64_t m1, int64_t m2, float scale) {
-  pb::buffer row(d);
-  float* s = row.data;
-  for (int64_t i = 0; i < n0; i++) for (int64_t j = 0; j < n1; j++) for (int64_t k = 0; k < n2; k++, x += d, out += d) {
-    auto scaled = [=](vec a) { return pb::round<T>(a * scale); };
-    float top = mask ? pb::map_greatest(d, s, [=](vec a, vec m) { return pb::round<T>(scaled(a) + m); }, x,
-                                        mask + i * m0 + j * m1 + k * m2)
-                     : pb::map_greatest(d, s, scaled, x);
-    float total = pb::map_sum(d, s, [=](vec a) { return pb::exp(a - top); }, s);
-    float inverse = 1 / total;
-    pb::map(d, out, [=](vec a) { return a * inverse; }, s);
-  }
+using namespace pb;
+template <class T> struct Formula {
+  static vec R(vec x) { return round<T>(x); }
+  static vec f(float p, %(vecs)s) { %(formula)s }
+};
+// s: 5 sizes, then 5 strides per input; every input has whole rows.
+template <class T, class Y> void rows(%(typed)s, Y* out, const int64_t* s, float p) {
+  int64_t n = s[4];
+  buffer row(n);
+  float* r = row.data;
+  for (int64_t i = 0; i < s[0]; i++) for (int64_t j = 0; j < s[1]; j++) for (int64_t k = 0; k < s[2]; k++)
+    for (int64_t l = 0; l < s[3]; l++, out += n) {
+      float top = map_greatest(n, r, [=](%(vecs)s) { return Formula<T>::f(p, %(names)s); }, %(at)s);
+      float inverse = 1 / map_sum(n, r, [=](vec x) { return exp(x - top); }, r);
+      map(n, out, [=](vec x) { return x * inverse; }, r);
+    }
 }
-extern "C" void softmax(pb::in x, pb::in mask, pb::out out, int64_t n0, int64_t n1, int64_t n2, int64_t d,
-                        int64_t m0, int64_t m1, int64_t m2, double scale, pb::dtype dtype) {
-  pb::dispatch(dtype, [&](auto t) { run<decltype(t)>(x, mask, out, n0, n1, n2, d, m0, m1, m2, scale); });
+extern "C" void run(%(ins)s, pb::out out, const int64_t* sizes, double p, pb::dtype dtype, bool wide) {
+  dispatch(dtype, [&](auto t) {
+    using T = decltype(t);
+    if (wide) rows<T, float>(%(names)s, out, sizes, p);
+    else rows<T, T>(%(names)s, out, sizes, p);
+  });
 }
-""")
+"""
 
 
-def scaled_softmax(x, scale):
-    """softmax(x * scale) over the last dimension."""
-    d = x.shape[-1]
-    out = torch.empty_like(x)
-    lib.softmax(x, None, out, 1, 1, x.numel() // d, d, 0, 0, 0, scale, x.dtype)
-    return out
+def softmax_of(formula, arity):
+    """A wrapper of (number, dtype, `arity` tensors). The formula knows the number as p; dtype is the result's.
+
+    `sizes`, where given, is the shape that the result is viewed in.
+    """
+    names = [chr(ord("a") + i) for i in range(arity)]
+    each = [(n, f"s[{5 * i + 5}]", f"s[{5 * i + 6}]", f"s[{5 * i + 7}]", f"s[{5 * i + 8}]") for i, n in enumerate(names)]
+    lib = cpp.load(SOURCE % {
+        "formula": formula,
+        "vecs": ", ".join(f"vec {n}" for n in names),
+        "typed": ", ".join(f"const T* {n}" for n in names),
+        "names": ", ".join(names),
+        "ins": ", ".join(f"pb::in {n}" for n in names),
+        "at": ", ".join(f"{n} + i * {s} + j * {t} + k * {u} + l * {v}" for n, s, t, u, v in each),
+    })  # fmt: skip
+
+    def wrapper(number, dtype, *tensors, sizes=None):
+        kind = tensors[0].dtype
+        shape, table = layout(5, True, *[(x.shape, x.stride()) for x in tensors])
+        for x in tensors:
+            if x.shape[-1] != shape[-1] or x.dtype != kind or dtype not in (None, kind, torch.float32):
+                raise ValueError(f"softmax: no kernel for {x.dtype}{list(x.shape)} in {kind}{list(shape)} to {dtype}")
+        out = torch.empty(sizes or shape, dtype=dtype or kind)
+        wide = out.dtype != kind
+        lib.run(*[x.data_ptr() for x in tensors], out, ctypes.addressof(table), number, kind, wide)
+        return out
+
+    return wrapper
 
 
-def masked_softmax(x, mask, scale):
-    """softmax(x * scale + mask) over the last dimension; x: [b, h, rows, d], mask: 4 dimensions that broadcast to it."""
-    if mask.shape[-1] != x.shape[-1] or mask.stride(-1) != 1 or mask.dtype != x.dtype:
-        raise ValueError(f"softmax: no kernel for a {mask.dtype} mask of shape {tuple(mask.shape)}")
-    m0, m1, m2 = [0 if n == 1 else s for n, s in zip(mask.shape[:3], mask.stride())]
-    out = torch.empty_like(x)
-    lib.softmax(x, mask.data_ptr(), out, *x.shape, m0, m1, m2, scale, x.dtype)
-    return out
+plain = softmax_of("return R(a * p);", 1)
+masked = softmax_of("return R(R(a * p) + b);", 2)
+biased = softmax_of("return R(R(a + b) + c);", 3)
+capped = softmax_of("return R(R(p * R(tanh(R(a / p)))) + b);", 2)

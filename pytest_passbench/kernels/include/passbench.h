@@ -21,6 +21,11 @@
 #if defined(__AVX512F__)
 #define PB_REGISTER(out) #out "v"
 #define PB_HALF
+#if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__has_builtin)
+#if __has_builtin(__builtin_ia32_loaddquhi256_mask)
+#define PB_MASKED
+#endif
+#endif
 #elif defined(__AVX2__) && defined(__F16C__)
 #define PB_REGISTER(out) #out "x"
 #define PB_HALF
@@ -41,6 +46,7 @@ typedef int64_t lvec __attribute__((vector_size(4 * L)));
 typedef uint32_t uvec __attribute__((vector_size(4 * L)));
 typedef double dvec __attribute__((vector_size(4 * L)));  // half as many lanes
 typedef uint16_t hvec __attribute__((vector_size(2 * L)));
+typedef short svec __attribute__((vector_size(2 * L)));
 
 struct bf16 { uint16_t bits; };
 struct f16 { uint16_t bits; };
@@ -124,7 +130,12 @@ template <class T> inline vec load(const T* p) {
 }
 template <class T> inline vec load(const T* p, int64_t count) {  // the first `count` lanes, zeros after them
   packed<T> x{};
+#ifdef PB_MASKED
+  if constexpr (sizeof(T) == 4) x = __builtin_ia32_loadups512_mask(p, x, (1u << count) - 1);
+  else x = bits<hvec>(__builtin_ia32_loaddquhi256_mask((const short*)p, bits<svec>(x), (1u << count) - 1));
+#else
   std::memcpy(&x, p, count * sizeof(T));
+#endif
   return widen(x, T{});
 }
 template <class T> inline void store(T* p, vec x) {
@@ -133,7 +144,12 @@ template <class T> inline void store(T* p, vec x) {
 }
 template <class T> inline void store(T* p, vec x, int64_t count) {
   auto y = narrow(x, T{});
+#ifdef PB_MASKED
+  if constexpr (sizeof(T) == 4) __builtin_ia32_storeups512_mask(p, y, (1u << count) - 1);
+  else __builtin_ia32_storedquhi256_mask((short*)p, bits<svec>(y), (1u << count) - 1);
+#else
   std::memcpy(p, &y, count * sizeof(T));
+#endif
 }
 // x as it is after having been stored as T.
 template <class T> inline vec round(vec x) { return widen(narrow(x, T{}), T{}); }
@@ -149,6 +165,12 @@ struct buffer {
 };
 
 // ---- functions, lane by lane
+
+inline vec first(int64_t count, vec x, vec rest) {  // `count` lanes of x, then those of rest
+  ivec lane;
+  for (int i = 0; i < L; i++) lane[i] = i;
+  return lane < int32_t(count) ? x : rest;
+}
 
 inline vec min(vec a, vec b) { return a < b ? a : b; }
 inline vec max(vec a, vec b) { return a > b ? a : b; }
@@ -287,8 +309,7 @@ inline vec reduce(int64_t n, Y y, vec start, Join join, F f, const X*... x) {
   if (i < n) {
     vec last = f(load(x + i, n - i)...);
     store(y + i, last, n - i);
-    for (int64_t j = n - i; j < L; j++) last[j] = start[j];
-    odd = join(odd, last);
+    odd = join(odd, first(n - i, last, start));
   }
   return join(even, odd);
 }

@@ -1,0 +1,18 @@
+"""Layer scale, residual addition and layer norm in one sweep: mul, add, layer_norm. The sum is a second output."""
+
+import torch
+
+from .layer_norm import add_layer_norm
+
+
+def pattern(x, gamma, y, shape, w, b, eps):
+    total = x * gamma + y
+    return total, torch.nn.functional.layer_norm(total, shape, w, b, eps)
+
+
+def replacement_args(x, gamma, y, shape, w, b, eps):
+    return x, gamma, y, w, b, eps, "both"
+
+
+def replacement_func():
+    return add_layer_norm
