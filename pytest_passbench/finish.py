@@ -12,6 +12,7 @@ from pytest_passbench import gates
 from pytest_passbench.collect import SAMPLE, SUBGRAPH
 from pytest_passbench.errors import UserError
 from pytest_passbench.progress import outcome
+from pytest_passbench.report.escape import line
 from pytest_passbench.report.record import Record
 from pytest_passbench.report.run import Run
 from pytest_passbench.run import write
@@ -93,8 +94,8 @@ def show(state: State, reporter: Any) -> None:
     reporter.write_line(terminal.summary(state.run, reporter._tw.fullwidth))
     if options.flag(state.config, "passbench_durations"):
         reporter.write_line(durations(state.run))
-    for line in closing(state):
-        reporter.write_line(line)
+    for text in closing(state):
+        reporter.write_line(text)
     for verdict in state.verdicts:
         reporter.write_line(verdict.line, green=verdict.passed, red=not verdict.passed)
 
@@ -103,11 +104,11 @@ def closing(state: State) -> list[str]:
     """The last lines: what is missing, where the results lie, and the seed."""
     assert state.folder is not None
     missing = state.ledger.missing()
-    rows = ["interrupted: the scores are of what was judged"] if state.ledger.interrupted else []
+    rows = []
     if missing:
         names = ", ".join(f"{task} [{candidate}]" for task, candidate in missing[:5])
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-        rows.append(f"not judged, each counts b: {names}{more}")
+        rows.append(line(f"not judged: {names}{more}", 1000))
     rows += [f"results: {_short(state.folder / name, state)}" for name in ("results.json", "results.md")]
     return [*rows, f"seed: {state.ledger.seed.hex()}"]
 

@@ -11,7 +11,7 @@ def lines(state: State) -> list[str]:
     """The header."""
     settings = state.settings
     rows = [
-        f"passbench: device: {settings.device}, threads: {settings.threads}, "
+        f"passbench: device: {settings.device}{_cpu(state)}, threads: {settings.threads}, "
         f"pipeline: {settings.pipeline}, policy: {settings.policy}, t: {settings.tolerance}{_sandbox(state)}",
         *(line(f"candidate: {c.name}, content {c.content_hash[:16]}") for c in state.ledger.candidates),
         state.selection.describe(settings.suite) + _shard(settings.shard),
@@ -19,6 +19,11 @@ def lines(state: State) -> list[str]:
     if settings.trusted:
         return [*rows, "trusted: the candidate runs in this process; nothing is scored"]
     return [*rows, f"seed commitment: sha256 {commitment(state.ledger.seed)}"]
+
+
+def _cpu(state: State) -> str:
+    model = state.ledger.environment.get("cpu")
+    return f" ({line(str(model), 60)})" if model and state.settings.device == "cpu" else ""
 
 
 def _sandbox(state: State) -> str:

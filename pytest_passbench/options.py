@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -187,10 +187,11 @@ def add(parser: pytest.Parser) -> None:
         parser.addini(name, text, type="bool", default=False)
     for option in OPTIONS:
         names = [option.short] if option.short else []
+        form: Literal["linelist", "string"] = "linelist" if option.many else "string"
         group.addoption(*names, f"--passbench-{option.name}", dest=option.dest, type=option.type,
                         action="append" if option.many else "store", default=None,
                         metavar=option.metavar, help=option.help)  # fmt: skip
-        parser.addini(option.dest, option.help, type="linelist" if option.many else "string", default=None)
+        parser.addini(option.dest, option.help, type=form, default=None)
 
 
 def flag(config: pytest.Config, name: str, namespace: argparse.Namespace | None = None) -> bool:

@@ -1,0 +1,153 @@
+"""The engine called from Python, and the small parts of the face that need no pytest run."""
+
+from __future__ import annotations
+
+import pytest
+from face import OK, PASS, task_text
+
+import pytest_passbench
+from pytest_passbench.errors import UserError
+from pytest_passbench.failure import TaskFailedError, describe, safe
+from pytest_passbench.progress import Progress, outcome, spell
+from pytest_passbench.report.benchmark import other_times
+from pytest_passbench.report.record import Arm, Record, Speed
+from pytest_passbench.run import Ledger, run_seed, write
+from pytest_passbench.settings import Settings
+
+
+class Judge:
+    """Says of every subgraph what its ``meta`` has."""
+
+    def __init__(self, settings, seed):
+        self.settings, self.closed = settings, False
+
+    def environment(self):
+        return {"sandbox": "fake"}
+
+    def judge(self, task, candidate):
+        for subgraph in task.subgraphs:
+            if subgraph.meta.get("interrupt"):
+                raise KeyboardInterrupt
+            arm = Arm(correct_from=[-11], speed=Speed(2.0, 1.9, 2.1, "FASTER", 10.0, 5.0))
+            yield Record(task.id, subgraph.id, candidate.name, arm=arm, dtypes=["float32"])
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "passes").mkdir()
+    (tmp_path / "passes" / "fuse.py").write_text(PASS)
+    (tmp_path / "passes" / "sorted_output_pass_rule_names.json").write_text('["fuse"]')
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "a.task.yaml").write_text(task_text("a", OK, OK))
+    (tmp_path / "own" / "b.task.yaml").write_text(task_text("b", OK, {"interrupt": True}, tags="train"))
+    return tmp_path
+
+
+def test_evaluate_returns_the_run(folder):
+    judges, seen = [], []
+
+    def make(settings, seed):
+        judges.append(Judge(settings, seed))
+        return judges[-1]
+
+    run = pytest_passbench.evaluate(
+        folder / "passes", folder / "own" / "a.task.yaml", session=make, on_record=seen.append, tolerance=-4
+    )
+    assert run.tasks == ["a"]
+    assert run.records == seen
+    assert [record.subgraph for record in seen] == ["s0", "s1"]
+    assert run.settings["tolerance"] == -4
+    assert run.environment == {"sandbox": "fake"}
+    assert not run.interrupted
+    assert judges[0].closed
+
+
+def test_evaluate_interrupted_returns_what_there_is(folder):
+    run = pytest_passbench.evaluate(folder / "passes", [folder / "own"], session=Judge)
+    assert run.interrupted
+    assert run.tasks == ["a", "b"]
+    assert len(run.records) == 3
+    chosen = pytest_passbench.evaluate(folder / "passes", [folder / "own"], suite="lite", session=Judge)
+    assert chosen.tasks == ["a"]
+
+
+def test_evaluate_refuses_what_it_does_not_know(folder):
+    with pytest.raises(UserError, match="unknown setting 'speed'"):
+        pytest_passbench.evaluate(folder / "passes", session=Judge, speed=1)
+    with pytest.raises(UserError, match="candidate directory does not exist"):
+        pytest_passbench.evaluate(folder / "nowhere", session=Judge)
+
+
+def test_a_seed_stands_for_itself_or_for_its_hash():
+    seed = run_seed(None)
+    assert run_seed(seed.hex()) == seed
+    assert run_seed("a word") == run_seed("a word") != run_seed("another")
+    assert run_seed(None) != seed
+
+
+def test_records_are_ordered_by_candidate_and_task_however_they_came(folder):
+    from pytest_passbench.candidate.layout import Candidate
+
+    ledger = Ledger(Settings(), [Candidate.open(folder / "passes")], b"", ["a", "b"])
+    for task, subgraph in (("b", "y"), ("a", "z"), ("b", "x")):
+        ledger.add(Record(task, subgraph, "passes"))
+    assert [(r.task, r.subgraph) for r in ledger.records] == [("a", "z"), ("b", "y"), ("b", "x")]
+    ledger.add(Record("b", "y", "passes", source="again"))
+    assert [r.source for r in ledger.records] == ["", "again", ""]
+    assert ledger.missing() == []
+    ledger.tasks.append("c")
+    assert ledger.missing() == [("c", "passes")]
+
+
+def test_two_runs_of_one_second_never_share_a_folder(folder):
+    ledger = Ledger(Settings(), [], b"", started="2026-01-02T03:04:05+00:00")
+    folders = [write(ledger.run(), folder / "reports") for _ in range(2)]
+    assert [path.name for path in folders] == ["20260102-030405", "20260102-030405-2"]
+    assert all((path / "results.md").is_file() for path in folders)
+
+
+def test_what_a_candidate_wrote_cannot_steer_the_terminal():
+    hostile = "\x1b]0;owned\x07\u202egnp.exe\r\n\tok"
+    assert safe(hostile) == "\\x1b]0;owned\\x07\\u202egnp.exe\\r\n\tok"
+    record = Record("t", "s", "c", arm=Arm("runtime_fail", "call", "x" * 5000, hostile))
+    text = describe(record, -5)
+    assert "\x1b" not in text
+    assert len(text) < 2000
+
+
+def test_many_failures_are_shown_in_full_only_at_first():
+    records = [Record("t", f"s{index}", "c", arm=Arm("timeout", "call", "slow")) for index in range(30)]
+    text = TaskFailedError(records, records, -5).text()
+    assert text.count("  message") == 6
+    assert "s29: timeout in call: slow" in text
+
+
+def test_time_left_is_by_subgraphs():
+    now = [0.0]
+    progress = Progress(clock=lambda: now[0])
+    assert progress.remaining() == ""
+    progress.expect({"a": 10, "b": 30})
+    now[0] = 20.0
+    progress.finish("a")
+    assert progress.remaining() == "60 s left"
+    assert progress.remaining(0.5, "b") == "12 s left"
+    progress.finish("b")
+    assert progress.remaining() == ""
+    assert [spell(5), spell(600), spell(7200)] == ["5 s", "10 min", "2.0 h"]
+
+
+def test_a_task_in_a_few_words():
+    speed = Speed(2.0, 1.9, 2.1, "FASTER", 10.0, 5.0)
+    good = Record("t", "a", "c", arm=Arm(correct_from=[-11], speed=speed))
+    assert outcome([good, Record("t", "b", "c", arm=Arm("crash"))], -5) == "1/2 correct, 2.00x"
+    assert outcome([], -5) == "0/0 correct"
+
+
+def test_rounds_are_rebuilt_from_their_ratios():
+    speed = Speed(2.0, 1.9, 2.1, "FASTER", 10.0, 5.0, pairs=[[0.0], [0.6931471805599453]])
+    assert other_times(speed) == pytest.approx([10e-6, 5e-6])
+    speed.pairs = []
+    assert other_times(speed) == pytest.approx([5e-6])
