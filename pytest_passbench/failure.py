@@ -5,7 +5,7 @@ Everything that a candidate could have written is capped and has its control cha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from pytest_passbench.report.escape import line as one_line
 from pytest_passbench.report.record import Arm, Record
 
 DETAILED = 6
-"""Subgraphs shown in full; of the rest, a line each."""
+"""Different failures of a task that are shown in full; of the rest, a line each."""
 
 OUTPUT_CAP = 4000
 """Characters shown of one captured output: its end, where a traceback stands."""
@@ -40,8 +40,13 @@ class TaskFailedError(Exception):
 
     def text(self) -> str:
         """The failure with its evidence."""
-        shown = [describe(record, self.tolerance) for record in self.failed[:DETAILED]]
-        rest = [f"{r.subgraph}: {one_line(reason(r, self.tolerance))}" for r in self.failed[DETAILED:]]
+        groups = list(_alike(self.failed, self.tolerance))
+        shown = [describe(alike, self.tolerance) for alike in groups[:DETAILED]]
+        rest = [
+            f"{record.subgraph}: {one_line(reason(record, self.tolerance))}"
+            for alike in groups[DETAILED:]
+            for record in alike
+        ]
         return "\n\n".join([self.line(), *shown, *(["\n".join(rest)] if rest else [])]) + "\n"
 
 
@@ -64,11 +69,24 @@ def reason(record: Record, tolerance: int) -> str:
     return f"{arm.status}{phase}" + (f": {arm.message}" if arm.message else "")
 
 
-def describe(record: Record, tolerance: int) -> str:
-    """One failed subgraph: what happened, where, and what the candidate printed."""
+def _alike(records: Sequence[Record], tolerance: int) -> Iterable[list[Record]]:
+    """The records in groups of the same evidence: a pass that misses does so on every subgraph."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(_evidence(record, tolerance), []).append(record)
+    return groups.values()
+
+
+def describe(alike: Sequence[Record], tolerance: int) -> str:
+    """Subgraphs that failed alike: what happened, where, and what the candidate printed."""
+    first, *others = (safe(record.subgraph) for record in alike)
+    also = [f"  {'also':<9} {', '.join(others)}"] if others else []
+    return "\n".join([f"{first}: {_evidence(alike[0], tolerance)}", *also])
+
+
+def _evidence(record: Record, tolerance: int) -> str:
     rows = [f"  {label:<9} {safe(text, TEXT_CAP)}" for label, text in _rows(record) if text]
-    title = f"{record.subgraph}: {_headline(record, tolerance)}"
-    return "\n".join([title, *rows, *_output(record.arm.output)])
+    return "\n".join([_headline(record, tolerance), *rows, *_output(record.arm.output)])
 
 
 def _headline(record: Record, tolerance: int) -> str:
@@ -83,7 +101,7 @@ def _rows(record: Record) -> Iterator[tuple[str, str]]:
     yield "outputs", ", ".join(f"{i}: {_from(at)}" for i, at in enumerate(arm.correct_from))
     yield "worst", arm.worst
     for report in record.passes:
-        if report.miss:
+        if report.miss and report.miss not in arm.message:
             yield "miss", f"{report.name}: {report.miss}"
     for finding in record.findings:
         place = f"{finding.file}:{finding.line}: " if finding.file else ""

@@ -10,7 +10,7 @@ from pytest_passbench.errors import UserError
 from pytest_passbench.failure import TaskFailedError, describe, safe
 from pytest_passbench.progress import Progress, outcome, spell
 from pytest_passbench.report.benchmark import other_times
-from pytest_passbench.report.record import Arm, Record, Speed
+from pytest_passbench.report.record import Arm, PassReport, Record, Speed
 from pytest_passbench.run import Ledger, run_seed, write
 from pytest_passbench.settings import Settings
 
@@ -113,16 +113,29 @@ def test_what_a_candidate_wrote_cannot_steer_the_terminal():
     hostile = "\x1b]0;owned\x07\u202egnp.exe\r\n\tok"
     assert safe(hostile) == "\\x1b]0;owned\\x07\\u202egnp.exe\\r\n\tok"
     record = Record("t", "s", "c", arm=Arm("runtime_fail", "call", "x" * 5000, hostile))
-    text = describe(record, -5)
+    text = describe([record], -5)
     assert "\x1b" not in text
     assert len(text) < 2000
 
 
 def test_many_failures_are_shown_in_full_only_at_first():
-    records = [Record("t", f"s{index}", "c", arm=Arm("timeout", "call", "slow")) for index in range(30)]
+    records = [Record("t", f"s{index}", "c", arm=Arm("timeout", "call", f"slow {index}")) for index in range(30)]
     text = TaskFailedError(records, records, -5).text()
     assert text.count("  message") == 6
-    assert "s29: timeout in call: slow" in text
+    assert "s29: timeout in call: slow 29" in text
+
+
+def test_what_failed_alike_is_shown_once():
+    miss = [PassReport("fuse", miss="the graph has no tanh")]
+    records = [
+        Record("t", f"s{index}", "c", arm=Arm("pass_miss", "match", "fuse: the graph has no tanh"), passes=miss)
+        for index in range(3)
+    ]
+    assert TaskFailedError(records, records, -5).text().splitlines()[2:] == [
+        "s0: pass_miss in match",
+        "  message   fuse: the graph has no tanh",
+        "  also      s1, s2",
+    ]
 
 
 def test_time_left_is_by_subgraphs():
