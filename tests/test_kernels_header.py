@@ -38,6 +38,7 @@ extern "C" double sum_of_products(pb::in x, pb::in y, int64_t n, pb::dtype dtype
   pb::dispatch(dtype, [&](auto t) { out = run<decltype(t)>(x, y, n); });
   return out;
 }
+extern "C" float sum_as_torch(const float* x, int64_t n) { return pb::sum_as_torch(n, x); }
 extern "C" float greatest(const float* x, int64_t n) {
   return pb::greatest(n, [](pb::vec a) { return -a; }, x);
 }
@@ -112,6 +113,12 @@ def test_the_greatest_looks_at_every_element(n: int, flags: tuple[str, ...]) -> 
         x = torch.rand(n) + 1
         x[place] = 0.5
         assert cpp.load(ROUND, flags=flags).greatest(x, n) == -0.5
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 40, 512, 600, 896, 4099, 8192])
+def test_a_sum_as_torchs_has_its_very_bits(n: int, flags: tuple[str, ...]) -> None:
+    x = torch.rand(3, n)
+    assert cpp.load(ROUND, flags=flags).sum_as_torch(x, n) == x.sum(-1)[0].item()
 
 
 def test_a_dtype_that_the_header_does_not_know_is_named() -> None:

@@ -8,7 +8,7 @@ from .rms import rms_norm
 def pattern(x, y, w, eps, dtype):
     wide = (x + y).to(torch.float32)
     scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
-    return w * (wide * scale).to(dtype)
+    return w * (wide * scale).to(dtype=dtype)
 
 
 def replacement_args(x, y, w, eps, dtype):

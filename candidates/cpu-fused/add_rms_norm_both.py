@@ -9,7 +9,7 @@ def pattern(x, y, w, eps, dtype):
     total = x + y
     wide = total.to(torch.float32)
     scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
-    return total, w * (wide * scale).to(dtype)
+    return total, w * (wide * scale).to(dtype=dtype)
 
 
 def replacement_args(x, y, w, eps, dtype):

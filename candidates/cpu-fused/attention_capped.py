@@ -8,7 +8,7 @@ from .softmax import capped
 def pattern(scores, cap, mask, wide, dtype, p):
     logits = torch.tanh(scores / cap) * cap + mask
     weights = torch.nn.functional.softmax(logits, dim=-1, dtype=wide)
-    return torch.nn.functional.dropout(weights.to(dtype), p, training=False)
+    return torch.nn.functional.dropout(weights.to(dtype=dtype), p, training=False)
 
 
 def replacement_args(scores, cap, mask, wide, dtype, p):

@@ -7,7 +7,7 @@ from .softmax import masked
 
 def pattern(scores, scale, mask, wide, dtype, p):
     weights = torch.nn.functional.softmax(scores * scale + mask, dim=-1, dtype=wide)
-    return torch.nn.functional.dropout(weights.to(dtype), p, training=False)
+    return torch.nn.functional.dropout(weights.to(dtype=dtype), p, training=False)
 
 
 def replacement_args(scores, scale, mask, wide, dtype, p):

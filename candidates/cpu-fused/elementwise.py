@@ -23,8 +23,9 @@ template <class T> void same(%(typed)s, T* out, int64_t n) { map(n, out, Formula
 extern "C" void run(%(ins)s, pb::out out, int64_t n, pb::dtype dtype) {
   dispatch(dtype, [&](auto t) { same<decltype(t)>(%(names)s, out, n); });
 }
-// s: 4 sizes, then 4 strides per input; along the last dimension they are 0 or 1.
+// s: 4 sizes, then 4 strides per input; along the last dimension they are 0 or 1, or -1 for a float.
 template <class T> vec at(const T* p, int64_t i, int64_t count, int64_t step) {
+  if (step < 0) return all(*reinterpret_cast<const float*>(p));
   return step == 0 ? all(get(p)) : count == L ? load(p + i) : load(p + i, count);
 }
 template <class T> void broadcast(%(typed)s, T* out, const int64_t* s) {
@@ -43,7 +44,7 @@ extern "C" void run_broadcast(%(ins)s, pb::out out, const int64_t* sizes, pb::dt
 
 
 def fused(formula, arity):
-    """A wrapper that takes `arity` tensors of one dtype."""
+    """A wrapper that takes `arity` tensors of one dtype; a number may stand for any but all."""
     names = [chr(ord("a") + i) for i in range(arity)]
     each = [(n, f"(s + {4 * i + 4})") for i, n in enumerate(names)]
     lib = cpp.load(SOURCE % {
@@ -57,20 +58,27 @@ def fused(formula, arity):
         "part": ", ".join(f"at({n}_, m, n - m, {s}[3])" for n, s in each),
     })  # fmt: skip
 
-    def wrapper(*tensors):
-        first = tensors[0]
-        shape = first.shape
-        for x in tensors:
-            if x.shape != shape or not x.is_contiguous():
-                return broadcast(*tensors)
+    def wrapper(*inputs):
+        first = inputs[0]
+        shape = getattr(first, "shape", None)
+        for x in inputs:
+            if getattr(x, "shape", None) != shape or not x.is_contiguous():
+                return broadcast(*inputs)
         out = torch.empty_like(first)
-        lib.run(*tensors, out, first.numel(), first.dtype)
+        lib.run(*inputs, out, first.numel(), first.dtype)
         return out
 
-    def broadcast(*tensors):
-        shape, sizes = layout(4, False, *[(x.shape, x.stride()) for x in tensors])
-        out = torch.empty(shape, dtype=tensors[0].dtype)
-        lib.run_broadcast(*[x.data_ptr() for x in tensors], out, ctypes.addressof(sizes), out.dtype)
+    def broadcast(*inputs):
+        """Any shapes and strides, and numbers among them: a literal of the graph matches where a tensor does."""
+        plain = [x if hasattr(x, "shape") else None for x in inputs]
+        dtypes = {x.dtype for x in plain if x is not None}
+        if len(dtypes) != 1:
+            raise ValueError(f"no kernel for dtypes {dtypes}")
+        shape, sizes = layout(4, False, *[x if x is None else (x.shape, x.stride()) for x in plain])
+        out = torch.empty(shape, dtype=dtypes.pop())
+        numbers = [ctypes.c_float(x) if p is None else None for x, p in zip(inputs, plain)]
+        places = [x.data_ptr() if n is None else ctypes.addressof(n) for x, n in zip(inputs, numbers)]
+        lib.run_broadcast(*places, out, ctypes.addressof(sizes), out.dtype)
         return out
 
     return wrapper

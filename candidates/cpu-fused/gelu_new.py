@@ -20,7 +20,7 @@ gelu_new = fused(
     """
     vec cube = std::is_same_v<T, bf16> ? R(R(a * a) * a) : R(a * a * a);
     vec inner = R(0.7978845608028654f * R(a + R(0.044715f * cube)));
-    return R(0.5f * a) * R(1 + R(tanh(inner)));
+    return 0.5f * a * R(1 + R(tanh(inner)));
     """,
     1,
 )

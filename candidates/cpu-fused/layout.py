@@ -10,8 +10,11 @@ def layout(rank, keep_last, *tensors):
 
     The table holds `rank` sizes, then `rank` strides for each tensor (0 where it is broadcast; along the last
     dimension always 0 or 1). Dimensions that are contiguous in every tensor are merged; `keep_last` leaves the
-    last one alone. Raises ValueError where more than `rank` are left.
+    last one alone. A number, which has no shape (None), is marked by a last stride of -1. Raises ValueError where
+    more than `rank` dimensions are left.
     """
+    numbers = [i for i, pair in enumerate(tensors) if pair is None]
+    tensors = [pair or ((), ()) for pair in tensors]
     most = max(len(shape) for shape, _ in tensors)
     sizes = [(1,) * (most - len(shape)) + tuple(shape) for shape, _ in tensors]
     steps = [(0,) * (most - len(stride)) + tuple(stride) for _, stride in tensors]
@@ -31,5 +34,6 @@ def layout(rank, keep_last, *tensors):
     if len(merged) > rank or any(s not in (0, 1) for s in merged[-1][1:]):
         raise ValueError(f"no kernel for these shapes and strides: {tensors}")
     merged = [[1] + [0] * len(tensors)] * (rank - len(merged)) + merged
+    merged[-1] = [-1 if i - 1 in numbers else value for i, value in enumerate(merged[-1])]
     table = [value for column in zip(*merged) for value in column]
     return full, (ctypes.c_int64 * len(table))(*table)

@@ -10,13 +10,14 @@ using pb::vec;
 // X: the type of x, sum and out; T: of y and the weight. With an offset, the weight is offset + w, in float.
 template <class X, class T> void run(const X* x, const T* y, const T* w, X* sum, X* out, int64_t rows, int64_t d,
                                      float eps, float offset) {
-  pb::buffer row(d);
-  float* s = row.data;
+  pb::buffer row(d), squares(d);
+  float *s = row.data, *q = squares.data;
   for (int64_t r = 0; r < rows; r++, x += d, out += d) {
     if (y) pb::map(d, s, [](vec a, vec c) { return pb::round<X>(a + c); }, x, y + r * d);
     else pb::map(d, s, [](vec a) { return a; }, x);
     if (sum) pb::map(d, sum + r * d, [](vec a) { return a; }, s);
-    float mean = pb::sum(d, [](vec a) { return a * a; }, s) / d;
+    pb::map(d, q, [](vec a) { return a * a; }, s);
+    float mean = pb::sum_as_torch(d, q) / d;
     float scale = 1 / __builtin_sqrtf(mean + eps);
     if (offset) pb::map(d, out, [=](vec a, vec g) { return a * scale * (offset + g); }, s, w);
     else pb::map(d, out, [=](vec a, vec g) { return pb::round<X>(a * scale) * g; }, s, w);
