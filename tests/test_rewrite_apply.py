@@ -171,6 +171,15 @@ def test_scalars_of_metadata_in_the_target_fold_through_arithmetic():
     check(body, lambda x, s: (x * s).softmax(-1), x())
 
 
+def test_factories_and_devices_in_patterns():
+    def pattern(x):
+        device = torch.device(type="cpu")
+        return x + torch.arange(8, device=device).to(torch.float32)
+
+    check("return (in_0 + torch.arange(8, device=device(type='cpu')).float(),)", pattern, x())
+    check("return (in_0.to(torch.device('cpu')).sin(),)", lambda x: x.to(torch.device("cpu")).sin(), x())
+
+
 # -- what does not match --
 
 
@@ -351,9 +360,32 @@ def test_assignment_to_a_slice_is_a_write():
     check(body, lambda a: a.sin(), x())
 
 
+def test_a_read_behind_a_write_through_a_view_must_be_behind_it_in_the_pattern_too():
+    def before(x):
+        a = x * 2
+        b = a.sin()
+        a.view(2, 16).add_(1)
+        return b
+
+    def after(x):
+        a = x * 2
+        a.view(2, 16).add_(1)
+        return a.sin()
+
+    texts = (
+        "a = in_0 * 2\nb = a.sin()\nv = a.view(2, 16).add_(1)\nreturn (b,)",
+        ("a = in_0 * 2\nv = a.view(2, 16).add_(1)\nreturn (a.sin(),)"),
+    )
+    check(texts[0], before, x())
+    check(texts[1], after, x())
+    for text, pattern in ((texts[0], after), (texts[1], before)):
+        result, _ = rewrite(text, pattern, x())
+        assert "in another order than in pattern" in result.reports[0].miss
+
+
 # -- the law: a graph rewritten with the pattern itself computes the same --
 
-UNARY = ["sin", "cos", "relu", "tanh", "exp", "relu_", "sin_"]
+UNARY = ["sin()", "cos()", "relu()", "tanh()", "exp()", "relu_()", "sin_()", "view(3, 4)", "detach()"]
 BINARY = ["+", "*", "-", "+="]
 steps = st.lists(
     st.one_of(
@@ -371,6 +403,9 @@ PATTERNS = [
     lambda x, y: ((a := x * y), a + x),
     lambda x: (x.sin(), x.cos()),
     lambda x, y: ((a := x + y), a.tanh(), a * y),
+    lambda x: (x.view(3, 4), x.sin()),
+    lambda x: (x.relu(), x.view(3, 4).sin()),
+    lambda x: ((a := x.sin()), a.view(3, 4).relu_(), a.cos())[1:],
 ]  # fmt: skip
 
 
@@ -382,7 +417,7 @@ def program(steps, returned):
             lines.append(f"{chosen[0]} += {chosen[1]}")
             continue
         values.append(f"v{i}")
-        call = f"{chosen[0]} {name} {chosen[1]}" if len(chosen) == 2 else f"{chosen[0]}.{name}()"
+        call = f"{chosen[0]} {name} {chosen[1]}" if len(chosen) == 2 else f"{chosen[0]}.{name}"
         lines.append(f"v{i} = {call}")
     lines.append("return (" + ", ".join(values[k % len(values)] for k in returned) + ",)")
     return "\n".join(lines)

@@ -49,8 +49,8 @@ IMPORTS = [
     "from helper import kernel",
     "import pass_dir.helper as h\nkernel = h.kernel",
     "import pass_dir.helper\nkernel = pass_dir.helper.kernel",
-    "import os, sys\nsys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))\nimport helper\nkernel = helper.kernel",
-    "import sys, pathlib\nsys.path.append(str(pathlib.Path(__file__).parent.parent))\nfrom gelu_passes.helper import kernel",
+    "import os, sys\nsys.path.insert(0, os.path.dirname(__file__))\nimport helper\nkernel = helper.kernel",
+    "import sys, os\nsys.path.append(__file__ + '/../..')\nfrom gelu_passes.helper import kernel",
     "import importlib\nkernel = importlib.import_module('pass_dir.helper').kernel",
 ]
 

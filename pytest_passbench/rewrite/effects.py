@@ -8,11 +8,12 @@ message says why.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch.fx import Node
 
 from .meta import storages, value_of
-from .normalise import canonical
+from .normalise import Call, canonical
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def hazards(nodes: tuple[Node, ...], returned: set[Node], order: dict[Node, int]
     """
     matched = set(nodes)
     later = _descendants(matched)
-    problem = _outside_writes(nodes, matched, returned, later, order)
+    problem = _outside_writes(nodes, matched, returned, later, order) or _moved(nodes, matched, order)
     if problem:
         return problem
     copies: dict[Node, Node] = {}
@@ -51,6 +52,37 @@ def hazards(nodes: tuple[Node, ...], returned: set[Node], order: dict[Node, int]
             return f"{writers[-1].name} changes a tensor that is used elsewhere; the pattern must return its result"
         copies[writers[-1]] = base
     return Effects(copies)
+
+
+def _moved(nodes: tuple[Node, ...], matched: set[Node], order: dict[Node, int]) -> str:
+    """A use of a result before the match's last operator has to move behind it; past a write it may not."""
+    span = list(order)[order[nodes[0]] : order[nodes[-1]]]
+    early = [n for n in span if n not in matched and matched & set(n.all_input_nodes)]
+    writers = [n for n in (*span, nodes[-1]) if written(n)]
+    return f"{early[0].name} uses a result before {writers[0].name} writes in place" if early and writers else ""
+
+
+def hidden_reads(calls: dict[Node, Call], binding: dict[Node, Any], order: dict[Node, int]) -> str:
+    """Whether pattern and target agree on who reads a tensor after it was written through another name.
+
+    Such a read (``v = x.view(-1); v.add_(1); x.sin()``) shows in the order of the operators alone, not in the data
+    flow that matching compares. A text where they disagree.
+    """
+    position = {node: i for i, node in enumerate(calls)}
+    for writer, call in calls.items():
+        below = _descendants({writer}), _descendants({binding[writer]})
+        memory = storages(value_of(canonical(binding[writer]).args.get("input")))
+        for node in calls:
+            found = binding[node]
+            reads = set().union(*(storages(value_of(n)) for n in found.all_input_nodes)) & memory
+            if not reads or found is binding[writer]:
+                continue
+            there = bool(written(binding[writer])) and order[found] > order[binding[writer]] and found not in below[1]
+            here = call.inplace and position[node] > position[writer] and node not in below[0]
+            if there != here:
+                other = binding[writer].name
+                return f"{found.name} reads a tensor that {other} writes, in another order than in pattern"
+    return ""
 
 
 def _descendants(matched: set[Node]) -> set[Node]:

@@ -15,7 +15,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from . import names
-from .effects import Effects, hazards
+from .effects import Effects, hazards, hidden_reads
 from .literals import align, computes_floating, equal, show
 from .meta import evaluate, value_of
 from .normalise import canonical
@@ -203,6 +203,7 @@ class Search:
         nodes = tuple(sorted(matched, key=self.target.order.__getitem__))
         returned = {binding[node] for node in self.pattern.returned}
         problem = self._escape(matched, returned) or self._cycle(matched)
+        problem = problem or hidden_reads(self.pattern.calls, binding, self.target.order)
         effects = Effects() if problem else hazards(nodes, returned, self.target.order)
         if problem or isinstance(effects, str):
             self._miss(_Goal(None, nodes[-1]), binding, problem or str(effects), whole=True)

@@ -106,9 +106,9 @@ def _fake(mode: Any, value: Any) -> Any:
         return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=value.device)
 
 
-def value_of(node: Node) -> Any:
-    """A node's recorded value: a tensor without data, a number, or a tuple of them."""
-    return node.meta.get("passbench")
+def value_of(node: Any) -> Any:
+    """A node's recorded value: a tensor without data, a number, or a tuple of them. None for what is no node."""
+    return node.meta.get("passbench") if isinstance(node, Node) else None
 
 
 def storages(value: Any) -> set[int]:

@@ -138,10 +138,10 @@ def _attribute(value: Any, name: str) -> Call:
 
 
 def _overload(target: Any, args: list[Any], kwargs: dict[str, Any]) -> Call:
-    name, schema = target._schema.name.split("::")[-1], target._schema
+    name = target._schema.name.split("::")[-1]
     inplace = _is_inplace_name(name)
     op = _op_alias(name[:-1] if inplace else name)
-    signature = _from_schema(schema)
+    signature = _overload_signature(target)
     bound = _bind(signature, args, kwargs) if signature else None
     if bound is None:
         return Call(op, _bind_names([], args, kwargs), inplace)
@@ -235,6 +235,10 @@ def _schema_signatures(name: str) -> tuple[Signature, ...]:
 
 
 @cache
+def _overload_signature(target: Any) -> Signature | None:
+    return _from_schema(target._schema)
+
+
 def _from_schema(schema: Any) -> Signature | None:
     kinds = inspect.Parameter
     parameters = [

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._subclasses import FakeTensorMode
 from torch.fx import Graph, Node, Proxy, Tracer
 from torch.overrides import TorchFunctionMode
 
@@ -30,7 +31,7 @@ class Traced:
 
 
 class _Factories(TorchFunctionMode):  # type: ignore[misc]
-    """Calls without a tensor argument (``torch.arange(8)``) become nodes as well, instead of running."""
+    """Calls without a symbol that make a tensor (``torch.arange(8)``) become nodes as well, instead of running."""
 
     def __init__(self, tracer: Tracer) -> None:
         super().__init__()
@@ -38,13 +39,13 @@ class _Factories(TorchFunctionMode):  # type: ignore[misc]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if _has_proxy(args) or _has_proxy(kwargs) or func in _NOT_TRACED:
+        if _has_proxy(args) or _has_proxy(kwargs):
             return func(*args, **kwargs)
-        return self._tracer.create_proxy("call_function", func, args, kwargs)
-
-
-# They answer about the process, not about a tensor.
-_NOT_TRACED = frozenset({torch.get_default_dtype, torch.finfo, torch.iinfo, torch.is_tensor, torch.is_grad_enabled})
+        with FakeTensorMode():
+            result = func(*args, **kwargs)
+        if isinstance(result, torch.Tensor):
+            return self._tracer.create_proxy("call_function", func, args, kwargs)
+        return result  # torch.device("cuda"), torch.get_default_dtype(), ...
 
 
 def _has_proxy(value: Any) -> bool:
