@@ -11,7 +11,6 @@ import pytest
 
 from pytest_passbench import options
 from pytest_passbench.errors import UserError
-from pytest_passbench.progress import LiveLine
 from pytest_passbench.run import Ledger, open_candidates, run_seed, writable
 from pytest_passbench.safety import inside
 from pytest_passbench.select import Selection, known_ids, select
@@ -40,7 +39,7 @@ def make_state(config: pytest.Config) -> State:
         _refuse_candidates(paths, config.invocation_params.dir, settings)
     else:
         config.args = [str(config.rootpath)]
-    return State(config, settings, ledger, selection, report_dir, LiveLine(config))
+    return State(config, settings, ledger, selection, report_dir)
 
 
 def _seed(config: pytest.Config, settings: Settings) -> bytes:

@@ -6,6 +6,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,7 +72,10 @@ def status_line(record: Record, index: int, total: int, tolerance: int) -> str:
 
 
 class LiveLine:
-    """Text to the right of the cursor on a terminal, replaced as subgraphs are judged; elsewhere nothing."""
+    """Text to the right of the cursor on a terminal, replaced as subgraphs are judged; elsewhere nothing.
+
+    Made once pytest's terminal reporter is there.
+    """
 
     def __init__(self, config: pytest.Config) -> None:
         self._capture: Any = config.pluginmanager.getplugin("capturemanager")
@@ -85,14 +89,7 @@ class LiveLine:
             return
         room = self._writer.fullwidth - self._writer.width_of_current_line - 2
         # Save the cursor, clear to the end of the line, write, restore: pytest's own output goes on unharmed.
-        shown = f"\x1b7\x1b[K {text[: max(0, room)]}\x1b8"
-        if self._capture is None:
-            self._write(shown)
-        else:
-            with self._capture.global_and_fixture_disabled():
-                self._write(shown)
-
-    @staticmethod
-    def _write(text: str) -> None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        shown = f"\x1b7\x1b[K {text[: max(0, room)]}\x1b8" if text else "\x1b[K"
+        with self._capture.global_and_fixture_disabled() if self._capture else nullcontext():
+            sys.stdout.write(shown)
+            sys.stdout.flush()

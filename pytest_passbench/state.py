@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,12 +29,16 @@ class State:
     ledger: Ledger
     selection: Selection
     report_dir: Path
-    live: LiveLine
     progress: Progress = field(default_factory=Progress)
     run: Run | None = None
     folder: Path | None = None
     verdicts: list[Verdict] = field(default_factory=list)
     _session: Any = None
+
+    @cached_property
+    def live(self) -> LiveLine:
+        """Where a subgraph's outcome is shown at once."""
+        return LiveLine(self.config)
 
     @property
     def session(self) -> Any:
