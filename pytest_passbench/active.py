@@ -87,7 +87,7 @@ class Active:
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
         """Say of a task how many subgraphs are correct, and how long the rest may take."""
         payload = getattr(report, PAYLOAD, None)
-        if report.when != "call" or not payload or self.state.run is not None:
+        if report.when != "call" or payload is None or self.state.run is not None:
             return None  # of the short summary at the end, too: it has its own line for each failure
         return finish.status(self.state, report, [Record.from_json(data) for data in payload])
 
@@ -135,7 +135,10 @@ class Active:
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
         """Tell pytest-benchmark which device it was: its own machine id knows no GPU."""
-        machine_info["passbench"] = self.state.ledger.environment
+        # Only what stays the same from run to run here: pytest-benchmark warns of any difference.
+        lasting = ("cpu", "cores", "device", "gpu", "threads", "torch", "triton", "sandbox")
+        known = self.state.ledger.environment
+        machine_info["passbench"] = {name: known[name] for name in lasting if name in known}
 
     @pytest.hookimpl(trylast=True)
     def pytest_passbench_make_session(self, config: pytest.Config, settings: Any, seed: bytes) -> Any:

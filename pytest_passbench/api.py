@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_passbench.errors import UserError
 from pytest_passbench.report.record import Record
 from pytest_passbench.report.run import Run
-from pytest_passbench.run import Ledger, open_candidates, run_seed
+from pytest_passbench.run import Ledger, check_machine, open_candidates, run_seed
 from pytest_passbench.settings import Settings
 from pytest_passbench.suite.model import Task
+
+if TYPE_CHECKING:
+    from pytest_passbench.options import Option
+
+PYTEST_ONLY = {"candidates", "tasks", "report_dir", "fail_under", "shard"}
+"""Fields of Settings that are arguments of their own here, or that only a pytest run acts on."""
 
 Paths = str | Path | Iterable[str | Path]
 
@@ -36,6 +43,7 @@ def evaluate(
     Raises UserError for a candidate, a task file or a setting that is not one.
     """
     chosen = _settings(candidate, tasks, settings)
+    check_machine(chosen)
     ledger = Ledger(chosen, open_candidates(chosen.candidates), run_seed(chosen.seed))
     loaded = list(_load(chosen))
     ledger.tasks = [task.id for task in loaded]
@@ -71,12 +79,31 @@ def _judge_all(
 
 
 def _settings(candidate: Paths, tasks: Paths | None, given: dict[str, Any]) -> Settings:
-    known = {field.name for field in fields(Settings)} - {"candidates", "tasks"}
-    for name in given.keys() - known:
-        raise UserError(f"unknown setting {name!r}", where="evaluate", remedy=f"one of {sorted(known)}")
+    _check(given)
     given.setdefault("suite", "lite" if tasks is None else "all")
     candidates = tuple(path.resolve() for path in _paths(candidate))
     return Settings(candidates=candidates, tasks=tuple(_paths(tasks or ())), **given)
+
+
+def _check(given: dict[str, Any]) -> None:
+    """What is out of range on the command line is so here."""
+    from pytest_passbench.options import OPTIONS
+
+    options = {option.key: option for option in OPTIONS}
+    known = {field.name for field in fields(Settings)} - PYTEST_ONLY
+    for name, value in given.items():
+        if name not in known:
+            raise UserError(f"unknown setting {name!r}", where="evaluate", remedy=f"one of {sorted(known)}")
+        if name in options and value is not None:
+            _check_value(options[name], value)
+
+
+def _check_value(option: Option, value: Any) -> None:
+    try:
+        for item in value if option.many else [value]:
+            option.type(str(item))
+    except ArgumentTypeError as error:
+        raise UserError(str(error), where=f"evaluate, {option.key}") from None
 
 
 def _paths(given: Paths) -> Iterator[Path]:

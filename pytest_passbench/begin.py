@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ import pytest
 
 from pytest_passbench import options
 from pytest_passbench.errors import UserError
-from pytest_passbench.run import Ledger, open_candidates, run_seed, writable
+from pytest_passbench.run import Ledger, check_machine, open_candidates, run_seed, writable
 from pytest_passbench.safety import inside
 from pytest_passbench.select import Selection, known_ids, select
 from pytest_passbench.settings import Settings
@@ -23,14 +22,12 @@ if TYPE_CHECKING:
 
 def make_state(config: pytest.Config) -> State:
     """The state of a run in this process. Raises UserError for a mistake of the user's."""
-    if sys.platform != "linux":
-        raise UserError(f"pytest-passbench judges on Linux only, this is {sys.platform}")
     paths = list(config.args) if config.args_source is pytest.Config.ArgsSource.ARGS else []
     settings = options.settings(config, paths=bool(paths))
     ledger = Ledger(settings, open_candidates(settings.candidates), _seed(config, settings))
     report_dir = config.invocation_params.dir / settings.report_dir
     if not is_worker(config) and not config.option.collectonly:
-        _check_machine(settings)
+        check_machine(settings)
         if not settings.trusted:
             writable(report_dir)
     selection = select(settings, config.rootpath, paths, config.invocation_params.dir)
@@ -46,17 +43,6 @@ def _seed(config: pytest.Config, settings: Settings) -> bytes:
     if is_worker(config):
         return bytes.fromhex(config.workerinput["passbench_seed"])  # type: ignore[attr-defined]
     return run_seed(settings.seed)
-
-
-def _check_machine(settings: Settings) -> None:
-    if not settings.device.startswith("cuda"):
-        return
-    import torch
-
-    wanted = int(settings.device.partition(":")[2] or 0)
-    if wanted >= torch.cuda.device_count():
-        found = f"torch finds {torch.cuda.device_count()} CUDA devices here"
-        raise UserError(found, where=f"--passbench-device={settings.device}", remedy="use cpu")
 
 
 def _check_own_directories(

@@ -53,10 +53,9 @@ def _parse(nodeid: str) -> tuple[str, str]:
 
 def status(state: State, report: pytest.TestReport, records: Sequence[Record]) -> tuple[str, str, str]:
     """What pytest prints for a judged task: category, what follows the file's name, and the verbose word."""
-    text = outcome(records, state.settings.tolerance)
-    text = f"{TRUSTED}, {text}" if state.settings.trusted else text
-    left = state.progress.remaining()
-    text += f", {left}" if left else ""
+    said = [TRUSTED] if state.settings.trusted else []
+    said += [outcome(records, state.settings.tolerance)] if records else []
+    text = ", ".join(filter(None, [*said, state.progress.remaining()]))
     letter = "." if report.passed else "F"
     # Under xdist no file names are printed between the dots: a line of its own says which task it was.
     place = f"\n{report.nodeid.rpartition('::')[2]} " if hasattr(report, "node") else ""
@@ -78,10 +77,18 @@ def conclude(state: State, session: pytest.Session) -> None:
         return
     state.run = state.ledger.run()
     state.config.hook.pytest_passbench_run(config=state.config, run=state.run)
-    state.verdicts = gates.check(state.run, state.settings.fail_under)
-    state.folder = write(state.run, state.report_dir)
+    state.verdicts = [*gates.check(state.run, state.settings.fail_under), *_write(state, state.run)]
     if any(not verdict.passed for verdict in state.verdicts) and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _write(state: State, run: Run) -> list[gates.Verdict]:
+    try:
+        state.folder = write(run, state.report_dir)
+    except UserError as error:
+        # The disk may have filled up since it was checked; the tables are still worth showing.
+        return [gates.Verdict(False, f"results not written: {line(str(error))}")]
+    return []
 
 
 def show(state: State, reporter: Any) -> None:
@@ -102,14 +109,14 @@ def show(state: State, reporter: Any) -> None:
 
 def closing(state: State) -> list[str]:
     """The last lines: what is missing, where the results lie, and the seed."""
-    assert state.folder is not None
     missing = state.ledger.missing()
     rows = []
     if missing:
         names = ", ".join(f"{task} [{candidate}]" for task, candidate in missing[:5])
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         rows.append(line(f"not judged: {names}{more}", 1000))
-    rows += [f"results: {_short(state.folder / name, state)}" for name in ("results.json", "results.md")]
+    if state.folder is not None:
+        rows += [f"results: {_short(state.folder / name, state)}" for name in ("results.json", "results.md")]
     return [*rows, f"seed: {state.ledger.seed.hex()}"]
 
 

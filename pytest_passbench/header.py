@@ -18,6 +18,8 @@ def lines(state: State) -> list[str]:
     ]
     if settings.trusted:
         return [*rows, "trusted: the candidate runs in this process; nothing is scored"]
+    if state.config.option.collectonly:
+        return rows
     return [*rows, f"seed commitment: sha256 {commitment(state.ledger.seed)}"]
 
 

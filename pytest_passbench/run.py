@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -109,6 +110,19 @@ class Ledger:
             finished=now(),
             interrupted=self.interrupted,
         )
+
+
+def check_machine(settings: Settings) -> None:
+    """Make sure that this machine can judge at all. Raises UserError where not."""
+    if sys.platform != "linux":
+        raise UserError(f"pytest-passbench judges on Linux only, this is {sys.platform}")
+    if settings.device.startswith("cuda"):
+        import torch
+
+        found = torch.cuda.device_count()
+        if int(settings.device.partition(":")[2] or 0) >= found:
+            where = f"--passbench-device={settings.device}"
+            raise UserError(f"torch finds {found} CUDA devices here", where=where, remedy="use cpu")
 
 
 def writable(folder: Path) -> None:

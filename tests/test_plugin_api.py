@@ -77,6 +77,8 @@ def test_evaluate_interrupted_returns_what_there_is(folder):
 def test_evaluate_refuses_what_it_does_not_know(folder):
     with pytest.raises(UserError, match="unknown setting 'speed'"):
         pytest_passbench.evaluate(folder / "passes", session=Judge, speed=1)
+    with pytest.raises(UserError, match="evaluate, tolerance: '3' is not an integer from -10 to 0"):
+        pytest_passbench.evaluate(folder / "passes", session=Judge, tolerance=3)
     with pytest.raises(UserError, match="candidate directory does not exist"):
         pytest_passbench.evaluate(folder / "nowhere", session=Judge)
 

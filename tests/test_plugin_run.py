@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 
 import pytest
-from face import OK, Bench
+from face import LEAN, OK, Bench
 
 
 @pytest.fixture
@@ -211,6 +215,28 @@ def test_timings_go_to_pytest_benchmark(bench):
 def test_it_works_without_pytest_benchmark(bench):
     bench.task("one")
     assert bench.run("--candidate=passes", "-p", "no:benchmark").ret == 0
+
+
+def test_on_a_terminal_every_subgraph_is_shown_as_it_is_judged(bench):
+    bench.task("one", OK, {"status": "timeout"})
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "pytest", "--passbench", "--candidate=passes", *LEAN]
+    with subprocess.Popen(command, cwd=bench.path, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        text = drain(ours)
+        assert process.wait(timeout=30) == 1
+    assert re.search(r"\x1b7\x1b\[K 1/2 s0 correct 1\.50x, \d+ s left\x1b8", text)
+    assert "\x1b7\x1b[K 2/2 s1 timeout\x1b8\x1b[K" in text
+
+
+def drain(descriptor: int) -> str:
+    """All that is written to the other side of a pseudo-terminal until it is closed."""
+    parts = []
+    with contextlib.suppress(OSError):
+        while part := os.read(descriptor, 4096):
+            parts.append(part)
+    os.close(descriptor)
+    return b"".join(parts).decode()
 
 
 def test_other_plugins_get_every_record_and_the_run(bench):

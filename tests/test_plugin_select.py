@@ -185,6 +185,13 @@ def test_what_is_out_of_range_or_not_there_is_a_usage_error(bench, argument, mes
     assert "Traceback" not in result.stderr.str()
 
 
+def test_a_device_that_is_not_here_is_a_usage_error(bench):
+    bench.task("a")
+    result = bench.run_apart("--candidate=passes", "--passbench-device=cuda:99")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --passbench-device=cuda:99: torch finds * CUDA devices here*"])
+
+
 def test_no_candidate_and_no_gates_where_nothing_is_scored(bench):
     bench.task("a")
     bench.run().stderr.fnmatch_lines(["ERROR: --candidate: no candidate given*"])

@@ -41,7 +41,7 @@ def test_two_workers_give_what_a_serial_run_gives(bench):
     assert len(json.loads((bench.path / "out.json").read_text())["benchmarks"]) == 10
 
 
-def test_workers_share_the_seed_of_the_run(bench):
+def test_workers_share_the_seed_and_the_gates_of_the_run(bench):
     bench.task("a")
     bench.task("b")
     bench.conftest(
@@ -57,7 +57,9 @@ def test_workers_share_the_seed_of_the_run(bench):
             return Telling(settings, seed)
         """
     )
-    bench.run_apart("--candidate=passes", "-n2")
+    result = bench.run_apart("--candidate=passes", "-n2", "--passbench-fail-under=AS=9")
+    result.stdout.fnmatch_lines(["gate failed: AS of passes is 1.5, under 9", "*2 passed*"])
+    assert result.ret == 1
     run = results(bench)
     assert {record["arm"]["worst"] for record in run["records"]} == {run["seed"]["revealed"]}
 
