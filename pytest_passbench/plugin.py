@@ -41,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
         start(config)
 
 
-@pytest.hookimpl(optionalhook=True)
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """``-n auto``: as many workers as have a device, or cores, of their own."""
     if not options.enabled(config):
