@@ -76,8 +76,8 @@ def fused(formula, arity):
             raise ValueError(f"no kernel for dtypes {dtypes}")
         shape, sizes = layout(4, False, *[x if x is None else (x.shape, x.stride()) for x in plain])
         out = torch.empty(shape, dtype=dtypes.pop())
-        numbers = [ctypes.c_float(x) if p is None else None for x, p in zip(inputs, plain)]
-        places = [x.data_ptr() if n is None else ctypes.addressof(n) for x, n in zip(inputs, numbers)]
+        numbers = [ctypes.c_float(x) if p is None else None for x, p in zip(inputs, plain, strict=True)]
+        places = [x.data_ptr() if n is None else ctypes.addressof(n) for x, n in zip(inputs, numbers, strict=True)]
         lib.run_broadcast(*places, out, ctypes.addressof(sizes), out.dtype)
         return out
 

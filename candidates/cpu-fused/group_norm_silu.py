@@ -16,7 +16,8 @@ template <class T> void run(const T* x, const T* w, const T* b, T* out, int64_t 
     for (int64_t i = 0; i < each; i++) {
       int64_t c = g % groups * each + i;
       float scale = pb::get(w + c) / __builtin_sqrtf(var + eps), shift = pb::get(b + c) - mean * scale;
-      pb::map(plane, out + i * plane, [=](vec a) { return pb::silu(pb::round<T>(a * scale + shift)); }, x + i * plane);
+      auto f = [=](vec a) { return pb::silu(pb::round<T>(a * scale + shift)); };
+      pb::map(plane, out + i * plane, f, x + i * plane);
     }
   }
 }

@@ -18,13 +18,13 @@ def layout(rank, keep_last, *tensors):
     most = max(len(shape) for shape, _ in tensors)
     sizes = [(1,) * (most - len(shape)) + tuple(shape) for shape, _ in tensors]
     steps = [(0,) * (most - len(stride)) + tuple(stride) for _, stride in tensors]
-    steps = [[0 if n == 1 else s for n, s in zip(*pair)] for pair in zip(sizes, steps)]
-    full = tuple(max(column) if 0 not in column else 0 for column in zip(*sizes))
-    dims = [list(column) for column in zip(full, *steps)]
+    steps = [[0 if n == 1 else s for n, s in zip(*pair, strict=True)] for pair in zip(sizes, steps, strict=True)]
+    full = tuple(max(column) if 0 not in column else 0 for column in zip(*sizes, strict=True))
+    dims = [list(column) for column in zip(full, *steps, strict=True)]
     merged = [dims.pop()]
     while dims:
         dim, inner = dims.pop(), merged[0]
-        fits = all(s == t * inner[0] for s, t in zip(dim[1:], inner[1:]))
+        fits = all(s == t * inner[0] for s, t in zip(dim[1:], inner[1:], strict=True))
         if dim[0] == 1:
             continue
         if fits and not (keep_last and len(merged) == 1):
@@ -35,5 +35,5 @@ def layout(rank, keep_last, *tensors):
         raise ValueError(f"no kernel for these shapes and strides: {tensors}")
     merged = [[1] + [0] * len(tensors)] * (rank - len(merged)) + merged
     merged[-1] = [-1 if i - 1 in numbers else value for i, value in enumerate(merged[-1])]
-    table = [value for column in zip(*merged) for value in column]
+    table = [value for column in zip(*merged, strict=True) for value in column]
     return full, (ctypes.c_int64 * len(table))(*table)

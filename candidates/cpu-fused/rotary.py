@@ -40,7 +40,7 @@ def replacement_args(x, cos, sin, half):
 def rotary(x, cos, sin, half):
     """x: [b, h, s, 2 half]; cos, sin broadcast to it."""
     out = torch.empty_like(x)
-    c0, c1, c2 = [0 if n == 1 else s for n, s in zip(cos.shape[:3], cos.stride())]
+    c0, c1, c2 = [0 if n == 1 else s for n, s in zip(cos.shape[:3], cos.stride()[:3], strict=True)]
     if out.stride() != x.stride() or x.stride(-1) != 1 or cos.stride() != sin.stride() or cos.shape[-1] != 2 * half:
         raise ValueError(f"rotary: no kernel for strides {x.stride()} and {cos.stride()}")
     pointers = [t.data_ptr() for t in (x, cos, sin, out)]

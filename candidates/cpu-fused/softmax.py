@@ -43,7 +43,9 @@ def softmax_of(formula, arity):
     `sizes`, where given, is the shape that the result is viewed in.
     """
     names = [chr(ord("a") + i) for i in range(arity)]
-    each = [(n, f"s[{5 * i + 5}]", f"s[{5 * i + 6}]", f"s[{5 * i + 7}]", f"s[{5 * i + 8}]") for i, n in enumerate(names)]
+    each = [
+        (n, f"s[{5 * i + 5}]", f"s[{5 * i + 6}]", f"s[{5 * i + 7}]", f"s[{5 * i + 8}]") for i, n in enumerate(names)
+    ]
     lib = cpp.load(SOURCE % {
         "formula": formula,
         "vecs": ", ".join(f"vec {n}" for n in names),

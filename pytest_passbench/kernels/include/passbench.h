@@ -337,7 +337,7 @@ template <class F, class... X> inline float greatest(int64_t n, F f, const X*...
   return map_greatest(n, nowhere{}, f, x...);
 }
 
-// The sum of x in the order in which torch.sum adds a contiguous float32 row, so with its very bits: 4 chains of 8
+// The sum of x, n >= 8, in the order in which torch.sum adds a contiguous float32 row, so with its bits: 4 chains of 8
 // lanes, cascaded every 16 steps. For norms that are rounded twice in half precision, where one bit is seen.
 inline float sum_as_torch(int64_t n, const float* x) {
   constexpr int K = 32 / L;

@@ -1,0 +1,111 @@
+"""The shipped candidates on the shipped tasks: applied, and as eager at t = -5."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from pytest_passbench.rewrite import pipelines
+from pytest_passbench.rewrite.load import Pass, load_passes
+from pytest_passbench.suite.build import build_graph
+from pytest_passbench.suite.model import Subgraph, Task, TensorSpec
+from pytest_passbench.suite.taskfile import read_task
+
+ROOT = Path(__file__).parents[1]
+TOLERANCES = {torch.float32: (1.3e-6, 1e-5), torch.bfloat16: (1.6e-2, 1e-5), torch.float16: (1e-3, 1e-5)}
+LITE = sorted(path for path in (ROOT / "tasks").rglob("*.task.yaml") if "lite" in path.read_text()[:2000])
+
+
+def _passes(candidate: str) -> list[Pass]:
+    folder = ROOT / "candidates" / candidate
+    return load_passes(folder, json.loads((folder / "sorted_output_pass_rule_names.json").read_text()))
+
+
+@pytest.fixture(scope="module")
+def fused() -> list[Pass]:
+    return _passes("cpu-fused")
+
+
+def _input(spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
+    dtype = getattr(torch, spec.dtype)
+    if not dtype.is_floating_point:
+        return torch.randint(int(spec.min or 0), int(spec.max or 1) + 1, spec.shape, generator=generator).to(dtype)
+    x = torch.randn(spec.shape, generator=generator) * (spec.std or 0.1) + (spec.mean or 0.0)
+    return (x.clamp(spec.min, spec.max) if spec.min is not None else x).to(dtype)
+
+
+def _small(task: Task) -> Iterator[Subgraph]:
+    """The smallest subgraph of each dtype."""
+    for dtype in sorted({subgraph.dtype for subgraph in task.subgraphs}):
+        yield min((s for s in task.subgraphs if s.dtype == dtype), key=lambda s: s.elements)
+
+
+def _check(task: Task, subgraph: Subgraph, passes: list[Pass]) -> list[str]:
+    """Judge one subgraph in process; the names of the passes that matched."""
+    generator = torch.Generator().manual_seed(7)
+    graph = build_graph(task.graphs[subgraph.graph], subgraph.id)
+    inputs = [_input(spec, generator) for spec in subgraph.inputs]
+    with torch.no_grad():
+        built = pipelines.build("direct", graph, passes, inputs)
+        expected, found = graph(*[x.clone() for x in inputs]), built.call(*inputs)
+    for one, other in zip(expected, found, strict=True):
+        rtol, atol = TOLERANCES.get(one.dtype, (0, 0))
+        torch.testing.assert_close(
+            other, one, rtol=rtol, atol=atol, equal_nan=True, msg=lambda m: f"{subgraph.id}: {m}"
+        )
+    return [report.name for report in built.reports if report.matches]
+
+
+@pytest.mark.parametrize("path", LITE, ids=lambda path: path.name.split(".")[0])
+def test_cpu_fused_covers_the_lite_tasks_and_is_as_eager(path: Path, fused: list[Pass]) -> None:
+    task = read_task(path)
+    assert all(_check(task, subgraph, fused) for subgraph in _small(task))
+
+
+def test_no_match_misses_and_says_how_near_it_came() -> None:
+    task = read_task(next(path for path in LITE if "tanh" in path.name or "mul-pow" in path.name))
+    subgraph = task.subgraphs[0]
+    graph = build_graph(task.graphs[subgraph.graph], subgraph.id)
+    inputs = [_input(spec, torch.Generator()) for spec in subgraph.inputs]
+    built = pipelines.build("direct", graph, _passes("no-match"), inputs)
+    assert not built.rewritten
+    assert "tanh" in built.reports[0].miss
+
+
+TRITON = """
+import sys, torch
+sys.path[:0] = {path!r}
+from test_candidates import TOLERANCES, _passes
+for item in _passes("triton-fused"):
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        r = lambda *shape: torch.randn(shape, generator=torch.Generator().manual_seed(len(shape))).to(dtype)
+        inputs = {{
+            "rms_norm": (r(2, 3, 40), r(40), 1e-6, dtype),
+            "attention_softmax": (r(1, 2, 3, 20), 0.125, None, 0.0),
+            "batch_norm_relu": (r(2, 4, 3, 3), r(4), r(4).abs() + 0.5, r(4), r(4), 0.1, 1e-5),
+            "dropout_add_layer_norm": (r(2, 3, 40), 0.1, r(2, 3, 40) + 1, (40,), r(40), r(40), 1e-5),
+            "silu_mul": (r(3, 50), r(3, 50) - 1),
+            "quick_gelu": (r(3, 50),),
+        }}[item.name]
+        expected, found = item.pattern(*inputs), item.wrapper(*item.replacement_args(*inputs))
+        rtol, atol = TOLERANCES[dtype]
+        named = lambda message: f"{{item.name}} {{dtype}}: {{message}}"
+        torch.testing.assert_close(found, expected, rtol=rtol, atol=atol, msg=named)
+    print(item.name)
+"""
+
+
+def test_triton_fused_runs_in_the_interpreter_and_is_as_eager() -> None:
+    code = TRITON.format(path=[str(ROOT), str(ROOT / "tests")])
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    names = json.loads((ROOT / "candidates/triton-fused/sorted_output_pass_rule_names.json").read_text())
+    assert done.stdout.split() == names
