@@ -6,6 +6,7 @@ import operator
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
@@ -42,12 +43,21 @@ class Rewritten:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A pass with both of its functions traced."""
+    """A pass whose pattern is traced; ``replacement_args`` is traced once a place matches."""
 
     item: Pass
     pattern: Pattern
-    arguments: Traced
     names: tuple[str, ...]
+
+    @cached_property
+    def arguments(self) -> Traced:
+        """The traced ``replacement_args``. Raises PassError where it cannot be."""
+        name = self.item.name
+        traced = trace(name, "replacement_args", self.item.replacement_args, list(self.names))
+        if not isinstance(traced.result, (tuple, list)):
+            raise PassError(name, "replacement_args must return a tuple of the kernel wrapper's arguments")
+        _check_used(name, self.pattern, traced)
+        return traced
 
 
 def apply_passes(gm: GraphModule, passes: list[Pass], example_inputs: list[Any]) -> Rewritten:
@@ -74,7 +84,9 @@ def apply_passes(gm: GraphModule, passes: list[Pass], example_inputs: list[Any])
     return result
 
 
+@lru_cache(maxsize=1024)
 def _prepare(item: Pass) -> _Prepared:
+    """Kept, since ``torch.compile`` may hand over several graphs, and one process may build several subgraphs."""
     pattern = prepare(item.name, item.pattern)
     try:
         wanted = parameters(item.replacement_args)
@@ -83,11 +95,7 @@ def _prepare(item: Pass) -> _Prepared:
     unknown = [name for name in wanted if name not in pattern.arguments]
     if unknown:
         raise PassError(item.name, f"replacement_args takes {', '.join(unknown)}; pattern has no such argument")
-    arguments = trace(item.name, "replacement_args", item.replacement_args, wanted)
-    if not isinstance(arguments.result, (tuple, list)):
-        raise PassError(item.name, "replacement_args must return a tuple of the kernel wrapper's arguments")
-    _check_used(item.name, pattern, arguments)
-    return _Prepared(item, pattern, arguments, tuple(wanted))
+    return _Prepared(item, pattern, tuple(wanted))
 
 
 def _check_used(name: str, pattern: Pattern, arguments: Traced) -> None:

@@ -26,9 +26,11 @@ PACKAGE = "pass_dir"
 _NEVER_SHADOWED = frozenset({"torch", "triton", "numpy", "pytest_passbench"}) | sys.stdlib_module_names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pass:
-    """One loaded pass. ``wrapper`` is what ``replacement_func()`` returns: the callable that does the work."""
+    """One loaded pass, equal to itself alone.
+
+    ``wrapper`` is what ``replacement_func()`` returns: the callable that does the work."""
 
     name: str
     pattern: Callable[..., Any]

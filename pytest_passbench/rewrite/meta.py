@@ -69,6 +69,12 @@ def metadata_nodes(graph: torch.fx.Graph) -> set[Node]:
 class _Recorder(Interpreter):  # type: ignore[misc]
     """Runs a graph and keeps every value in ``node.meta['passbench']``; notes which nodes write in place."""
 
+    def record(self, inputs: list[Any]) -> None:
+        """Run all nodes. Interpreter.run's progress bar would start a thread, which forks cannot have."""
+        self.args_iter = iter(inputs)
+        for node in self.module.graph.nodes:
+            self.env[node] = self.run_node(node)
+
     def run_node(self, n: Node) -> Any:
         before = [(i, _version(i.meta.get("passbench"))) for i in n.all_input_nodes]
         result = super().run_node(n)
@@ -89,13 +95,13 @@ def record_values(gm: GraphModule, example_inputs: list[Any]) -> None:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     try:
         with torch.no_grad(), mode:
-            _Recorder(gm).run(*[_fake(mode, value) for value in example_inputs])
+            _Recorder(gm, garbage_collect_values=False).record([_fake(mode, v) for v in example_inputs])
     except Exception:
         if any(isinstance(value, torch._subclasses.FakeTensor) for value in example_inputs):
             raise
         with torch.no_grad():
             copies = [v.detach().clone() if isinstance(v, torch.Tensor) else v for v in example_inputs]
-            _Recorder(gm).run(*copies)
+            _Recorder(gm, garbage_collect_values=False).record(copies)
 
 
 def _fake(mode: Any, value: Any) -> Any:
