@@ -14,7 +14,7 @@ from rewrite_helpers import graph, reference
 
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.load import Pass
-from pytest_passbench.rewrite.pipelines import build, build_baseline
+from pytest_passbench.rewrite.pipelines import build, build_baseline, warm_up
 
 # Dynamo and Inductor import parts of torch and of the standard library that warn of their own deprecation.
 pytestmark = [
@@ -141,15 +141,24 @@ def test_unknown_names_are_refused():
         build_baseline("x", graph(BODY, 3), tensors())
 
 
+@pytest.mark.parametrize("pipeline", FAST)
+def test_warming_up_needs_no_candidate(pipeline):
+    warm_up(pipeline)
+    check(build(pipeline, graph(BODY, 3), [reference(pattern)], tensors()), graph(BODY, 3))
+
+
 FORKED = """
 import os, sys, torch
 sys.path.insert(0, {tests!r})
 torch.set_num_threads(1)
 import test_rewrite_pipelines as t
-from pytest_passbench.rewrite.pipelines import build
+from pytest_passbench.rewrite.pipelines import build, warm_up
+warm_up({pipeline!r})
 with torch.no_grad():
     before = t.graph(t.BODY, 3)
     built = build({pipeline!r}, before, [t.reference(t.pattern)], t.tensors())
+    threads = [open(f"/proc/self/task/{{t}}/comm").read().strip() for t in os.listdir("/proc/self/task")]
+    assert len(threads) == 1, threads
     if not os.fork():
         t.check(built, before)
         print("same in the fork", flush=True)
@@ -162,7 +171,7 @@ with torch.no_grad():
 def test_a_fork_calls_without_compiling(pipeline):
     # In a process of its own: forking hangs after the parallel work that other tests leave behind.
     program = FORKED.format(tests=str(Path(__file__).parent), pipeline=pipeline)
-    environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120
     )

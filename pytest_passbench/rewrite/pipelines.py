@@ -88,6 +88,7 @@ def _itself(x: Any) -> Any:
 
 def _compiled(gm: GraphModule, backend: Any, example_inputs: list[Any]) -> Call:
     """``torch.compile`` of a graph, captured and compiled by one call."""
+    torch.hub.tqdm.monitor_interval = 0  # a (disabled) progress bar in FX would start a thread before a fork
     try:
         return _called(torch.compile(gm, backend=backend, dynamic=False), example_inputs)
     except torch._dynamo.exc.BackendCompilerFailed as error:
