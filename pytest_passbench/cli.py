@@ -17,6 +17,7 @@ COMMANDS = (
     "merge",
     "doctor",
     "plan",
+    "forge",
 )  # fmt: skip
 """The modules of :mod:`pytest_passbench.commands`, in the order in which the help lists them.
 

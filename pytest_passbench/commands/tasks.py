@@ -1,4 +1,4 @@
-"""``passbench tasks``: list, show and validate tasks."""
+"""``passbench tasks``: list, show, validate and check tasks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("tasks", help="list, show or validate tasks", description=__doc__)
+    parser = subparsers.add_parser("tasks", help="list, show, validate or check tasks", description=__doc__)
     parser.set_defaults(run=run)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="the tasks at a path, one a line")
@@ -34,10 +34,16 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "paths", type=Path, nargs="+", metavar="PATH", help="task files, samples, or folders of them"
     )
     checking.set_defaults(action=_validate)
+    curating = actions.add_parser("check", help="run every curation rule on every subgraph")
+    curating.add_argument("path", type=Path, nargs="?", metavar="PATH", help="default: the installed tasks")
+    curating.add_argument("--sample", type=float, default=1.0, metavar="SHARE",
+                          help="only the lite suite and this share of the other tasks")
+    curating.add_argument("--processes", type=int, default=1, metavar="N", help="how many at a time (default: 1)")
+    curating.set_defaults(action=_check)  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the action says; exit code 1 where ``validate`` found a problem."""
+    """Do what the action says; exit code 1 where ``validate`` or ``check`` found a problem."""
     return int(args.action(args))
 
 
@@ -100,6 +106,21 @@ def _find(name: str) -> TaskRef:
     if len(refs) > 1:
         raise UserError(f"{len(refs)} tasks", where=name, remedy="name one of them")
     return refs[0]
+
+
+def _check(args: argparse.Namespace) -> int:
+    """Prints each complaint, then the counts; exit code 1 if there is any."""
+    from pytest_passbench.forge.check import check, sample
+    from pytest_passbench.suite.find import discover, installed_tasks
+
+    refs = sample(discover(args.path if args.path is not None else installed_tasks()), args.sample)
+    count = 0
+    for complaint in check(refs, args.processes):
+        print(complaint)
+        count += 1
+    subgraphs = sum(r.header.subgraphs for r in refs)
+    print(f"{len(refs)} tasks, {subgraphs} subgraphs checked: {count} complaints")
+    return 1 if count else 0
 
 
 def _validate(args: argparse.Namespace) -> int:

@@ -14,7 +14,8 @@ from pytest_passbench.suite.printing import to_source
 def canonical_source(module: fx.GraphModule) -> str:
     """The source of ``module`` with inputs ``in_0``, ``in_1``, ... in order of first use and values ``tmp_0``, ..."""
     graph, made = fx.Graph(), {}
-    order = [a for n in module.graph.nodes if n.op != "placeholder" for a in n.all_input_nodes if a.op == "placeholder"]
+    calls = (n for n in module.graph.nodes if n.op != "placeholder")
+    order = [a for n in calls for a in n.all_input_nodes if a.op == "placeholder"]
     for index, node in enumerate(dict.fromkeys(order)):
         made[node] = graph.placeholder(f"in_{index}")
     count = 0

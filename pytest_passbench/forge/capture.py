@@ -7,11 +7,14 @@ Weights are inputs, as Dynamo has inlined modules since torch 2.5.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import fx
+
+Inputs = dict[str, Any] | tuple[Any, ...]
 
 SAMPLE = 65536
 """Statistics of larger values are taken from that many of their elements, evenly spread."""
@@ -35,18 +38,19 @@ class Captured:
 
     module: fx.GraphModule
     values: dict[str, ValueStats] = field(default_factory=dict)
-    constants: dict[str, torch.Tensor] = field(default_factory=dict)
 
 
-def capture(model: torch.nn.Module, inputs: dict[str, Any] | tuple[Any, ...]) -> list[Captured]:
-    """The graphs of one forward pass of ``model`` on ``inputs`` (keywords or positions), in order of execution."""
+def capture(model: torch.nn.Module, inputs: Inputs, execute: bool = True) -> list[Captured]:
+    """The graphs of one forward pass of ``model`` on ``inputs`` (keywords or positions), in order of execution.
+
+    With ``execute`` false no operator runs: graphs return ones, and values have shapes and dtypes only.
+    """
     found: list[Captured] = []
 
-    def backend(module: fx.GraphModule, _examples: list[Any]) -> Any:
+    def backend(module: fx.GraphModule, _examples: list[Any]) -> Callable[..., Any]:
         captured = Captured(module)
         found.append(captured)
-        recorder = _Recorder(module, captured)
-        return recorder.run
+        return _Recorder(module, captured).run if execute else _pretend(captured)
 
     torch._dynamo.reset()
     args, kwargs = ((), inputs) if isinstance(inputs, dict) else (inputs, {})
@@ -56,7 +60,34 @@ def capture(model: torch.nn.Module, inputs: dict[str, Any] | tuple[Any, ...]) ->
     return found
 
 
-class _Recorder(fx.Interpreter):
+def _pretend(captured: Captured) -> Callable[..., Any]:
+    """A stand-in for a graph: values of the right shapes, from what tracing knows of them."""
+    for node in captured.module.graph.nodes:
+        value = node.meta.get("example_value")
+        if isinstance(value, torch.Tensor):
+            captured.values[node.name] = ValueStats(tuple(map(int, value.shape)), dtype_name(value))
+    output = next(node for node in captured.module.graph.nodes if node.op == "output")
+
+    def run(*inputs: Any) -> Any:
+        places = dict(zip((n for n in captured.module.graph.nodes if n.op == "placeholder"), inputs, strict=False))
+        return fx.node.map_arg(output.args[0], lambda node: places.get(node, _ones(node)))
+
+    return run
+
+
+def _ones(node: fx.Node) -> Any:
+    value = node.meta.get("example_value")
+    if isinstance(value, torch.Tensor):
+        return torch.ones(tuple(map(int, value.shape)), dtype=value.dtype)
+    return value
+
+
+def dtype_name(value: torch.Tensor) -> str:
+    """``float32``: the dtype without its prefix."""
+    return str(value.dtype).removeprefix("torch.")
+
+
+class _Recorder(fx.Interpreter):  # type: ignore[misc]
     """Runs a captured graph once and writes down each value's statistics as it appears."""
 
     def __init__(self, module: fx.GraphModule, captured: Captured) -> None:
@@ -65,16 +96,14 @@ class _Recorder(fx.Interpreter):
 
     def run_node(self, n: fx.Node) -> Any:
         value = super().run_node(n)
-        if isinstance(value, torch.Tensor) and n.op != "output":
+        if isinstance(value, torch.Tensor) and n.op != "output" and not torch._C._functorch.is_batchedtensor(value):
             self._captured.values.setdefault(n.name, describe(value))
-            if n.op == "get_attr":
-                self._captured.constants.setdefault(n.name, value)
         return value
 
 
 def describe(value: torch.Tensor) -> ValueStats:
     """Shape, dtype and statistics of ``value`` (floats and integers; four significant digits)."""
-    shape, dtype = tuple(value.shape), str(value.dtype).removeprefix("torch.")
+    shape, dtype = tuple(value.shape), dtype_name(value)
     if value.numel() == 0 or value.is_complex() or value.dtype == torch.bool:
         return ValueStats(shape, dtype)
     flat = value.detach().reshape(-1)

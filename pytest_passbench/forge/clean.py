@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -14,6 +14,12 @@ BOOKKEEPING = {"_log_api_usage_once", "_assert_async", "_enter_autocast", "_exit
                "_vmap_increment_nesting", "_vmap_decrement_nesting"}  # fmt: skip
 INPLACE = {operator.setitem, operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.iand,
            operator.ior}  # fmt: skip
+
+
+HEAVY = {"linear", "matmul", "bmm", "__matmul__", "baddbmm", "addmm", "conv1d", "conv2d", "conv3d",
+         "conv_transpose1d", "conv_transpose2d", "scaled_dot_product_attention", "einsum", "embedding",
+         "fft_fftn", "_fft_c2c", "multi_head_attention_forward", "interpolate", "grid_sampler"}  # fmt: skip
+"""Operators that no pass is likely to beat: the runs between them are where a pass pays."""
 
 
 def target_name(node: fx.Node) -> str:
@@ -35,12 +41,56 @@ def is_inplace(node: fx.Node) -> bool:
 
 def _positional_inplace(node: fx.Node) -> bool:
     """``relu(x, True)``: the functional activations that Dynamo calls by position."""
-    functional = getattr(node.target, "__module__", "") == "torch.nn.functional"
+    functional = bool(getattr(node.target, "__module__", "") == "torch.nn.functional")
     names = getattr(getattr(node.target, "__code__", None), "co_varnames", ())
     if not functional or "inplace" not in names:
         return False
     place = names.index("inplace")
     return len(node.args) > place and node.args[place] is True
+
+
+FUNCTIONAL = {operator.iadd: operator.add, operator.isub: operator.sub, operator.imul: operator.mul,
+              operator.itruediv: operator.truediv, operator.iand: operator.and_,
+              operator.ior: operator.or_}  # fmt: skip
+
+
+def writes_inside(node: fx.Node, inside: Collection[fx.Node]) -> bool:
+    """Whether an in-place ``node`` writes only into a value made in ``inside`` that nothing else reads."""
+    target = node.args[0] if node.args else None
+    fresh = isinstance(target, fx.Node) and target in inside and set(target.users) == {node}
+    return bool(fresh and node.target is not operator.setitem and not is_view(target))
+
+
+def is_view(node: fx.Node) -> bool:
+    """Whether the value may share its memory with another one."""
+    return target_name(node) in VIEWS
+
+
+VIEWS = {"view", "reshape", "transpose", "permute", "getitem", "chunk", "split", "expand", "squeeze", "unsqueeze",
+         "flatten", "narrow", "select", "unbind", "contiguous", "to", "dropout", "t", "detach", "view_as",
+         "movedim", "unflatten", "swapaxes", "float", "type_as", "adaptive_avg_pool2d", "diagonal"}  # fmt: skip
+
+
+def functional(module: fx.GraphModule) -> fx.GraphModule:
+    """A copy of ``module`` in which the in-place forms that :func:`writes_inside` allows are plain calls."""
+    graph = fx.Graph()
+    made: dict[fx.Node, fx.Node] = {}
+    for node in module.graph.nodes:
+        if node.op == "output":
+            graph.output(fx.node.map_arg(node.args[0], made.__getitem__))
+            continue
+        made[node] = new = graph.node_copy(node, made.__getitem__)
+        if not is_inplace(node):
+            continue
+        if node.op == "call_method":
+            new.target = str(node.target).rstrip("_")
+        elif node.target in FUNCTIONAL:
+            new.target = FUNCTIONAL[node.target]
+        elif "inplace" in node.kwargs:
+            new.kwargs = {**new.kwargs, "inplace": False}
+        elif _positional_inplace(node):
+            new.args = tuple(False if a is True else a for a in new.args)
+    return fx.GraphModule(torch.nn.Module(), graph)
 
 
 def clean(module: fx.GraphModule) -> None:
@@ -54,15 +104,21 @@ def clean(module: fx.GraphModule) -> None:
     graph.lint()
 
 
+def is_heavy(node: fx.Node) -> bool:
+    """Whether ``node`` is one of :data:`HEAVY`."""
+    return target_name(node) in HEAVY
+
+
 def sink(module: fx.GraphModule, heavy: Callable[[fx.Node], bool]) -> None:
     """Move every light operator down to its first user, in place, so that what belongs together is adjacent.
 
-    ``silu(gate(x)) * up(x)`` is captured as silu, linear, mul; sunk, silu stands before mul. Graphs with
-    in-place operators are left as they are.
+    ``silu(gate(x)) * up(x)`` is captured as silu, linear, mul; sunk, silu stands before mul. Graphs
+    with operators that write into what others read are left as they are.
     """
     graph = module.graph
     nodes = list(graph.nodes)
-    if any(is_inplace(node) for node in nodes):
+    made = set(nodes)
+    if any(is_inplace(node) and not writes_inside(node, made) for node in nodes):
         return
     for node in reversed(nodes):
         if node.op not in ("call_function", "call_method") or heavy(node) or not node.users:
@@ -84,4 +140,4 @@ def is_low_literal(mine: Any, other: Any) -> bool:
     """Whether a literal is ``float32`` here and bfloat16 in the bfloat16 capture of the same graph."""
     if mine is torch.float32 and other is torch.bfloat16:
         return True
-    return mine == torch.finfo(torch.float32).min and other == torch.finfo(torch.bfloat16).min
+    return bool(mine == torch.finfo(torch.float32).min and other == torch.finfo(torch.bfloat16).min)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from pytest_passbench.suite.model import TensorSpec
 
@@ -55,7 +56,8 @@ def scaled(spec: TensorSpec, factor: float) -> TensorSpec:
     """``spec`` with every float statistic ``factor`` times as large."""
     if factor == 1.0 or not is_float(spec):
         return spec
-    values = {k: None if getattr(spec, k) is None else getattr(spec, k) * factor for k in ("mean", "std", "min", "max")}
+    known: dict[str, Any] = {name: getattr(spec, name) for name in ("mean", "std", "min", "max")}
+    values: dict[str, Any] = {name: None if value is None else value * factor for name, value in known.items()}
     return dataclasses.replace(spec, **values)
 
 

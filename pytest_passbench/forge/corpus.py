@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +11,8 @@ import torch
 from torch import fx
 
 from .capture import Captured, capture
-from .clean import clean, is_low_literal, literals
+from .clean import clean, is_heavy, is_low_literal, literals, sink
+from .lift import lift
 from .models import Case, Variant
 
 
@@ -30,6 +32,7 @@ class Graph:
     captured: Captured
     low: dict[str, str] = field(default_factory=dict)
     follows: frozenset[str] = frozenset()
+    original: dict[str, str] = field(default_factory=dict)
 
     @property
     def graph(self) -> fx.Graph:
@@ -38,18 +41,62 @@ class Graph:
 
 
 def capture_case(case: Case) -> list[Graph]:
-    """Every graph of ``case``: its variants in float32, annotated from one bfloat16 capture of the first variant."""
+    """Every graph of ``case``: its variants in float32, annotated from one bfloat16 capture of the first variant.
+
+    Raises whatever the architecture raises at the first variant; a later one that it cannot take is left out.
+    """
     model = case.build()
-    graphs: list[Graph] = []
-    for variant in case.variants:
-        for index, captured in enumerate(capture(model, case.inputs(model, variant))):
-            clean(captured.module)
-            graphs.append(Graph(case.name, case.modality, case.note, variant, index, captured))
+    first, *others = case.variants
+    real = [_graph(case, first, i, one) for i, one in enumerate(_cleaned(model, case.inputs(model, first), True))]
+    graphs = list(real)
+    for variant in others:
+        graphs += [graph for graph in _shapes_only(model, case, variant) if _adopt(graph, real)]
     low = _capture_low(model, case)
     for graph in graphs:
         if graph.index < len(low):
             annotate(graph, low[graph.index])
+        sink(graph.captured.module, is_heavy)
+        lift(graph.captured)
     return graphs
+
+
+def _graph(case: Case, variant: Variant, index: int, captured: Captured) -> Graph:
+    return Graph(case.name, case.modality, case.note, variant, index, captured)
+
+
+def _shapes_only(model: torch.nn.Module, case: Case, variant: Variant) -> list[Graph]:
+    try:
+        found = _cleaned(model, case.inputs(model, variant), False)
+    except Exception:  # a size that this architecture cannot take
+        return []
+    return [_graph(case, variant, index, captured) for index, captured in enumerate(found)]
+
+
+def _adopt(graph: Graph, real: list[Graph]) -> bool:
+    """Give a graph of shapes the statistics of the same operators at the first size; false where they differ."""
+    if graph.index >= len(real) or not _agree(graph.captured, real[graph.index].captured):
+        return False
+    known = real[graph.index].captured.values
+    mine = graph.captured.values
+    for a, b in zip(graph.graph.nodes, real[graph.index].graph.nodes, strict=True):
+        if b.name in known:
+            shape = mine[a.name].shape if a.name in mine else known[b.name].shape
+            mine[a.name] = dataclasses.replace(known[b.name], shape=shape)
+    return True
+
+
+def _agree(mine: Captured, other: Captured) -> bool:
+    """Whether two captures have the same operators in the same order."""
+    a, b = mine.module.graph.nodes, other.module.graph.nodes
+    return len(a) == len(b) and all(x.op == y.op and (x.op == "placeholder" or x.target == y.target)
+                                    for x, y in zip(a, b, strict=True))
+
+
+def _cleaned(model: torch.nn.Module, inputs: Any, execute: bool) -> list[Captured]:
+    found = capture(model, inputs, execute)
+    for captured in found:
+        clean(captured.module)
+    return found
 
 
 def _capture_low(model: torch.nn.Module, case: Case) -> list[Captured]:
@@ -57,12 +104,9 @@ def _capture_low(model: torch.nn.Module, case: Case) -> list[Captured]:
     inputs = case.inputs(model, variant)
     model = model.to(torch.bfloat16)
     try:
-        found = capture(model, _lower(inputs))
+        return _cleaned(model, _lower(inputs), False)
     except Exception:  # a model that has no bfloat16 form keeps its float32 graphs
         return []
-    for captured in found:
-        clean(captured.module)
-    return found
 
 
 def _lower(inputs: Any) -> Any:
@@ -77,9 +121,9 @@ def _lower(inputs: Any) -> Any:
 
 def annotate(graph: Graph, low: Captured) -> None:
     """Write down which values and dtype literals follow the model's dtype, if both captures agree node by node."""
-    pairs = list(zip(graph.graph.nodes, low.module.graph.nodes, strict=False))
-    if len(graph.graph.nodes) != len(low.module.graph.nodes) or any(a.target != b.target for a, b in _calls(pairs)):
+    if not _agree(graph.captured, low):
         return
+    pairs = list(zip(graph.graph.nodes, low.module.graph.nodes, strict=True))
     graph.low = {a.name: low.values[b.name].dtype for a, b in pairs if b.name in low.values}
     graph.follows = frozenset(
         a.name

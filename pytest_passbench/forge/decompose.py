@@ -12,12 +12,7 @@ import torch
 from torch import fx
 
 from .capture import ValueStats
-from .clean import is_inplace, target_name
-
-HEAVY = {"linear", "matmul", "bmm", "__matmul__", "baddbmm", "addmm", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
-         "conv_transpose2d", "scaled_dot_product_attention", "einsum", "embedding", "fft_fftn", "_fft_c2c",
-         "multi_head_attention_forward", "interpolate", "grid_sampler"}  # fmt: skip
-"""Operators that no pass is likely to beat: the runs between them are where a pass pays."""
+from .clean import is_heavy, is_inplace, writes_inside
 
 
 @dataclass(frozen=True)
@@ -28,8 +23,6 @@ class Piece:
     inputs: tuple[ValueStats, ...]
     names: tuple[str, ...]
     origins: tuple[str, ...]
-    first: int
-    length: int
 
 
 def calls(graph: fx.Graph) -> list[fx.Node]:
@@ -37,16 +30,11 @@ def calls(graph: fx.Graph) -> list[fx.Node]:
     return [node for node in graph.nodes if node.op in ("call_function", "call_method")]
 
 
-def is_heavy(node: fx.Node) -> bool:
-    """Whether ``node`` is one of :data:`HEAVY`."""
-    return target_name(node) in HEAVY
-
-
 def light_runs(graph: fx.Graph) -> Iterator[list[fx.Node]]:
-    """The longest stretches of consecutive operators without a heavy or an in-place one."""
+    """The longest stretches of consecutive operators without a heavy one."""
     run: list[fx.Node] = []
     for node in calls(graph):
-        if is_heavy(node) or is_inplace(node):
+        if is_heavy(node):
             if run:
                 yield run
             run = []
@@ -76,11 +64,15 @@ def connected(nodes: Sequence[fx.Node]) -> bool:
     return len(seen) == len(inside)
 
 
-def cut(nodes: Sequence[fx.Node], values: dict[str, ValueStats], first: int = 0) -> Piece | None:
-    """The run as a graph of its own; None where something that is no tensor enters or leaves it."""
+def cut(
+    nodes: Sequence[fx.Node], values: dict[str, ValueStats], original: dict[str, str] | None = None
+) -> Piece | None:
+    """The run as a graph of its own; None where what enters or leaves is no tensor, or is written into."""
     inside = set(nodes)
     entering = list(dict.fromkeys(a for n in nodes for a in n.all_input_nodes if a not in inside))
     leaving = [n for n in nodes if any(u not in inside for u in n.users) or not n.users]
+    if any(is_inplace(n) and not writes_inside(n, inside) for n in nodes):
+        return None
     if not leaving or any(n.name not in values for n in (*entering, *leaving)):
         return None
     graph, made = fx.Graph(), {}
@@ -93,12 +85,14 @@ def cut(nodes: Sequence[fx.Node], values: dict[str, ValueStats], first: int = 0)
     stats = tuple(values[n.name] for n in entering)
     module = fx.GraphModule(torch.nn.Module(), graph)
     names = tuple(n.name for n in entering)
-    return Piece(module, stats, names, tuple(_origin(n) for n in entering), first, len(nodes))
+    origins = tuple(readable((original or {}).get(n.name, n.name), n.op) for n in entering)
+    return Piece(module, stats, names, origins)
 
 
-def _origin(node: fx.Node) -> str:
-    """What the model calls this value: the weight's dotted name, or the operator that made it."""
-    if node.op != "placeholder":
-        return node.name
-    parts = node.name.lower().strip("_").split("modules_")
-    return ".".join(part.strip("_") for part in parts[1:]).replace("parameters_", "").replace("buffers_", "")[-60:] or node.name
+def readable(name: str, op: str) -> str:
+    """What the model calls a value: a weight's dotted name, or the name of the operator that made it."""
+    if op != "placeholder":
+        return name
+    parts = name.lower().strip("_").split("modules_")
+    dotted = ".".join(part.strip("_") for part in parts[1:]).replace("parameters_", "").replace("buffers_", "")
+    return dotted[-60:] or name

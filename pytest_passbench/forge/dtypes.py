@@ -1,7 +1,7 @@
 """A piece in another dtype, as the same model in that dtype would run it.
 
-The bfloat16 capture says which inputs turn low and which stay float32 (position tables, running statistics), and which
-dtype literals follow. float16 is bfloat16 with the name changed.
+The bfloat16 capture says which inputs turn low and which stay float32 (position tables, running
+statistics), and which dtype literals follow. float16 is bfloat16 with the name changed.
 """
 
 from __future__ import annotations

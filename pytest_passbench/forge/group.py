@@ -22,7 +22,7 @@ def by_sequence(instances: Iterable[Instance]) -> dict[tuple[str, ...], list[Ins
 
 def spread(instances: Sequence[Instance], limit: int) -> list[Instance]:
     """At most ``limit`` of them, the least represented dtype, architecture and size next."""
-    left, chosen = list(instances), []
+    left, chosen = list(instances), list[Instance]()
     seen: dict[str, Counter[object]] = {name: Counter() for name in ("dtype", "origin", "variant", "source")}
     while left and len(chosen) < limit:
         best = min(left, key=lambda one: sum(counts[getattr(one, name)] for name, counts in seen.items()))

@@ -15,7 +15,7 @@ SAMPLE = 1 << 14
 def passes(answer: torch.Tensor, expected: torch.Tensor, t: int) -> bool:
     """``allclose`` at ``t`` by the expected output's dtype, with equal NaNs; a sample decides where it fails."""
     if not (expected.dtype.is_floating_point or expected.dtype.is_complex):
-        return torch.equal(answer, expected)
+        return bool(torch.equal(answer, expected))
     stride = expected.numel() // SAMPLE
     if stride > 1 and not _close(answer.reshape(-1)[::stride], expected.reshape(-1)[::stride], t):
         return False
@@ -25,7 +25,9 @@ def passes(answer: torch.Tensor, expected: torch.Tensor, t: int) -> bool:
 def _close(answer: torch.Tensor, expected: torch.Tensor, t: int) -> bool:
     rtol, atol = tolerances(str(expected.dtype), t)
     wide = torch.complex128 if expected.dtype.is_complex else torch.float64
-    return torch.allclose(answer.to(wide), expected.to(wide), rtol=rtol, atol=atol, equal_nan=True)
+    return bool(
+        torch.allclose(answer.to(wide), expected.to(wide), rtol=rtol, atol=atol, equal_nan=True)
+    )
 
 
 def passes_from(answer: torch.Tensor, expected: torch.Tensor) -> int:

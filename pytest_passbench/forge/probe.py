@@ -13,6 +13,8 @@ from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.instantiate import example_inputs
 from pytest_passbench.suite.model import Subgraph, Task
 
+from .clean import functional
+
 Values = dict[fx.Node, Any]
 
 
@@ -28,6 +30,11 @@ class Probe:
         """The graph."""
         return build_graph(self.task.graphs[self.subgraph.graph], str(self.task.path))
 
+    @cached_property
+    def pure(self) -> fx.GraphModule:
+        """The graph with its in-place operators written as plain ones."""
+        return functional(self.module)
+
     def draw(self, seed: int) -> list[torch.Tensor]:
         """Fresh inputs."""
         return list(example_inputs(self.subgraph, seed=seed))
@@ -39,13 +46,13 @@ class Probe:
 
     @cached_property
     def values(self) -> Values:
-        """Every node's value on :attr:`inputs`."""
-        return evaluate(self.module, [value.clone() for value in self.inputs])
+        """Every value of :attr:`pure` on :attr:`inputs`."""
+        return evaluate(self.pure, [value.clone() for value in self.inputs])
 
     @property
     def outputs(self) -> list[torch.Tensor]:
         """What eager returns on :attr:`inputs`."""
-        return outputs_of(self.module, self.values)
+        return outputs_of(self.pure, self.values)
 
     @cached_property
     def stale(self) -> list[torch.Tensor]:
@@ -63,7 +70,8 @@ def evaluate(module: fx.GraphModule, inputs: list[torch.Tensor]) -> Values:
     interpreter = fx.Interpreter(module, garbage_collect_values=False)
     with torch.no_grad():
         interpreter.run(*inputs)
-    return interpreter.env
+    values: Values = interpreter.env
+    return values
 
 
 def outputs_of(module: fx.GraphModule, values: Values) -> list[torch.Tensor]:

@@ -26,7 +26,7 @@ IDENTITIES = {
     "view", "view_as", "reshape", "reshape_as", "flatten", "expand", "expand_as", "unflatten", "repeat", "getitem",
     "squeeze", "roll",
 }  # fmt: skip
-"""Operators that may change nothing: by definition in eval mode, or because of this subgraph's own shapes and dtypes."""
+"""Operators that may change nothing: by definition in eval mode, or at this subgraph's shapes and dtypes."""
 
 
 def degenerate_inputs(probe: Probe) -> Iterator[str]:
@@ -66,9 +66,7 @@ def dead_operators(probe: Probe) -> Iterator[str]:
 
 def removable(probe: Probe) -> Iterator[str]:
     """Passing an input on in place of any operator's result is noticed at t = REMOVAL_T."""
-    module = probe.module
-    if any(is_inplace(node) for node in module.graph.nodes):
-        return
+    module = probe.pure
     for node in module.graph.nodes:
         if node.op in ("placeholder", "output") or is_metadata(node) or is_exempt(node):
             continue

@@ -1,7 +1,7 @@
-"""The libraries that cases come from. A source has ``LIBRARY``, ``LICENSE`` and ``cases()``; not installed: no cases."""
+"""The libraries that cases come from: each has ``LIBRARY``, ``LICENSE`` and ``cases()``; not installed: none."""
 
 from __future__ import annotations
 
-from . import transformers
+from . import diffusers, monai, pytorchcv, torch_geometric, transformers, vit_pytorch
 
-SOURCES = (transformers,)
+SOURCES = (transformers, diffusers, vit_pytorch, pytorchcv, monai, torch_geometric)

@@ -1,4 +1,4 @@
-"""Architectures of ``transformers``, built from configurations: real widths, two layers, random weights, no download."""
+"""Architectures of ``transformers`` from configurations: real widths, two layers, random weights, no download."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Any
 
 import torch
 
+from pytest_passbench.errors import UserError
+
 from ..models import Case, Variant
-from .transformers_rows import AUDIO, OTHER, STATE_SPACE, TEXT, TEXT2TEXT, VISION, VISION_TEXT
+from . import transformers_rows as rows
 
 LIBRARY = "transformers"
 LICENSE = "Apache-2.0"
@@ -21,15 +23,38 @@ DEPTH_KEYS = (
     "num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_decoder_layers", "encoder_layers",
     "decoder_layers", "num_encoder_layers", "num_hidden_groups", "num_attention_blocks", "num_conv_pos_layers",
 )  # fmt: skip
+LARGEST = 500_000_000
+"""Parameters above which an architecture is left out: give it narrower overrides."""
+
 TEXT_VARIANTS = (Variant(1, 128), Variant(4, 128), Variant(1, 512))
-GROUPS: tuple[tuple[str, dict[str, dict[str, Any]], tuple[Variant, ...]], ...] = (
-    ("text", TEXT, TEXT_VARIANTS),
-    ("text", TEXT2TEXT, TEXT_VARIANTS),
-    ("state-space", STATE_SPACE, (Variant(1, 64), Variant(2, 64), Variant(1, 128))),
-    ("vision", VISION, (Variant(1, 224), Variant(4, 224))),
-    ("audio", AUDIO, (Variant(1, 16000), Variant(4, 16000))),
-    ("vision-text", VISION_TEXT, (Variant(1, 224), Variant(4, 224))),
-    ("other", OTHER, (Variant(1, 128), Variant(4, 128))),
+ROTATING = (
+    (Variant(1, 256), Variant(8, 64)),
+    (Variant(2, 128), Variant(32, 16)),
+    (Variant(1, 64), Variant(16, 64)),
+    (Variant(1, 1024), Variant(2, 256)),
+    (Variant(1, 128), Variant(8, 128)),
+)
+"""Sizes for the broad rows, so that not all of the suite has the same few shapes."""
+IMAGE_SIZES = (
+    (Variant(1, 224), Variant(4, 224)),
+    (Variant(1, 224), Variant(2, 256)),
+    (Variant(1, 384), Variant(8, 224)),
+    (Variant(1, 256), Variant(2, 224)),
+)
+AUDIO_SIZES = ((Variant(1, 16000), Variant(4, 16000)),)
+Sizes = tuple[tuple[Variant, ...], ...]
+GROUPS: tuple[tuple[str, rows.Rows, Sizes], ...] = (
+    ("text", rows.TEXT, (TEXT_VARIANTS,)),
+    ("text", rows.TEXT2TEXT, (TEXT_VARIANTS,)),
+    ("vision", rows.VISION, IMAGE_SIZES[:1]),
+    ("audio", rows.AUDIO, AUDIO_SIZES),
+    ("vision-text", rows.VISION_TEXT, IMAGE_SIZES[:1]),
+    ("state-space", rows.STATE_SPACE, ((Variant(1, 64), Variant(2, 64), Variant(1, 128)),)),
+    ("series", rows.SERIES, ((Variant(8, 512), Variant(32, 512)),)),
+    ("text", rows.ENCODERS, ROTATING),
+    ("text", rows.DECODERS, ROTATING),
+    ("text", rows.SEQ2SEQ, ROTATING),
+    ("vision", rows.IMAGES, IMAGE_SIZES),
 )
 
 
@@ -37,10 +62,11 @@ def cases() -> Iterator[Case]:
     """One case per row of the tables in ``transformers_rows``."""
     if importlib.util.find_spec(LIBRARY) is None:
         return
-    for modality, rows, variants in GROUPS:
-        for name, overrides in rows.items():
-            own = tuple(Variant(*pair) for pair in overrides.get("variants", ())) or variants
-            yield case(name, modality, {k: v for k, v in overrides.items() if k != "variants"}, own)
+    for modality, table, sizes in GROUPS:
+        for place, (name, overrides) in enumerate(table.items()):
+            own = tuple(Variant(*pair) for pair in overrides.get("variants", ()))
+            settings = {k: v for k, v in overrides.items() if k != "variants"}
+            yield case(name, modality, settings, own or sizes[place % len(sizes)])
 
 
 def case(name: str, modality: str, overrides: dict[str, Any], variants: tuple[Variant, ...]) -> Case:
@@ -58,11 +84,31 @@ def case(name: str, modality: str, overrides: dict[str, Any], variants: tuple[Va
 
 def build(model_type: str, overrides: dict[str, Any]) -> torch.nn.Module:
     """The base model of ``model_type``, cut to two layers and a small vocabulary (a lookup needs no more)."""
-    from transformers import AutoConfig, AutoModel
+    from transformers import AutoConfig
 
-    config = AutoConfig.for_model(model_type, **overrides)
+    return _cut(AutoConfig.for_model(model_type, **overrides), overrides)
+
+
+def case_of_config(config: Any, name: str) -> Case:
+    """The case of a whole configuration; its modality is guessed from what its model takes."""
+    modality = "text" if hasattr(config, "vocab_size") else "vision"
+    side = getattr(config, "image_size", None)
+    sizes = TEXT_VARIANTS if modality == "text" else tuple(Variant(b, side if isinstance(side, int) else 224)
+                                                           for b in (1, 4))
+    return Case(f"hub/{name}", modality, functools.partial(_cut, config, {}), make_inputs, sizes,
+                f"{config.model_type}, 2 layers")  # fmt: skip
+
+
+def _cut(config: Any, overrides: dict[str, Any]) -> torch.nn.Module:
+    from transformers import AutoModel
+
     for part in _parts(config):
         shrink(part, overrides)
+    with torch.device("meta"):
+        size = sum(p.numel() for p in AutoModel.from_config(config).parameters())
+    if size > LARGEST:
+        what = f"{config.model_type} has {size} parameters, more than {LARGEST}"
+        raise UserError(what, remedy="narrow its configuration")
     torch.manual_seed(0)
     return AutoModel.from_config(config, attn_implementation="eager").eval()
 
@@ -114,16 +160,36 @@ def _decoder_ids(_config: Any, variant: Variant, generator: torch.Generator) -> 
     return torch.randint(3, VOCABULARY, (variant.batch, min(variant.size, 128)), generator=generator)
 
 
+VIDEO = {"timesformer": 8, "videomae": 16, "vivit": 32}
+
+
 def _pixels(config: Any, variant: Variant, generator: torch.Generator) -> torch.Tensor:
     vision = getattr(config, "vision_config", config)
     channels = getattr(vision, "num_channels", 3)
     size = getattr(vision, "image_size", None) if hasattr(config, "vision_config") else None
     side = size if isinstance(size, int) else variant.size
-    return torch.randn(variant.batch, channels, side, side, generator=generator)
+    frames = VIDEO.get(config.model_type)
+    shape = (variant.batch, channels) if frames is None else (variant.batch, frames, channels)
+    return torch.randn(*shape, side, side, generator=generator)
 
 
-def _samples(_config: Any, variant: Variant, generator: torch.Generator) -> torch.Tensor:
-    return torch.randn(variant.batch, variant.size, generator=generator)
+def _video(_config: Any, variant: Variant, generator: torch.Generator) -> torch.Tensor:
+    return torch.randn(variant.batch, 8, 3, variant.size, variant.size, generator=generator)
+
+
+def _series(config: Any, variant: Variant, generator: torch.Generator) -> torch.Tensor:
+    return torch.randn(variant.batch, config.context_length, config.num_input_channels, generator=generator)
+
+
+CODECS = {"encodec", "dac", "mimi", "xcodec"}
+SPECTROGRAMS = {"audio-spectrogram-transformer": (1024, 128)}
+
+
+def _samples(config: Any, variant: Variant, generator: torch.Generator) -> torch.Tensor:
+    if config.model_type in CODECS:
+        return torch.randn(variant.batch, 1, variant.size, generator=generator)
+    shape = SPECTROGRAMS.get(config.model_type, (variant.size,))
+    return torch.randn(variant.batch, *shape, generator=generator)
 
 
 def _features(config: Any, variant: Variant, generator: torch.Generator) -> torch.Tensor:
@@ -134,7 +200,9 @@ def _features(config: Any, variant: Variant, generator: torch.Generator) -> torc
             break
     else:
         bins = 80
-    if audio.model_type == "whisper":
+    if audio.model_type == "clap_audio_model":
+        return torch.randn(variant.batch, 1, 1001, 64, generator=generator)
+    if audio.model_type in ("whisper", "qwen2_audio_encoder", "voxtral_encoder"):
         return torch.randn(variant.batch, bins, 3000, generator=generator)
     return torch.randn(variant.batch, variant.size // 160, bins, generator=generator)
 
@@ -151,4 +219,6 @@ MAKERS = {
     "input_values": _samples,
     "input_features": _features,
     "bbox": _boxes,
+    "pixel_values_videos": _video,
+    "past_values": _series,
 }

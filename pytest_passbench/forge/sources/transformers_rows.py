@@ -6,14 +6,24 @@ from typing import Any
 
 Rows = dict[str, dict[str, Any]]
 
+BASE = {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}
+SMALL = {"hidden_size": 1024, "intermediate_size": 2816, "num_attention_heads": 16, "num_key_value_heads": 4}
+MOE = {**SMALL, "moe_intermediate_size": 512, "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4,
+       "num_experts_per_tok": 2}  # fmt: skip
+
+
+def plain(names: str, **overrides: Any) -> Rows:
+    """A row per name, all with the same overrides."""
+    return {name: dict(overrides) for name in names.split()}
+
+
 TEXT: Rows = {
     "bert": {},
     "distilbert": {},
-    "roberta": {},
-    "electra": {"hidden_size": 768, "embedding_size": 768, "intermediate_size": 3072, "num_attention_heads": 12},
+    "roberta": {"max_position_embeddings": 1026},
+    "electra": {**BASE, "embedding_size": 768},
     "deberta": {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]},
-    "deberta-v2": {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072,
-                   "relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
+    "deberta-v2": {**BASE, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
     "gpt2": {},
     "gpt_neox": {"hidden_size": 2048, "num_attention_heads": 16, "intermediate_size": 8192},
     "opt": {"hidden_size": 768, "num_attention_heads": 12, "ffn_dim": 3072},
@@ -27,8 +37,44 @@ TEXT: Rows = {
     "gemma2": {"hidden_size": 2304, "intermediate_size": 9216, "num_attention_heads": 8, "num_key_value_heads": 4},
     "phi": {"hidden_size": 2048, "intermediate_size": 8192, "num_attention_heads": 32},
     "falcon": {"hidden_size": 2048, "num_attention_heads": 32},
-    "albert": {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072},
+    "albert": dict(BASE),
     "fnet": {},
+}  # fmt: skip
+
+ENCODERS: Rows = {
+    **plain("xlm-roberta camembert data2vec-text ernie esm ibert lilt luke markuplm mpnet rembert xmod"
+            " roberta-prelayernorm roc_bert roformer splinter squeezebert convbert canine bros tapas nomic_bert"
+            " modernbert layoutlm funnel xlnet mobilebert nystromformer yoso mra big_bird longformer reformer"
+            " eurobert gte jina_embeddings_v3 perceiver"),
+    **plain("megatron-bert xlm-roberta-xl", hidden_size=1024, num_attention_heads=16, intermediate_size=4096),
+    **plain("xlm flaubert", emb_dim=1024, n_heads=8),
+}  # fmt: skip
+
+DECODERS: Rows = {
+    **plain("openai-gpt biogpt xglm codegen gptj gpt_bigcode", n_embd=1024, n_head=16, hidden_size=1024,
+            num_attention_heads=16, d_model=1024),
+    "codegen": {"n_embd": 1024, "n_head": 16, "rotary_dim": 32, "n_ctx": 2048},
+    "gptj": {"n_embd": 1024, "n_head": 16, "rotary_dim": 64},
+    "gpt_bigcode": {},
+    "openai-gpt": {},
+    "biogpt": {},
+    "xglm": {"d_model": 1024, "ffn_dim": 4096, "attention_heads": 16},
+    "ctrl": {"n_embd": 1280, "dff": 8192, "n_head": 16},
+    "gpt_neo": {"hidden_size": 768, "num_heads": 12, "attention_types": [[["global", "local"], 1]]},
+    "imagegpt": {},
+    "mpt": {"d_model": 1024, "n_heads": 16},
+    "cpmant": {"hidden_size": 1024, "num_attention_heads": 16, "dim_head": 64, "dim_ff": 2560},
+    "gpt_neox_japanese": {"hidden_size": 1024, "num_attention_heads": 16},
+    **plain("phi3 persimmon starcoder2 stablelm cohere cohere2 olmo olmo2 olmo3 glm glm4 granite nemotron helium"
+            " smollm3 exaone4 ernie4_5 hunyuan_v1_dense apertus arcee diffllama seed_oss ministral recurrent_gemma"
+            " vaultgemma gemma3_text doge", **SMALL),
+    **plain("qwen2_moe qwen3_moe mixtral granitemoe olmoe phimoe gpt_oss jetmoe minimax dots1 ernie4_5_moe", **MOE),
+    "deepseek_v2": {**MOE, "kv_lora_rank": 128, "q_lora_rank": 256, "first_k_dense_replace": 1},
+    "deepseek_v3": {**MOE, "kv_lora_rank": 128, "q_lora_rank": 256, "first_k_dense_replace": 1, "n_group": 2,
+                    "topk_group": 1},
+    "gemma3n_text": {},
+    "lfm2": {**SMALL, "layer_types": ["conv", "full_attention"]},
+    "moshi": {**SMALL},
 }  # fmt: skip
 
 TEXT2TEXT: Rows = {
@@ -36,10 +82,27 @@ TEXT2TEXT: Rows = {
     "bart": {"d_model": 768, "encoder_ffn_dim": 3072, "decoder_ffn_dim": 3072},
 }
 
+SEQ2SEQ: Rows = {
+    **plain("mt5 umt5 longt5 switch_transformers plbart blenderbot-small m2m_100 prophetnet fsmt led"),
+    **plain("mbart marian pegasus pegasus_x blenderbot bigbird_pegasus nllb-moe", d_model=768, encoder_ffn_dim=3072,
+            decoder_ffn_dim=3072, encoder_attention_heads=12, decoder_attention_heads=12, num_experts=4),
+}  # fmt: skip
+
 STATE_SPACE: Rows = {
     "mamba": {},
     "mamba2": {"hidden_size": 768, "num_heads": 24, "state_size": 128},
-    "rwkv": {"hidden_size": 768},
+    "rwkv": {"hidden_size": 768, "variants": [(1, 16), (2, 16)]},
+    "falcon_mamba": {"hidden_size": 1024, "variants": [(1, 32), (2, 32)]},
+    "xlstm": {"hidden_size": 1024, "num_heads": 4, "variants": [(1, 64), (2, 64)]},
+    "zamba2": {**SMALL},
+    "bamba": {**SMALL, "mamba_n_heads": 32, "mamba_d_head": 64},
+    "nemotron_h": {**SMALL, "mamba_num_heads": 32},
+    "falcon_h1": {**SMALL, "mamba_d_ssm": 1024, "mamba_n_heads": 16},
+    "granitemoehybrid": {**MOE, "mamba_n_heads": 32},
+    "qwen3_next": {**MOE},
+    "qwen3_5_text": {**SMALL},
+    "kimi_linear": {**MOE},
+    "jamba": {**MOE, "num_experts": 2},
 }
 
 VISION: Rows = {
@@ -56,18 +119,53 @@ VISION: Rows = {
     "poolformer": {"depths": [2, 2, 2, 2]},
     "regnet": {"depths": [1, 1, 2, 1]},
     "mobilenet_v2": {},
-    "efficientnet": {},
 }
+
+IMAGES: Rows = {
+    **plain("deit data2vec-vision dinov2_with_registers dinov3_vit dinov3_convnext swin2sr cvt pvt pvt_v2"
+            " mobilenet_v1 mobilevitv2 levit efficientnet focalnet ijepa vit_mae vit_msn bit swiftformer textnet"
+            " siglip_vision_model clip_vision_model aimv2_vision_model dpt glpn depth_anything superpoint"
+            " chinese_clip_vision_model blip_vision_model git_vision_model owlvit_vision_model mlcd_vision_model"
+            " maskformer-swin hgnet_v2 pixio"),
+    "yolos": {"image_size": [512, 864], "variants": [(1, 224)]},
+    "hiera": {},
+    "vitdet": {"image_size": 224},
+    "sam_vision_model": {"image_size": 512, "global_attn_indexes": [1], "variants": [(1, 512)]},
+    "sam2_hiera_det_model": {"variants": [(1, 256)]},
+    "timesformer": {"variants": [(1, 224)]},
+    "videomae": {"variants": [(1, 224)]},
+    "vivit": {"variants": [(1, 224)]},
+    "vjepa2": {"variants": [(1, 256)]},
+    "detr": {"variants": [(1, 224)], "use_timm_backbone": False, "use_pretrained_backbone": False,
+             "backbone_config": {"model_type": "resnet"}, "backbone": None},
+    "deformable_detr": {"variants": [(1, 224)], "use_timm_backbone": False, "use_pretrained_backbone": False,
+                        "backbone_config": {"model_type": "resnet", "out_features": ["stage2", "stage3", "stage4"]},
+                        "backbone": None},
+    "rt_detr": {"variants": [(1, 320)]},
+    "mask2former": {"variants": [(1, 224)]},
+    "upernet": {},
+}  # fmt: skip
 
 AUDIO: Rows = {
     "whisper": {"d_model": 384, "encoder_attention_heads": 6, "decoder_attention_heads": 6,
                 "encoder_ffn_dim": 1536, "decoder_ffn_dim": 1536, "variants": [(1, 16000)]},
     "wav2vec2": {},
     "hubert": {},
+    **plain("wav2vec2-conformer wav2vec2-bert sew sew-d unispeech unispeech-sat wavlm data2vec-audio"
+            " audio-spectrogram-transformer encodec dac mimi vits univnet clap_audio_model moonshine"
+            " parakeet_encoder speech_to_text granite_speech_encoder qwen2_audio_encoder lasr_encoder"
+            " speecht5_hifigan seamless_m4t fastspeech2_conformer voxtral_encoder xcodec musicgen_decoder"),
 }  # fmt: skip
 
 VISION_TEXT: Rows = {
     "clip": {},
-}
+    **plain("siglip align altclip blip chinese_clip clipseg flava groupvit owlvit vilt bridgetower xclip owlv2"
+            " layoutlmv3 visual_bert siglip2 metaclip_2"),
+}  # fmt: skip
 
-OTHER: Rows = {}
+SERIES: Rows = {
+    "patchtst": {"num_input_channels": 7, "context_length": 512, "patch_length": 16, "patch_stride": 16,
+                 "d_model": 128, "num_attention_heads": 8, "ffn_dim": 512},
+    "patchtsmixer": {"num_input_channels": 7, "context_length": 512, "patch_length": 16, "patch_stride": 16,
+                     "d_model": 128},
+}  # fmt: skip

@@ -1,0 +1,122 @@
+"""``passbench forge``: make tasks from models."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_passbench.errors import UserError
+
+if TYPE_CHECKING:
+    from pytest_passbench.forge.models import Case, Variant
+    from pytest_passbench.suite.model import Task
+
+STEPS = ("capture", "windows", "select", "curate", "write")
+
+
+def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser("forge", help="make tasks from models", description=__doc__)
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--model", metavar="FILE.py:NAME", help="a module class, or a function that makes a module")
+    source.add_argument("--hub", metavar="ID|DIR", help="a transformers configuration, by hub id or local folder")
+    source.add_argument("--list", action="store_true", help="the architectures that can be captured here")
+    parser.add_argument("--input", action="append", default=[], metavar="SPEC",
+                        help="an input of --model, such as 'float b 3 n n' or 'int1000 b n'; repeatable")
+    parser.add_argument("--size", action="append", default=[], metavar="B,N", help="batch and size for --input")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME",
+                        help="only this library or library/architecture; repeatable")
+    parser.add_argument("--steps", default=",".join(STEPS), metavar="LIST", help=f"of {', '.join(STEPS)}")
+    parser.add_argument("--tasks", type=int, default=0, metavar="N",
+                        help="how many tasks (default: 200, or 3 with --model and --hub)")
+    parser.add_argument("--train", type=int, default=0, metavar="N", help="that many more, tagged train")
+    parser.add_argument("--work", type=Path, default=Path("build/forge"), metavar="DIR",
+                        help="where steps keep what they made (default: build/forge)")
+    parser.add_argument("--out", type=Path, default=Path("tasks"), metavar="DIR", help="default: tasks")
+    parser.add_argument("--layout", choices=("task", "published"), default="task", help="form of the output")
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="how many at a time (default: 1)")
+    parser.add_argument("--timeout", type=float, default=200.0, metavar="S", help="seconds for one job")
+    parser.set_defaults(run=run)  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make the tasks and say where they are."""
+    import torch
+
+    torch.set_num_threads(1)
+    if args.list:
+        return _list()
+    if args.model or args.hub:
+        return _single(args)
+    return _suite(args)
+
+
+def _list() -> int:
+    from pytest_passbench.forge.models import all_cases
+
+    for case in all_cases():
+        print(f"{case.name}  {case.modality}  {' '.join(v.label for v in case.variants)}")
+    return 0
+
+
+def _single(args: argparse.Namespace) -> int:
+    from pytest_passbench.forge import single
+
+    if args.model:
+        case = single.case_of_file(args.model, args.input, [_size(text) for text in args.size])
+    else:
+        case = single.case_of_hub(args.hub)
+    return _write(args, single.tasks_of(case, args.tasks or 3))
+
+
+def _suite(args: argparse.Namespace) -> int:
+    from pytest_passbench.forge import plan_data, steps
+
+    plan = steps.Plan(args.work, args.processes, args.timeout)
+    todo = _steps(args.steps)
+    if "capture" in todo:
+        steps.capture_step(plan, _cases(args.only))
+    if "windows" in todo:
+        steps.windows_step(plan)
+    if not {"select", "curate", "write"} & set(todo):
+        return 0
+    wanted = steps.select_step(plan, args.tasks or 200, args.train, plan_data.LITE)
+    if "curate" in todo:
+        steps.curate_step(plan, wanted)
+    return _write(args, steps.curated_tasks(plan)) if "write" in todo else 0
+
+
+def _write(args: argparse.Namespace, tasks: list[Task]) -> int:
+    from pytest_passbench.forge.steps import write_step
+
+    for path in write_step(tasks, args.out, args.layout):
+        print(path)
+    print(f"{len(tasks)} tasks, {sum(task.header.subgraphs for task in tasks)} subgraphs")
+    return 0
+
+
+def _cases(only: list[str]) -> list[Case]:
+    from pytest_passbench.forge.models import all_cases
+
+    found = [c for c in all_cases() if not only or c.name in only or c.name.partition("/")[0] in only]
+    if not found:
+        raise UserError(f"no architecture {' or '.join(only)}", remedy="see `passbench forge --list`")
+    return found
+
+
+def _steps(text: str) -> list[str]:
+    found = [step for step in text.split(",") if step]
+    unknown = [step for step in found if step not in STEPS]
+    if unknown:
+        raise UserError(f"no step {unknown[0]!r}", where="--steps", remedy=f"steps are: {', '.join(STEPS)}")
+    return found
+
+
+def _size(text: str) -> Variant:
+    from pytest_passbench.forge.models import Variant
+
+    batch, _, size = text.partition(",")
+    if not batch.isdigit() or not size.isdigit():
+        raise UserError(f"{text!r} is not a size", where="--size", remedy="write batch and size, such as 4,224")
+    return Variant(int(batch), int(size))

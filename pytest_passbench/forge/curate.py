@@ -1,0 +1,71 @@
+"""Step 5: the subgraphs of a task, drawn from all places that have its operators, each checked by every rule."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from .corpus import Graph
+from .decompose import calls, cut
+from .dtypes import DTYPES
+from .group import spread
+from .instances import Instance, curated, instances
+from .timing import eager_seconds, suits
+from .windows import Window, siblings
+
+LEAST_ELEMENTS, MOST_ELEMENTS = 256, 6_000_000
+"""Input elements of one subgraph."""
+
+
+def draw(windows: Sequence[Window], corpus: Mapping[str, Sequence[Graph]]) -> list[Instance]:
+    """Every distinct instance of the windows: all sizes, all dtypes; none has been run yet."""
+    found: dict[str, Instance] = {}
+    for one in windows:
+        for graph, start, end in siblings(corpus[one.case], one):
+            piece = cut(calls(graph.graph)[start:end], graph.captured.values, graph.original)
+            if piece is None or any(s.dtype not in KNOWN for s in piece.inputs):
+                continue
+            for instance in instances(graph, piece):
+                if instance.ops == one.ops and LEAST_ELEMENTS <= instance.elements <= MOST_ELEMENTS:
+                    found.setdefault(instance.key, instance)
+    return list(found.values())
+
+
+KNOWN = {"float32", "float64", "int64", "int32", "bool", "uint8", "int16", "int8"}
+
+
+def choose(pool: Sequence[Instance], quota: int, patience: int = 8) -> list[Instance]:
+    """Up to ``quota`` instances that pass every rule and take a fair time, spread over dtypes, sources and sizes.
+
+    Gives up after ``patience`` failures more than successes.
+    """
+    chosen: list[Instance] = []
+    failures: Counter[tuple[str, str]] = Counter()
+    for attempt in spread(pool, 4 * quota):
+        if len(chosen) >= quota or sum(failures.values()) >= patience + len(chosen):
+            break
+        if failures[attempt.origin, attempt.dtype] >= 2 or _full(attempt, chosen, quota):
+            continue
+        made = measured(attempt)
+        if made is None:
+            failures[attempt.origin, attempt.dtype] += 1
+        else:
+            chosen.append(made)
+    return chosen
+
+
+def _full(attempt: Instance, chosen: Sequence[Instance], quota: int) -> bool:
+    """Whether its dtype has more than its share already."""
+    return sum(one.dtype == attempt.dtype for one in chosen) >= -(-quota // len(DTYPES)) + 1
+
+
+def measured(instance: Instance) -> Instance | None:
+    """The curated instance with its eager time in microseconds; None where a rule or the time is against it."""
+    made, _ = curated(instance)
+    if made is None:
+        return None
+    seconds = eager_seconds(made.probe())
+    if not suits(seconds):
+        return None
+    return dataclasses.replace(made, meta=(*made.meta, ("eager_us", round(seconds * 1e6, 1))))

@@ -1,0 +1,62 @@
+"""How many kernels TorchInductor would make of a graph, from its lowering and scheduler; nothing is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from .capture import ValueStats
+from .decompose import cut
+
+
+def kernel_count(module: fx.GraphModule, inputs: Sequence[ValueStats]) -> int:
+    """The number of kernels (extern calls included) after fusion; raises what lowering raises."""
+    from torch._inductor.debug import DebugContext
+    from torch._inductor.decomposition import select_decomp_table
+    from torch._inductor.graph import GraphLowering
+    from torch._inductor.scheduler import NopKernelSchedulerNode, Scheduler
+    from torch._inductor.virtualized import V
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    mode = FakeTensorMode()
+    with mode, torch.no_grad():
+        values = [torch.empty(s.shape, dtype=getattr(torch, s.dtype)) for s in inputs]
+        lowered = make_fx(module, decomposition_table=select_decomp_table(), tracing_mode="real")(*values)
+        graph: Any = GraphLowering(lowered, example_inputs=values)
+        with V.set_graph_handler(graph), V.set_fake_mode(mode), V.set_debug_handler(DebugContext()):
+            graph.run(*values)
+            scheduler: Any = Scheduler(graph.operations)
+    return sum(not isinstance(node, NopKernelSchedulerNode) for node in scheduler.nodes)
+
+
+def fusible_runs(run: Sequence[fx.Node], values: dict[str, ValueStats]) -> list[tuple[int, int]]:
+    """Ranges of at least two operators of ``run`` whose kernel count does not rise at the tail, end to end.
+
+    Each range is extended as long as one operator more costs no kernel more than it did without it.
+    """
+    ranges, start = [], 0
+    while start < len(run) - 1:
+        end, count = start + 1, _count(run[start : start + 1], values)
+        while end < len(run):
+            wider = _count(run[start : end + 1], values)
+            if wider is not None and count is not None and wider > max(count, 1):
+                break
+            count, end = wider if wider is not None else count, end + 1
+        if end - start >= 2:
+            ranges.append((start, end))
+        start = max(end, start + 1)
+    return ranges
+
+
+def _count(nodes: Sequence[fx.Node], values: dict[str, ValueStats]) -> int | None:
+    piece = cut(nodes, values)
+    if piece is None:
+        return None
+    try:
+        return kernel_count(piece.module, piece.inputs)
+    except Exception:  # not every operator has a lowering on fake inputs
+        return None

@@ -1,0 +1,88 @@
+"""Typical operator n-grams: adjacent operators folded as in byte-pair encoding, over the whole corpus.
+
+The most frequent pair of neighbours becomes one token, again and again; a token's expansion is an n-gram that the
+corpus repeats (Sennrich et al., 2016, on operators in place of letters).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+Gram = tuple[str, ...]
+Token = tuple[Gram, int, int]
+Pair = tuple[Gram, Gram]
+
+SHORTEST, BELOW = 4, 64
+"""A typical n-gram's length, in operators: at least, and below."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an n-gram stands: the sequence's number, and the operators ``start`` to ``end - 1`` of it."""
+
+    sequence: int
+    start: int
+    end: int
+
+
+def fold(sequences: Sequence[Sequence[str]], merges: int, least: int = 2) -> dict[Gram, list[Place]]:
+    """Every n-gram that folding makes a token of, with all places where it did, in order of making.
+
+    Stops after ``merges`` tokens, or when no pair occurs ``least`` times. Grams grow up to ``BELOW`` operators.
+    """
+    tokens: list[list[Token]] = [[((name,), i, i + 1) for i, name in enumerate(sequence)] for sequence in sequences]
+    made: dict[Gram, list[Place]] = {}
+    counts = _count_pairs(tokens)
+    while counts and len(made) < merges:
+        pair, count = max(counts.items(), key=lambda item: (item[1], -len(item[0][0] + item[0][1]), item[0]))
+        if count < least:
+            break
+        made[pair[0] + pair[1]] = _merge(tokens, pair, counts)
+    return made
+
+
+def typical(made: dict[Gram, list[Place]]) -> dict[Gram, list[Place]]:
+    """Those of them whose length counts as typical."""
+    return {gram: places for gram, places in made.items() if SHORTEST <= len(gram) < BELOW}
+
+
+def _pairs(tokens: Sequence[Token]) -> Counter[Pair]:
+    found = ((a[0], b[0]) for a, b in pairwise(tokens))
+    return Counter(pair for pair in found if len(pair[0]) + len(pair[1]) < BELOW)
+
+
+def _count_pairs(sequences: Sequence[Sequence[Token]]) -> Counter[Pair]:
+    total: Counter[Pair] = Counter()
+    for tokens in sequences:
+        total.update(_pairs(tokens))
+    return total
+
+
+def _merge(sequences: list[list[Token]], pair: Pair, counts: Counter[Pair]) -> list[Place]:
+    """Fold ``pair`` everywhere, keep ``counts`` right, and say where it happened."""
+    places = []
+    for number, tokens in enumerate(sequences):
+        if not any(a[0] == pair[0] and b[0] == pair[1] for a, b in pairwise(tokens)):
+            continue
+        counts.subtract(_pairs(tokens))
+        folded = _fold_one(tokens, pair)
+        places += [Place(number, start, end) for gram, start, end in folded if gram == pair[0] + pair[1]]
+        sequences[number] = folded
+        counts.update(_pairs(folded))
+    counts.pop(pair, None)
+    for empty in [key for key, count in counts.items() if count <= 0]:
+        del counts[empty]
+    return places
+
+
+def _fold_one(tokens: Sequence[Token], pair: Pair) -> list[Token]:
+    folded: list[Token] = []
+    for token in tokens:
+        if folded and folded[-1][0] == pair[0] and token[0] == pair[1] and folded[-1][2] == token[1]:
+            folded[-1] = (pair[0] + pair[1], folded[-1][1], token[2])
+        else:
+            folded.append(token)
+    return folded

@@ -1,0 +1,69 @@
+"""Step runner: one forked process per job, so that a crash or an endless capture costs one job only."""
+
+from __future__ import annotations
+
+import multiprocessing as mp
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Job:
+    """One unit of work: ``target`` is a file; where it exists, the job is done."""
+
+    name: str
+    target: Path
+    work: Callable[[], object]
+
+    @property
+    def failure(self) -> Path:
+        """Where the reason of a failed attempt is kept; such a job is not tried again unless that file goes."""
+        return self.target.with_suffix(".failed")
+
+
+def run_jobs(jobs: Sequence[Job], processes: int, timeout: float) -> list[str]:
+    """Run what is not done yet, ``processes`` at a time; returns the names of the jobs that failed."""
+    todo = [job for job in jobs if not job.target.exists() and not job.failure.exists()]
+    running: dict[mp.process.BaseProcess, tuple[Job, float]] = {}
+    done, context = 0, mp.get_context("fork")
+    while todo or running:
+        while todo and len(running) < processes:
+            job = todo.pop(0)
+            process: mp.process.BaseProcess = context.Process(target=_attempt, args=(job,), daemon=True)
+            process.start()
+            running[process] = (job, time.monotonic() + timeout)
+        for process in [p for p in running if not p.is_alive() or time.monotonic() > running[p][1]]:
+            job, _ = running.pop(process)
+            _finish(process, job, timeout)
+            done += 1
+            print(f"[{done}/{done + len(todo) + len(running)}] {job.name}{_outcome(job)}", file=sys.stderr)
+        time.sleep(0.02)
+    return [job.name for job in jobs if not job.target.exists()]
+
+
+def _attempt(job: Job) -> None:
+    job.target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        job.work()
+    except BaseException as error:  # written down for people; the next job goes on
+        lines = traceback.format_exception_only(error)
+        job.failure.write_text("".join(lines)[:4000], encoding="utf-8")
+
+
+def _finish(process: mp.process.BaseProcess, job: Job, timeout: float) -> None:
+    if process.is_alive():
+        process.kill()
+        job.failure.write_text(f"took longer than {timeout} s\n", encoding="utf-8")
+    process.join()
+    if not job.target.exists() and not job.failure.exists():
+        job.failure.write_text(f"died with exit code {process.exitcode}\n", encoding="utf-8")
+
+
+def _outcome(job: Job) -> str:
+    if job.target.exists():
+        return ""
+    return ": " + job.failure.read_text(encoding="utf-8").strip().splitlines()[0][:150]

@@ -1,0 +1,128 @@
+"""One model to task files: a user's own module, or an architecture from a model hub."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import inspect
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pytest_passbench.errors import UserError
+from pytest_passbench.suite.model import Task
+
+from .corpus import Graph, capture_case
+from .curate import choose, draw
+from .group import make_task
+from .models import Case, Variant
+from .select import candidates, select
+from .sources.rows import draw as draw_input
+from .windows import Window, fusible, matching, typical_windows
+
+EXAMPLE = "example_inputs"
+"""A function of this name in the user's file gives the inputs: a tuple or dict of tensors."""
+
+
+def tasks_of(case: Case, count: int, quota: int = 6) -> list[Task]:
+    """Up to ``count`` tasks from one case: its fusible runs and repeated n-grams, the most telling first."""
+    graphs = capture_case(case)
+    found = [*fusible(graphs), *typical_windows({case.name: graphs}, 200)]
+    chosen = select(candidates(found, {case.name: case.modality}), 3 * count)
+    tasks = []
+    for one in chosen:
+        task = _task(matching(graphs, {one.ops}), graphs, case, quota)
+        tasks += [task] if task is not None else []
+        if len(tasks) == count:
+            break
+    if not tasks:
+        raise UserError("no run of operators in this model passes the curation rules", where=case.name,
+                        remedy="give it larger inputs, or look at its graphs with torch.compile")  # fmt: skip
+    return tasks
+
+
+def _task(found: Any, graphs: Sequence[Graph], case: Case, quota: int) -> Task | None:
+    windows: list[Window] = list(found)
+    chosen = choose(draw(windows, {case.name: graphs}), quota)
+    return make_task(chosen) if chosen else None
+
+
+def case_of_file(spec: str, inputs: Sequence[str], sizes: Sequence[Variant]) -> Case:
+    """The case of ``FILE.py:Name``, a module class without arguments, a function that makes one, or a module.
+
+    Inputs come from the file's ``example_inputs()``, or from ``inputs`` in the notation of ``sources.rows``
+    ("float b 3 n n") at each of ``sizes``.
+    """
+    path, _, name = spec.rpartition(":")
+    if not path or not Path(path).is_file():
+        raise UserError("no such file", where=path or spec, remedy="write --model=FILE.py:ClassName")
+    module = _load(Path(path))
+    if not hasattr(module, name):
+        raise UserError(f"has no {name!r}", where=path, remedy="name a class, a function or a module of that file")
+    if not inputs and not hasattr(module, EXAMPLE):
+        raise UserError("says nothing of the model's inputs", where=path,
+                        remedy=f'define {EXAMPLE}(), or give --input="float b 3 n n"')  # fmt: skip
+    make = functools.partial(_notation, tuple(inputs)) if inputs else functools.partial(_examples, module)
+    return Case(
+        name=f"{Path(path).stem}/{name}",
+        modality="own",
+        build=functools.partial(_build, getattr(module, name), path),
+        inputs=make,
+        variants=tuple(sizes) if inputs and sizes else (Variant(1, 224),) if inputs else (Variant(1, 0),),
+        note=f"{Path(path).name}:{name}",
+    )
+
+
+def _load(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # the user's own code
+        raise UserError(f"cannot be imported: {type(error).__name__}: {error}", where=path) from error
+    return module
+
+
+def _build(made: Any, where: str) -> torch.nn.Module:
+    torch.manual_seed(0)
+    try:
+        model = made() if inspect.isclass(made) or inspect.isfunction(made) else made
+    except TypeError as error:
+        raise UserError(f"cannot be made without arguments: {error}", where=where,
+                        remedy="name a function without arguments that makes the model") from error  # fmt: skip
+    if not isinstance(model, torch.nn.Module):
+        raise UserError(f"gives a {type(model).__name__}, not a torch.nn.Module", where=where)
+    return model.eval()
+
+
+def _notation(texts: Sequence[str], _model: torch.nn.Module, variant: Variant) -> tuple[torch.Tensor, ...]:
+    generator = torch.Generator().manual_seed(variant.batch * 100003 + variant.size)
+    return tuple(draw_input(text, variant, generator) for text in texts)
+
+
+def _examples(module: Any, _model: torch.nn.Module, _variant: Variant) -> Any:
+    torch.manual_seed(1)
+    make: Callable[[], Any] = getattr(module, EXAMPLE)
+    made = make()
+    return (made,) if isinstance(made, torch.Tensor) else made
+
+
+def case_of_hub(name: str) -> Case:
+    """The case of a ``transformers`` configuration: a local folder with ``config.json``, or an id of a model hub."""
+    if importlib.util.find_spec("transformers") is None:
+        raise UserError("transformers is not installed", remedy="pip install 'pytest-passbench[forge]'")
+    from transformers import AutoConfig
+
+    from .sources.transformers import case_of_config
+
+    try:
+        config = AutoConfig.from_pretrained(name)
+    except Exception as error:  # offline, unknown id, broken file: the library's own message says which
+        first = str(error).strip().splitlines()[0]
+        raise UserError(f"no configuration: {first}", where=name,
+                        remedy="name a folder with config.json, or check the network") from error  # fmt: skip
+    return case_of_config(config, Path(name).name)

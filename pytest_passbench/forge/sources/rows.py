@@ -1,0 +1,95 @@
+"""Architectures as rows of data: where the class is, its arguments, and its inputs in a small notation."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import sys
+import types
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..models import Case, Variant
+
+
+@dataclass(frozen=True)
+class Row:
+    """One architecture.
+
+    ``where`` is ``module:name``; ``inputs`` maps forward's arguments (or ``"0"``, ``"1"``, ... by position) to
+    ``"float b 3 n n"``, ``"int1000 b n"``: a dtype (``intK`` draws from 0 to K - 1), then sizes, where ``b`` is
+    the variant's batch and ``n`` its size (``n/8`` and ``n*2`` too).
+    """
+
+    name: str
+    where: str
+    inputs: dict[str, str]
+    arguments: dict[str, Any] = field(default_factory=dict)
+    variants: tuple[Variant, ...] = (Variant(1, 224), Variant(4, 224))
+
+
+def cases(library: str, modality: str, rows: Iterable[Row]) -> Iterator[Case]:
+    """The rows as cases, or nothing where their package is not installed."""
+    for row in rows:
+        if importlib.util.find_spec(row.where.partition(".")[0].partition(":")[0]) is None:
+            return
+        yield Case(
+            name=f"{library}/{row.name}",
+            modality=modality,
+            build=functools.partial(build, row),
+            inputs=functools.partial(_inputs, row.inputs),
+            variants=row.variants,
+            note=", ".join(f"{k}={v}" for k, v in row.arguments.items()) or "defaults",
+        )
+
+
+def build(row: Row) -> torch.nn.Module:
+    """The row's model with random weights from a fixed seed."""
+    module, _, name = row.where.partition(":")
+    torch.manual_seed(0)
+    model = getattr(load(module), name)(**row.arguments)
+    assert isinstance(model, torch.nn.Module)
+    return model.eval()
+
+
+def load(module: str) -> types.ModuleType:
+    """Import one module of a package whose ``__init__`` may need what is not installed: that is not executed then."""
+    package = module.partition(".")[0]
+    if package not in sys.modules:
+        try:
+            importlib.import_module(package)
+        except ImportError:
+            spec = importlib.util.find_spec(package)
+            shell = types.ModuleType(package)
+            shell.__path__ = list(spec.submodule_search_locations or ()) if spec else []
+            sys.modules[package] = shell
+    return importlib.import_module(module)
+
+
+def _inputs(notation: dict[str, str], _model: torch.nn.Module, variant: Variant) -> Any:
+    generator = torch.Generator().manual_seed(variant.batch * 100003 + variant.size)
+    made = {name: draw(text, variant, generator) for name, text in notation.items()}
+    return tuple(made.values()) if "0" in made else made
+
+
+def draw(text: str, variant: Variant, generator: torch.Generator) -> torch.Tensor:
+    """A tensor for one input's notation."""
+    dtype, *sizes = text.split()
+    shape = [size_of(word, variant) for word in sizes]
+    if dtype.startswith("int"):
+        return torch.randint(0, int(dtype[3:]), shape, generator=generator)
+    return torch.randn(shape, generator=generator)
+
+
+def size_of(word: str, variant: Variant) -> int:
+    """``b``, ``n``, ``n/8``, ``n*2`` or a number, for ``variant``."""
+    if word[0] not in "bn":
+        return int(word)
+    value = variant.batch if word[0] == "b" else variant.size
+    if word[1:2] == "/":
+        return value // int(word[2:])
+    return value * int(word[2:]) if word[1:2] == "*" else value

@@ -1,0 +1,162 @@
+"""Step 2: where in the corpus each operator sequence stands, by the way it was found (sole, typical, fusible)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+from pytest_passbench.suite.opnames import is_metadata, is_random, op_name
+
+from .canonical import digest
+from .corpus import Graph
+from .decompose import calls, connected, cut, light_runs
+from .fusible import fusible_runs
+from .ngrams import fold, typical
+
+MERGES = 4000
+LONGEST = 33
+
+Ops = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Window:
+    """Operators ``start`` to ``end - 1`` of one graph (``place`` in its case's list), and their names."""
+
+    case: str
+    place: int
+    start: int
+    end: int
+    ops: tuple[str, ...]
+    kind: str
+
+
+def names(graph: Graph) -> list[str]:
+    """The operator names of a graph, in order."""
+    return [op_name(node) for node in calls(graph.graph)]
+
+
+def real_ops(graph: Graph, start: int, end: int) -> tuple[str, ...]:
+    """What a task's header says of that window: names of the operators that do work."""
+    return tuple(op_name(node) for node in calls(graph.graph)[start:end] if not is_metadata(node))
+
+
+def usable(graph: Graph, start: int, end: int) -> bool:
+    """Whether a window can be a subgraph: connected, nothing random, only tensors in and out."""
+    nodes = calls(graph.graph)[start:end]
+    if any(is_random(node) for node in nodes) or is_metadata(nodes[0]) or not connected(nodes):
+        return False
+    return cut(nodes, graph.captured.values) is not None
+
+
+def sole(graphs: Sequence[Graph]) -> Iterator[Window]:
+    """Every operator by itself."""
+    for place, graph in enumerate(graphs):
+        for start in range(len(calls(graph.graph))):
+            yield from window(graphs, place, start, start + 1, "sole_op")
+
+
+def window(graphs: Sequence[Graph], place: int, start: int, end: int, kind: str) -> Iterator[Window]:
+    """The window, if it is usable."""
+    graph = graphs[place]
+    if usable(graph, start, end):
+        yield Window(graph.case, place, start, end, real_ops(graph, start, end), kind)
+
+
+def fusible(graphs: Sequence[Graph]) -> list[Window]:
+    """The fusible runs of a case's graphs at its first size; equal runs of operators are looked at once."""
+    found: list[Window] = []
+    seen: set[str] = set()
+    for place, graph in enumerate(graphs):
+        if graph.variant != graphs[0].variant:
+            continue
+        position = {node: i for i, node in enumerate(calls(graph.graph))}
+        for run in light_runs(graph.graph):
+            key = digest([f"{op_name(n)}{graph.captured.values.get(n.name)and graph.captured.values[n.name].shape}"
+                          for n in run])
+            if key in seen or len(run) < 2:
+                continue
+            seen.add(key)
+            for start, end in fusible_runs(run[:60], graph.captured.values):
+                first = position[run[start]]
+                found += window(graphs, place, first, first + end - start, "fusible")
+    return found
+
+
+def typical_windows(corpus: dict[str, list[Graph]], merges: int = MERGES) -> list[Window]:
+    """The typical n-grams of the whole corpus, wherever folding met them; one window per case, place and n-gram."""
+    owners = [(case, place) for case, graphs in corpus.items() for place in first_size(graphs)]
+    made = typical(fold([names(corpus[case][place]) for case, place in owners], merges))
+    found: dict[tuple[str, tuple[str, ...]], list[Window]] = defaultdict(list)
+    for gram, places in made.items():
+        for spot in places:
+            case, place = owners[spot.sequence]
+            if len(gram) <= LONGEST and len(found[case, gram]) < 2:
+                found[case, gram] += window(corpus[case], place, spot.start, spot.end, "typical")
+    return [one for group in found.values() for one in group]
+
+
+def first_size(graphs: Sequence[Graph]) -> list[int]:
+    """The places of the graphs that were captured at the case's first size."""
+    return [place for place, graph in enumerate(graphs) if graph.variant == graphs[0].variant]
+
+
+def save_windows(found: Sequence[Window], path: Path) -> None:
+    """As JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps([astuple(one) for one in found]), encoding="utf-8")
+
+
+def load_windows(path: Path) -> list[Window]:
+    """What :func:`save_windows` wrote."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return [Window(case, place, start, end, tuple(ops), kind) for case, place, start, end, ops, kind in found]
+
+
+def siblings(graphs: Sequence[Graph], one: Window) -> Iterator[tuple[Graph, int, int]]:
+    """The same operators in the same place of the same case, at every size it was captured at."""
+    base = graphs[one.place]
+    for graph in graphs:
+        if graph.index == base.index and real_ops(graph, one.start, one.end) == one.ops:
+            yield graph, one.start, one.end
+
+
+def matching(graphs: Sequence[Graph], wanted: Collection[tuple[str, ...]], limit: int = 3) -> Iterator[Window]:
+    """Every place at a case's first size where one of the ``wanted`` sequences stands, ``limit`` each at most."""
+    prefixes = {ops[:length] for ops in wanted for length in range(1, len(ops) + 1)}
+    counts: Counter[tuple[str, ...]] = Counter()
+    for place in first_size(graphs):
+        nodes = calls(graphs[place].graph)
+        named = [None if is_metadata(node) else op_name(node) for node in nodes]
+        for start, ops, end in _walk(named, prefixes):
+            if ops in wanted and counts[ops] < limit:
+                tails = (end + extra for extra in range(_metadata_after(named, end) + 1))
+                made = next((w for tail in tails for w in window(graphs, place, start, tail, "matching")), None)
+                if made is not None:
+                    counts[ops] += 1
+                    yield made
+
+
+def _walk(named: Sequence[str | None], prefixes: Collection[Ops]) -> Iterator[tuple[int, Ops, int]]:
+    """Every start, with each known prefix that stands there and where it ends."""
+    for start, first in enumerate(named):
+        ops: tuple[str, ...] = ()
+        for end in range(start, len(named) if first is not None else start):
+            name = named[end]
+            if name is None:
+                continue
+            ops = (*ops, name)
+            if ops not in prefixes:
+                break
+            yield start, ops, end + 1
+
+
+def _metadata_after(named: Sequence[str | None], end: int) -> int:
+    """How many bookkeeping operators follow ``end``."""
+    count = 0
+    while end + count < len(named) and named[end + count] is None:
+        count += 1
+    return count
