@@ -31,7 +31,7 @@ def _best(call: Callable[[], object], number: int, repeat: int = 7) -> float:
 
 def _load(source: str) -> cpp.Library:
     cpp.load.cache_clear()
-    return cpp.load(source)
+    return cpp.load(source).build()
 
 
 def main() -> None:

@@ -62,7 +62,7 @@ def test_a_number_of_the_wrong_kind_is_refused(folder: Path) -> None:
 
 def test_a_compile_error_carries_the_compilers_message(folder: Path) -> None:
     with pytest.raises(cpp.CompileError, match="'nothing' was not declared"):
-        cpp.load('extern "C" void f() { nothing(); }')
+        cpp.load('extern "C" void f() { nothing(); }').build()
     assert list(folder.iterdir()) == []
 
 
@@ -76,7 +76,14 @@ def test_no_compiler_is_said_with_the_remedy(folder: Path, monkeypatch: pytest.M
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(cpp.CompileError, match="set CXX"):
-        cpp.load(SCALE)
+        cpp.load(SCALE).twice(1)
+
+
+def test_nothing_is_compiled_before_a_function_is_asked_for(folder: Path) -> None:
+    lib = cpp.load(SCALE)
+    assert not folder.exists()
+    assert lib.twice(4) == 8
+    assert len(list(folder.iterdir())) == 1
 
 
 def test_an_unknown_function_is_answered_with_those_there_are(folder: Path) -> None:
@@ -97,7 +104,7 @@ def test_the_cache_is_keyed_by_content(folder: Path) -> None:
 
 
 def test_a_cached_kernel_needs_no_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cpp.load(SCALE)
+    cpp.load(SCALE).build()
     cpp.load.cache_clear()
     monkeypatch.setattr(subprocess, "run", None)
     assert cpp.load(SCALE).twice(2) == 4
@@ -111,9 +118,7 @@ def test_without_a_home_the_temporary_folder_is_used(tmp_path: Path, monkeypatch
     assert cpp.load(SCALE).path.parent == tmp_path / f"passbench-kernels-{os.getuid()}"
 
 
-def test_a_folder_that_others_can_write_is_not_loaded_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_others_can_write_is_not_loaded_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cpp.load.cache_clear()
     monkeypatch.delenv(cpp.CACHE_VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
@@ -122,14 +127,12 @@ def test_a_folder_that_others_can_write_is_not_loaded_from(
     shared.mkdir()
     shared.chmod(0o777)
     with pytest.raises(cpp.CompileError, match="/proc/nowhere"):
-        cpp.load(SCALE)
+        cpp.load(SCALE).build()
 
 
 def test_processes_that_race_all_load(folder: Path) -> None:
     code = f"from pytest_passbench.kernels import cpp; print(cpp.load({SCALE!r}).twice(21))"
-    racers = [
-        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)
-    ]
+    racers = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)]
     assert [racer.communicate()[0].strip() for racer in racers] == ["42"] * 4
     assert len(list(folder.iterdir())) == 1
 

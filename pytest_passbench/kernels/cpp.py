@@ -22,7 +22,7 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -104,40 +104,54 @@ _TYPES: dict[str, Any] = {
 
 
 class Library:
-    """A loaded source: each of its ``extern "C"`` functions is an attribute, typed as it was declared.
+    """A source: each of its ``extern "C"`` functions is an attribute, typed as it was declared.
 
     Tensors go to pointer parameters (checked: on the CPU and contiguous), Python numbers to the others. An
-    argument that does not fit raises ``ctypes.ArgumentError`` with its position.
+    argument that does not fit raises ``ctypes.ArgumentError`` with its position. The source is compiled, or found
+    in the cache, when a function is first asked for: of a candidate's many kernels a graph needs few.
     """
 
-    def __init__(self, path: Path, source: str) -> None:
-        self.path = path
-        library = ctypes.CDLL(str(path))
-        for name, result, parameters in _exports(source):
+    def __init__(self, source: str, options: tuple[str, ...]) -> None:
+        self._source, self._options = source, options
+        self._exports = {name: (result, parameters) for name, result, parameters in _exports(source)}
+
+    @cached_property
+    def path(self) -> Path:
+        """The compiled library. Raises :class:`CompileError`."""
+        compiler = _compiler()
+        name = f"{_key(self._source, self._options, compiler)}.so"
+        folders = _cache_folders()
+        built = next((folder / name for folder in folders if (folder / name).is_file()), None)
+        return built or _build(self._source, self._options, compiler, _writable(folders) / name)
+
+    def build(self) -> Library:
+        """Compile now. Raises :class:`CompileError`."""
+        library = ctypes.CDLL(str(self.path))
+        for name, (result, parameters) in self._exports.items():
             function = getattr(library, name)
             function.restype, function.argtypes = result, parameters
             setattr(self, name, function)
+        return self
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        have = ", ".join(n for n in vars(self) if n != "path") or "none"
-        raise AttributeError(
-            f'the source has no function written as `extern "C" ... {name}(...) {{` (it has: {have})'
-        )
+        if name.startswith("_") or name not in self._exports:
+            have = ", ".join(self._exports) or "none"
+            raise AttributeError(
+                f'the source has no function written as `extern "C" ... {name}(...) {{` (it has: {have})'
+            )
+        function: Callable[..., Any] = vars(self.build())[name]
+        return function
 
 
 @cache
 def load(source: str, *, flags: tuple[str, ...] = (), openmp: bool = False) -> Library:
-    """Compile ``source`` (or find it in the cache) and load it.
+    """A kernel library of ``source``, compiled when first used (or by ``.build()``).
 
-    ``flags`` are added after :data:`BASE_FLAGS`; ``openmp`` adds -fopenmp. The cache is keyed by content:
-    source, passbench.h, flags, compiler and CPU. Raises :class:`CompileError` with the compiler's message.
+    ``flags`` are added after :data:`BASE_FLAGS`; ``openmp`` adds -fopenmp. The cache is keyed by content: source,
+    passbench.h, flags, compiler and CPU. Raises :class:`CompileError` for a parameter that Python cannot pass; what
+    the compiler has to say comes when it runs.
     """
-    options = (*BASE_FLAGS, *(("-fopenmp",) if openmp else ()), *flags)
-    compiler = _compiler()
-    name = f"{_key(source, options, compiler)}.so"
-    folders = _cache_folders()
-    built = next((folder / name for folder in folders if (folder / name).is_file()), None)
-    return Library(built or _build(source, options, compiler, _writable(folders) / name), source)
+    return Library(source, (*BASE_FLAGS, *(("-fopenmp",) if openmp else ()), *flags))
 
 
 def _exports(source: str) -> Iterator[tuple[str, Any, list[Any]]]:
@@ -145,9 +159,7 @@ def _exports(source: str) -> Iterator[tuple[str, Any, list[Any]]]:
     for match in _EXPORT.finditer(_COMMENT.sub(" ", source)):
         name, params = match["name"], match["params"].strip()
         declared = (
-            []
-            if params in ("", "void")
-            else [p.rsplit(None, 1)[0] + "*" * p.count("*") for p in params.split(",")]
+            [] if params in ("", "void") else [p.rsplit(None, 1)[0] + "*" * p.count("*") for p in params.split(",")]
         )
         yield name, _ctype(match["ret"], name, result=True), [_ctype(d, name) for d in declared]
 
@@ -196,9 +208,7 @@ def _cpu() -> str:
     """The CPU's model and features, which -march=native compiles for."""
     lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
     return "\n".join(
-        line
-        for line in lines
-        if line.split("\t")[0].rstrip() in ("model name", "flags", "Features", "CPU part")
+        line for line in lines if line.split("\t")[0].rstrip() in ("model name", "flags", "Features", "CPU part")
     )
 
 
