@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import UserError
-from . import literals
 from .parse import BUILTINS, ROOTS, Program, parse
 
 if TYPE_CHECKING:
@@ -63,9 +62,10 @@ class _Builder(ast.NodeVisitor):
     def __init__(self, program: Program, device: str) -> None:
         import torch
 
-        from . import operators
+        from . import literals, operators
 
-        self.program, self.operators, self.torch = program, operators, torch
+        self.program, self.torch = program, torch
+        self.operators, self.literals = operators, literals
         self.device = torch.device(device)
         self.graph = torch.fx.Graph()
         self.env: dict[str, Any] = {}
@@ -158,7 +158,7 @@ class _Builder(ast.NodeVisitor):
     def visit_value(self, node: ast.expr) -> Any:
         """An expression's value, as an argument of a node may be."""
         value = self.visit(node)
-        if isinstance(value, literals.Limits):
+        if isinstance(value, self.literals.Limits):
             self.fail("torch.finfo is not a value by itself", node, "name one of its numbers, such as .min")
         return value
 
@@ -191,8 +191,8 @@ class _Builder(ast.NodeVisitor):
         hint, self.hint = self.hint, None
         owner = self.visit(node.value)
         self.hint = hint
-        if isinstance(owner, literals.Limits):
-            return owner.number(node.attr)
+        if isinstance(owner, self.literals.Limits):
+            return self.placed(owner.number, node.attr, node)
         if not isinstance(owner, self.torch.fx.Node) or node.attr not in self.operators.ATTRIBUTES:
             self.fail(f"attribute {node.attr!r} is not allowed", node, "see the allow-list in suite/operators.py")
         return self.call(getattr, owner, node.attr)
@@ -257,12 +257,17 @@ class _Builder(ast.NodeVisitor):
         if dotted == "torch._check_is_size" and len(args) == 1:  # leaves torch; this is what it stands for
             return self.call(self.torch._check, self.call(operator.ge, args[0], 0))
         try:
-            if dotted in literals.CONTAINERS or (dotted in literals.CONSTRUCTORS and not self.is_node(*args)):
-                return literals.construct(dotted, args)
+            if self.is_literal(dotted, args):
+                return self.literals.construct(dotted, args)
             function = self.operators.resolve(dotted)
         except UserError as error:
             self.fail(error.what, node, error.remedy)
         return self.call(function, *args, **self.on_device(kwargs))
+
+    def is_literal(self, dotted: str, args: list[Any]) -> bool:
+        """Whether a call makes a value out of literals, and so is no node of the graph."""
+        constructors, containers = self.literals.CONSTRUCTORS, self.literals.CONTAINERS
+        return dotted in containers or (dotted in constructors and not self.is_node(*args))
 
     def call_getattr(self, node: ast.Call, args: list[Any]) -> Any:
         if len(args) != 2 or not self.is_node(args[0]) or args[1] not in self.operators.ATTRIBUTES:
@@ -272,8 +277,12 @@ class _Builder(ast.NodeVisitor):
     # Helpers
 
     def constant(self, dotted: str, node: ast.expr) -> Any:
+        return self.placed(self.literals.constant, dotted, node)
+
+    def placed(self, function: Callable[[str], Any], name: str, node: ast.expr) -> Any:
+        """``function(name)``, its UserError raised at the node's line."""
         try:
-            return literals.constant(dotted)
+            return function(name)
         except UserError as error:
             self.fail(error.what, node, error.remedy)
 
