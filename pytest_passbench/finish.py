@@ -59,7 +59,16 @@ def status(state: State, report: pytest.TestReport, records: Sequence[Record]) -
     letter = "." if report.passed else "F"
     # Under xdist no file names are printed between the dots: a line of its own says which task it was.
     place = f"\n{report.nodeid.rpartition('::')[2]} " if hasattr(report, "node") else ""
-    return report.outcome, f"{place}{letter} {text} ", f"{report.outcome.upper()} ({text})"
+    room = _room(state.config, place)
+    short = text if len(text) <= room else ", ".join(said)
+    return report.outcome, f"{place}{letter} {short[:room]} ", f"{report.outcome.upper()} ({text})"
+
+
+def _room(config: pytest.Config, place: str) -> int:
+    """Columns for a task's outcome behind ``place``, before the share done that pytest puts at the edge."""
+    writer = config.get_terminal_writer()
+    used = len(place) if place else writer.width_of_current_line
+    return max(0, writer.fullwidth - used - len(". ") - len(" ") - len(" [100%]") - 1)
 
 
 def to_benchmark(state: State, nodeid: str, records: Iterable[Record]) -> None:

@@ -48,6 +48,14 @@ def test_a_run_prints_header_tasks_tables_and_closing_lines(bench):
     assert not run["interrupted"]
 
 
+def test_a_long_name_leaves_out_the_time_left_before_it_wraps(bench):
+    for name in ("a" * 26, "b" * 26):
+        bench.task(name)
+    text = bench.run("--candidate=passes").stdout.str()
+    assert re.search(r"^tasks/family/a+\.task\.yaml \. 1/1 correct, 1\.50x +\[ 50%\]$", text, re.M)
+    assert not re.search(r"^ +\[", text, re.M)
+
+
 def test_the_seed_revealed_is_the_one_committed_to(bench):
     from pytest_passbench.judge.seed import commitment
 
