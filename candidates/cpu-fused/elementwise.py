@@ -24,10 +24,16 @@ extern "C" void run(%(ins)s, pb::out out, int64_t n, pb::dtype dtype) {
   dispatch(dtype, [&](auto t) { same<decltype(t)>(%(names)s, out, n); });
 }
 // s: 4 sizes, then 4 strides per input; along the last dimension they are 0 or 1, or -1 for a float.
-template <class T> vec at(const T* p, int64_t i, int64_t count, int64_t step) {
-  if (step < 0) return all(*reinterpret_cast<const float*>(p));
-  return step == 0 ? all(get(p)) : count == L ? load(p + i) : load(p + i, count);
-}
+template <class T> struct Operand {
+  const T* p;
+  bool moves;
+  vec fixed;
+  Operand(const T* p, int64_t step) : p(p), moves(step == 1), fixed{} {
+    if (!moves) fixed = all(step < 0 ? *reinterpret_cast<const float*>(p) : get(p));
+  }
+  vec operator()(int64_t i) const { return moves ? load(p + i) : fixed; }
+  vec operator()(int64_t i, int64_t count) const { return moves ? load(p + i, count) : fixed; }
+};
 template <class T> void broadcast(%(typed)s, T* out, const int64_t* s) {
   int64_t n = s[3];
   for (int64_t i = 0; i < s[0]; i++) for (int64_t j = 0; j < s[1]; j++) for (int64_t k = 0; k < s[2]; k++, out += n) {
@@ -53,9 +59,9 @@ def fused(formula, arity):
         "typed": ", ".join(f"const T* {n}" for n in names),
         "names": ", ".join(names),
         "ins": ", ".join(f"pb::in {n}" for n in names),
-        "rows": " ".join(f"const T* {n}_ = {n} + i * {s}[0] + j * {s}[1] + k * {s}[2];" for n, s in each),
-        "whole": ", ".join(f"at({n}_, m, L, {s}[3])" for n, s in each),
-        "part": ", ".join(f"at({n}_, m, n - m, {s}[3])" for n, s in each),
+        "rows": " ".join(f"Operand<T> {n}_({n} + i * {s}[0] + j * {s}[1] + k * {s}[2], {s}[3]);" for n, s in each),
+        "whole": ", ".join(f"{n}_(m)" for n in names),
+        "part": ", ".join(f"{n}_(m, n - m)" for n in names),
     })  # fmt: skip
 
     def wrapper(*inputs):

@@ -11,8 +11,12 @@ template <class T> void run(const T* x, const T* w, const T* b, T* out, int64_t 
                             int64_t plane, int64_t groups, float eps) {
   int64_t each = channels / groups, n = each * plane;
   for (int64_t g = 0; g < batch * groups; g++, x += n, out += n) {
-    float mean = pb::sum(n, [](vec a) { return a; }, x) / n;
-    float var = pb::sum(n, [=](vec a) { return (a - mean) * (a - mean); }, x) / n;
+    double total = 0, squares = 0;  // in parts: one long sum of floats would lose the bits that silu shows
+    for (int64_t i = 0; i < each; i++) total += pb::sum(plane, [](vec a) { return a; }, x + i * plane);
+    float mean = total / n;
+    for (int64_t i = 0; i < each; i++)
+      squares += pb::sum(plane, [=](vec a) { return (a - mean) * (a - mean); }, x + i * plane);
+    float var = squares / n;
     for (int64_t i = 0; i < each; i++) {
       int64_t c = g % groups * each + i;
       float scale = pb::get(w + c) / __builtin_sqrtf(var + eps), shift = pb::get(b + c) - mean * scale;
