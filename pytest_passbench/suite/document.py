@@ -35,29 +35,30 @@ class Document:
         raise UserError(f"not YAML: {problem}", where=place, remedy="correct the file") from None
 
     def line(self, steps: tuple[str | int, ...]) -> int:
-        """The line of the file at which the value at ``steps`` begins (from 1)."""
-        node = self.node
+        """The line of the file at which the value at ``steps`` begins, with its key (from 1)."""
+        node, mark = self.node, getattr(self.node, "start_mark", None)
         for step in steps:
-            child = _child(node, step)
-            if child is None:
+            key, node = _child(node, step)
+            if node is None:
                 break
-            node = child
-        return self.offset + (node.start_mark.line if node is not None else 0) + 1
+            mark = key.start_mark
+        return self.offset + (mark.line if mark is not None else 0) + 1
 
     def text_line(self, steps: tuple[str | int, ...]) -> int:
         """The line at which the text of a literal block (``|``) begins."""
         node = self.node
         for step in steps:
-            node = _child(node, step)
+            node = _child(node, step)[1]
         return self.line(steps) + (1 if getattr(node, "style", None) in ("|", ">") else 0)
 
 
-def _child(node: Any, step: str | int) -> Any:
+def _child(node: Any, step: str | int) -> tuple[Any, Any]:
+    """The node of a key (of an item: its own) and of its value; (None, None) where there is none."""
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
-        return node.value[step]
+        return node.value[step], node.value[step]
     if isinstance(node, yaml.MappingNode):
-        return next((value for key, value in node.value if key.value == str(step)), None)
-    return None
+        return next((pair for pair in node.value if pair[0].value == str(step)), (None, None))
+    return None, None
 
 
 @dataclass(frozen=True)
