@@ -5,6 +5,7 @@ Every failure of the other side comes out as :class:`ArmFailure` with the status
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -32,8 +34,9 @@ from ..protocol import (
     receive,
     send,
 )
-from . import processes, sandbox
+from . import priority, processes, sandbox
 from .processes import Gone
+from .watch import Watch
 
 START_LIMIT = 120.0  # seconds for a zygote to import what it needs
 OUTPUT_LIMIT = 8192  # bytes of an arm's own output that go into a record
@@ -168,7 +171,8 @@ class Arm:
         """All processes of the sandbox but the zygote (host process ids)."""
         root = self._process.pid
         walls_own = {root, self.zygote, processes_parent(self.zygote)}
-        return [pid for pid in processes.descendants(root) if pid not in walls_own]
+        inside = [pid for pid in processes.descendants(root) if pid not in walls_own]
+        return [pid for pid in inside if processes.alive(pid)]
 
     def end_children(self) -> None:
         """Kill whatever runs in the sandbox besides the zygote, and let the zygote bury it."""
@@ -251,6 +255,10 @@ class Template:
 
     def fork(self, program: Program, calls: int, core: frozenset[int]) -> Runner:
         """A measured runner for blocks of up to ``calls`` calls, stopped. Raises ArmFailure."""
+        return self.start_fork(program, calls).wait(core)
+
+    def start_fork(self, program: Program, calls: int) -> Fork:
+        """Have a runner forked; several templates can do that at once. Raises ArmFailure."""
         mine, theirs = _socket_pair()
         order = {
             "op": "fork",
@@ -259,22 +267,28 @@ class Template:
             "calls": calls,
             "threads": self.arm.settings.threads,
         }
-        try:
+        with self.forking(mine):
             processes.go_on(self.pid)
             send(self._channel, order, (theirs.fileno(),))
-            _hear(self._channel)
-            theirs.close()
-            runner = Runner(self, mine, core)
-            processes.stop(self.pid)
+        theirs.close()
+        return Fork(self, mine)
+
+    def forked(self) -> None:
+        """Wait until the runner is there, and stop. Raises ArmFailure."""
+        _hear(self._channel)
+        processes.stop(self.pid)
+
+    @contextlib.contextmanager
+    def forking(self, channel: socket.socket) -> Iterator[None]:
+        """Say of whatever goes wrong meanwhile how it ended; closes the runner's channel then."""
+        try:
+            yield
         except (ProtocolError, Gone) as error:
-            mine.close()
+            channel.close()
             raise ArmFailure("crash", "fork", self._how_it_ended()) from error
         except TimeoutError as error:
-            mine.close()
+            channel.close()
             raise ArmFailure("timeout", "fork", "the runner did not start in time") from error
-        finally:
-            theirs.close()
-        return runner
 
     def runner_signal(self) -> int:
         """The signal that ended this template's last runner, or 0."""
@@ -303,6 +317,19 @@ class Template:
             self.arm.end_children()
 
 
+class Fork:
+    """A runner on its way."""
+
+    def __init__(self, template: Template, channel: socket.socket) -> None:
+        self._template, self._channel = template, channel
+
+    def wait(self, core: frozenset[int]) -> Runner:
+        """The runner, stopped. Raises ArmFailure."""
+        with self._template.forking(self._channel):
+            self._template.forked()
+            return Runner(self._template, self._channel, core)
+
+
 class Runner:
     """A measured process. Stopped, except during :meth:`block`."""
 
@@ -314,8 +341,10 @@ class Runner:
             raise ArmFailure("integrity", "fork", "another process than the runner answered")
         self.hello = _hear(channel)
         processes.stop(self.pid)
-        processes.wait_stopped(self.pid)
+        self.watch = Watch(self.pid)
+        self.watch.wait_stopped()
         os.sched_setaffinity(self.pid, core)
+        priority.prefer(self.pid)
         self._clock = processes.cpu_clock(self.pid)
         self._limit(template.arm.settings.timeout)
 
@@ -338,7 +367,7 @@ class Runner:
             answer = channel.recv(DONE.size)
             os.kill(pid, signal.SIGSTOP)
             end = time.perf_counter_ns()
-            processes.wait_stopped(pid)
+            self.watch.wait_stopped()
             cpu = processes.cpu_seconds(clock) - cpu
         except BlockingIOError as error:
             limit = self.template.arm.settings.timeout
@@ -376,6 +405,7 @@ class Runner:
     def close(self) -> None:
         """End the process."""
         self._channel.close()
+        self.watch.close()
         processes.kill(self.pid)
 
 

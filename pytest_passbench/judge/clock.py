@@ -7,22 +7,27 @@ the round have run.
 
 from __future__ import annotations
 
+import math
+import os
 import random
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from statistics import median
 
 from ..timing.clock import Block
 from ..timing.rounds import Noise
-from .arm import ArmFailure, Program, Runner, Template
+from .arm import ArmFailure, BlockTime, Fork, Program, Runner, Template
 from .inputs import Batch, Inputs
 from .pages import Pages
+from .priority import preferred
 from .processes import Gone
+from .stopwatch import Stopwatch
+from .watch import waited, waiting
 
 EAGER = "eager"
-WARM_BLOCKS = 2
+MOST_WARM_BLOCKS = 6
+SETTLED = 0.97  # of the fastest warm-up block so far: one that takes longer shows that they got no faster
+LONG_BLOCK = 4e-3  # seconds: what a fresh process pays once is lost in it
 EMPTY_BLOCKS = 5
 LEAST_SECONDS = 1e-7
 
@@ -51,7 +56,10 @@ Verify = Callable[[Mapping[str, Runner], Batch, int], None]
 
 
 class CpuClock:
-    """Times the arms on the CPU. ``resolution`` in seconds."""
+    """Times the arms on the CPU. ``resolution`` in seconds.
+
+    ``arms`` are those that get runners, ``calls`` the calls per block of what comes next.
+    """
 
     name = "cpu-wall"
     resolution = 1e-9
@@ -65,6 +73,7 @@ class CpuClock:
         core: frozenset[int],
         verify: Verify,
         rng: random.Random,
+        phases: Stopwatch,
     ) -> None:
         self._templates, self._program, self._core = templates, program, core
         self._pages, self._inputs, self._verify, self._rng = pages, inputs, verify, rng
@@ -72,86 +81,109 @@ class CpuClock:
         self._batch: Batch = []
         self._done: set[str] = set()
         self._empty = 0.0
+        self._judge = waiting("/proc/thread-self/schedstat")
+        self.arms = list(templates)
         self.calls = 1
-        self.spent = {"fork": 0.0, "inputs": 0.0, "blocks": 0.0, "verify": 0.0}
+        self.phases = phases
         self.cpu_excess = 0.0
 
     def fresh(self) -> None:
         """New runners of all arms, warm, and the cost of an empty block of ``self.calls`` calls."""
-        begin = time.perf_counter()
-        self.close()
-        for arm, template in self._templates.items():
-            with blaming(arm):
-                self._runners[arm] = template.fork(self._program, self.calls, self._core)
-        self.spent["fork"] += time.perf_counter() - begin
+        self.fork()
         self._new_round(self.calls)
-        for arm in self._runners:
-            for _ in range(WARM_BLOCKS):
-                self._write()
-                self._run(arm, self.calls)
-        self._empty = self._measure_empty()
+        with self.phases("warm-up"):
+            for arm in self._rng.sample(list(self._runners), len(self._runners)):
+                self._settle(arm)
+            self._empty = self._measure_empty()
         self._done.clear()
+
+    def fork(self) -> None:
+        """New runners of all arms, cold; the empty block is taken to cost nothing."""
+        self.end_runners()
+        self._empty = 0.0
+        self._done.clear()
+        self._batch = []
+        with self.phases("fork"):
+            self._fork()
+
+    def _fork(self) -> None:
+        """All arms at once: each template forks on a core of its own, where there is one."""
+        forks: dict[str, Fork] = {}
+        failed: list[ArmFailed] = []
+        for arm in self.arms:
+            with _noting(arm, failed):
+                forks[arm] = self._templates[arm].start_fork(self._program, self.calls)
+        for arm, fork in forks.items():  # whatever happened to another: no answer may be left unread
+            with _noting(arm, failed):
+                self._runners[arm] = fork.wait(self._core)
+        if failed:
+            raise failed[0]
+
+    def _settle(self, arm: str) -> None:
+        """Run blocks until they no longer get faster; a long one has settled within itself."""
+        least = math.inf
+        for _ in range(MOST_WARM_BLOCKS):
+            self._write()
+            taken = self._run(arm, self.calls).wall
+            if taken > SETTLED * least or taken > LONG_BLOCK:
+                break
+            least = min(least, taken)
+        self._runners[arm].watch.find_threads()
 
     def _measure_empty(self) -> float:
         """Only eager's runner is asked: what a candidate's says of its own overhead would be its word."""
-        with blaming(EAGER):
-            return median(
-                self._runners[EAGER].block(self.calls, empty=True).wall for _ in range(EMPTY_BLOCKS)
-            )
+        with blaming(EAGER), preferred():
+            return median(self._runners[EAGER].block(self.calls, empty=True).wall for _ in range(EMPTY_BLOCKS))
 
     def block(self, arm: str, calls: int) -> Block:
         """One timed block. Raises ArmFailed."""
         if arm in self._done or not self._batch:
             self._new_round(calls)
         self._write()
-        before = self._noise(arm)
-        wall, _cpu = self._run(arm, calls)
-        after = self._noise(arm)
+        watch = self._runners[arm].watch
+        with blaming(arm):
+            before = watch.waited() + waited(self._judge)
+            with self.phases("blocks"):
+                wall = self._run(arm, calls).wall
+            stolen = watch.waited() + waited(self._judge) - before
         self._done.add(arm)
         if len(self._done) == len(self._runners):
-            self._after_round(calls)
-        noise = Noise(wall, after[0] - before[0], max(0.0, after[1] - before[1]))
-        return Block(max(wall - self._empty, LEAST_SECONDS), calls, noise)
+            with self.phases("verify"):
+                self._verify(self._runners, self._batch, calls)
+        return Block(max(wall - self._empty, LEAST_SECONDS), calls, Noise(wall, stolen=max(0.0, stolen)))
 
     def _new_round(self, calls: int) -> None:
         self._done.clear()
-        self._batch = self._inputs.draw(calls)
+        with self.phases("inputs"):
+            self._batch = self._inputs.draw(calls)
 
     def _write(self) -> None:
-        begin = time.perf_counter()
-        self._inputs.write(self._batch, self._pages)
-        self.spent["inputs"] += time.perf_counter() - begin
+        with self.phases("inputs"):
+            self._inputs.write(self._batch, self._pages)
 
-    def _run(self, arm: str, calls: int) -> tuple[float, float]:
-        with blaming(arm):
+    def _run(self, arm: str, calls: int) -> BlockTime:
+        with blaming(arm), preferred():
             taken = self._runners[arm].block(calls)
-        self.spent["blocks"] += taken.wall
         if arm != EAGER:
             self.cpu_excess = max(self.cpu_excess, taken.cpu - taken.wall * len(self._core))
-        return taken.wall, taken.cpu
+        return taken
 
-    def _after_round(self, calls: int) -> None:
-        begin = time.perf_counter()
-        self._verify(self._runners, self._batch, calls)
-        self.spent["verify"] += time.perf_counter() - begin
-
-    def _noise(self, arm: str) -> tuple[int, float]:
-        with blaming(arm):
-            return interruptions(self._runners[arm].pid)
-
-    def close(self) -> None:
-        """End the runners."""
+    def end_runners(self) -> None:
+        """End the runners of this pair."""
         for runner in self._runners.values():
             runner.close()
         self._runners = {}
 
+    def close(self) -> None:
+        """End the runners, for good."""
+        self.end_runners()
+        os.close(self._judge)
 
-def interruptions(pid: int) -> tuple[int, float]:
-    """Involuntary context switches so far, and seconds spent waiting for the core (main thread)."""
+
+@contextmanager
+def _noting(arm: str, failed: list[ArmFailed]) -> Iterator[None]:
     try:
-        status = Path(f"/proc/{pid}/status").read_text()
-        waited = Path(f"/proc/{pid}/schedstat").read_text().split()[1]
-    except OSError as error:
-        raise Gone(f"process {pid} ended") from error
-    switches = int(status.rpartition("nonvoluntary_ctxt_switches:")[2])
-    return switches, int(waited) * 1e-9
+        with blaming(arm):
+            yield
+    except ArmFailed as failure:
+        failed.append(failure)

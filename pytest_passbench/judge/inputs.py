@@ -7,10 +7,11 @@ per subgraph, and a call's input is a window of a pool at a secret offset.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -47,8 +48,7 @@ class Reservoir:
         return torch.cat(parts) if len(parts) > 1 else parts[0]
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(NamedTuple):
     """Where an input of one call comes from: the pool's variant, and the offset in elements."""
 
     variant: int
@@ -66,26 +66,27 @@ class Inputs:
         self._specs, self._rng = tuple(specs), rng
         self._pools = [_pools(spec, reservoir, rng) for spec in specs]
         self._counts = [math.prod(spec.shape) for spec in specs]
+        self._addresses = [[pool.data_ptr() for pool in pools] for pools in self._pools]
+        self._sizes = [pools[0].element_size() for pools in self._pools]
 
     def draw(self, calls: int) -> Batch:
         """Fresh windows for a block; all calls of a block share each input's variant."""
         variants = [self._rng.randrange(len(pools)) for pools in self._pools]
-        return [
-            [Window(variant, self._offset(index, variant)) for index, variant in enumerate(variants)]
-            for _ in range(calls)
-        ]
-
-    def _offset(self, index: int, variant: int) -> int:
-        slack = self._pools[index][variant].numel() - self._counts[index]
-        return self._rng.randrange(slack + 1)
+        starts = [self._pools[i][v].numel() - self._counts[i] + 1 for i, v in enumerate(variants)]
+        places, draw = list(zip(variants, starts, strict=True)), self._rng.random
+        return [[Window(variant, int(draw() * count)) for variant, count in places] for _ in range(calls)]
 
     def write(self, batch: Batch, pages: Pages) -> None:
-        """Put the inputs of a block into the pages, one slot a call."""
-        for slot, windows in enumerate(batch):
-            for index, window in enumerate(windows):
-                target = pages.slots[slot][index]
-                if target is not None:
-                    target.copy_(self._values(index, window))
+        """Put the inputs of a block into the pages, one slot a call.
+
+        Plain copies of bytes: a torch call for each would take longer than most of the copies.
+        """
+        for index, addresses in enumerate(self._addresses):
+            size, nbytes = self._sizes[index], self._counts[index] * self._sizes[index]
+            if nbytes:
+                for windows, slot in zip(batch, pages.addresses[index], strict=False):
+                    variant, offset = windows[index]
+                    ctypes.memmove(slot, addresses[variant] + offset * size, nbytes)
 
     def _values(self, index: int, window: Window) -> torch.Tensor:
         return self._pools[index][window.variant][window.offset : window.offset + self._counts[index]]
@@ -100,7 +101,7 @@ class Inputs:
 
 
 def _pools(spec: TensorSpec, reservoir: Reservoir, rng: random.Random) -> list[torch.Tensor]:
-    """An input's pools, flat, in its own dtype."""
+    """An input's pools, flat, contiguous, in its own dtype."""
     dtype = getattr(torch, spec.dtype)
     if spec.data is not None:
         return [torch.tensor(spec.data).to(dtype).flatten()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import ctypes
 import fcntl
 import mmap
 import os
@@ -48,30 +48,14 @@ class Pages:
         os.ftruncate(self.fd, size)
         self.memory = mmap.mmap(self.fd, size)
         fcntl.fcntl(self.fd, _F_ADD_SEALS, _SEALS)
-        self.slots = [[self._bytes_of(slot, i) for i in range(len(layout.offsets))] for slot in range(layout.slots)]
-
-    def _bytes_of(self, slot: int, index: int) -> torch.Tensor | None:
-        """Input ``index`` of a slot as a flat tensor of its dtype; None where it has no elements."""
-        dtype = getattr(torch, self.layout.dtypes[index])
-        count = 1
-        for size in self.layout.shapes[index]:
-            count *= size
-        if count == 0:
-            return None
-        offset = slot * self.layout.stride + self.layout.offsets[index]
-        return torch.frombuffer(self.memory, dtype=dtype, count=count, offset=offset)
-
-    def input(self, slot: int, index: int) -> torch.Tensor:
-        """The present value of an input, shaped (a view of the pages)."""
-        shape = self.layout.shapes[index]
-        flat = self.slots[slot][index]
-        if flat is None:
-            return torch.empty(shape, dtype=getattr(torch, self.layout.dtypes[index]))
-        return flat.view(shape)
+        base = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        #: Per input, where its value lies in each slot.
+        self.addresses = [
+            [base + slot * layout.stride + offset for slot in range(layout.slots)] for offset in layout.offsets
+        ]
 
     def close(self) -> None:
-        """Give the pages back."""
-        self.slots = []
+        """Give the pages back; nothing may be written to the addresses any more."""
+        self.addresses = []
         os.close(self.fd)
-        with contextlib.suppress(BufferError):  # where a tensor still looks at them, they go with it
-            self.memory.close()
+        self.memory.close()

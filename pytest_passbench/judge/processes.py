@@ -76,6 +76,14 @@ def _state(pid: int) -> str:
     return chr(data[data.rindex(b")") + 2])
 
 
+def alive(pid: int) -> bool:
+    """Whether the process still runs or could (a dead one that nobody has buried yet does not)."""
+    try:
+        return _state(pid) not in "ZX"
+    except Gone:
+        return False
+
+
 def parent(pid: int) -> int:
     """The parent's process id. Raises Gone."""
     try:

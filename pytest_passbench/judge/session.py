@@ -17,17 +17,22 @@ from ..report.record import Arm as ArmRecord
 from ..report.record import Record
 from ..settings import Settings
 from ..suite.model import Subgraph, Task
-from ..timing.looks import Stopping
-from . import sandbox
+from ..timing.looks import LOOKS, Stopping
+from ..timing.session import Arms
+from . import priority, sandbox
 from .arm import Arm, ArmSettings
+from .budget import Allowance, Budget
 from .clock import EAGER
 from .cores import Cores
+from .floor import TWIN, Noise
 from .inputs import Inputs, Reservoir
 from .pages import Pages, plan_layout
 from .seed import derive
+from .stopwatch import Stopwatch
 from .subject import CANDIDATE, Subject
 
-SUBGRAPH_SECONDS = 0.6
+SUBGRAPH_SECONDS, AGAIN_SECONDS = 0.6, 1.8  # of timed blocks, of two arms
+AROUND = ("build", "inputs", "wait", "end", "other", "verify")  # phases that do not come with every pair
 
 
 class Session:
@@ -39,6 +44,10 @@ class Session:
         self._walls = sandbox.require(settings.sandbox)
         self._cores = Cores.choose(settings.threads, worker)
         self._arms: dict[tuple[str, Path | None], Arm] = {}
+        #: How many subgraphs this session will judge, where its caller knows: a budget is spread over them.
+        self.expected = 0
+        self._budget = Budget(settings.budget)
+        self._noise = Noise()
         self._reservoir: Reservoir | None = None
 
     def __enter__(self) -> Session:
@@ -54,9 +63,44 @@ class Session:
         self._arms = {}
 
     def judge(self, task: Task, candidate: Candidate) -> Iterator[Record]:
-        """One record per subgraph, as soon as it is judged. Raises UserError for a broken task only."""
-        for subgraph in self.selected(task, candidate):
-            yield self._judge(task, subgraph, candidate)
+        """One record per subgraph, as soon as it is judged. Raises UserError for a broken task only.
+
+        Where noise kept a verdict open, the subgraph is measured again at the end of the task, by new processes,
+        and its record given out once more: the later one counts.
+        """
+        subgraphs = self.selected(task, candidate)
+        self._budget.expected = self.expected
+        self._budget.begin(len(subgraphs))
+        noisy: list[tuple[Subgraph, Subject]] = []
+        for subgraph in subgraphs:
+            record = self._record(task, subgraph, candidate)
+            fault = _fault(candidate.passes_for(task.id))
+            if fault is not None:
+                record.arm = fault
+                self._budget.skip()
+            else:
+                subject = self._judged(task, subgraph, candidate, record)
+                if subject.noisy:
+                    noisy.append((subgraph, subject))
+            yield record
+        for subgraph, subject in noisy:
+            if self._budget.spare(sum(subject.record.durations.values())):
+                yield self._again(task, subgraph, candidate, subject)
+
+    def noise(self) -> dict[str, Any]:
+        """What eager against eager showed of this machine so far: JSON-ready (docs/results.md)."""
+        return self._noise.to_json()
+
+    def _again(self, task: Task, subgraph: Subgraph, candidate: Candidate, first: Subject) -> Record:
+        """Go on where noise kept a verdict open. What was found before stays found."""
+        record = self._record(task, subgraph, candidate)
+        self._judged(task, subgraph, candidate, record, first.measured)
+        for name, arm in [(CANDIDATE, record.arm), *record.baselines.items()]:
+            _worse(arm, first.result(name))
+        record.null_from = max(record.null_from, first.record.null_from)
+        for phase, seconds in first.record.durations.items():
+            record.durations[phase] = record.durations.get(phase, 0.0) + seconds
+        return record
 
     def selected(self, task: Task, candidate: Candidate) -> tuple[Subgraph, ...]:
         """All subgraphs; of a candidate that Triton's interpreter runs, the smallest one of each dtype."""
@@ -67,31 +111,76 @@ class Session:
             least.setdefault(subgraph.dtype, subgraph)
         return tuple(least.values())
 
-    def _judge(self, task: Task, subgraph: Subgraph, candidate: Candidate) -> Record:
+    @staticmethod
+    def _record(task: Task, subgraph: Subgraph, candidate: Candidate) -> Record:
         record = Record(task.id, subgraph.id, candidate.name, subgraph.source, subgraph.dtype)
         record.operators = list(task.header.ops)
-        passes = candidate.passes_for(task.id)
-        fault = _fault(passes)
-        if fault is not None:
-            record.arm = fault
-            return record
-        rng = derive(self._seed, task.id, subgraph.id, candidate.name)
-        arms = self._ready_arms(candidate)
+        return record
+
+    def _judged(
+        self, task: Task, subgraph: Subgraph, candidate: Candidate, record: Record, earlier: Arms | None = None
+    ) -> Subject:
+        """Take a subgraph through all stations, and note what it took and what it showed of the machine."""
+        phases = Stopwatch(record.durations)
+        with phases("start"):
+            arms = self._ready_arms(candidate)
+        with phases("other"):
+            subject = self._subject(task, subgraph, candidate, record, arms, phases, earlier)
+            subject.judge()
+            if subject.measured is not None:
+                self._noise.add(subject.measured, subgraph.elements)
+        self._note_costs(subject, earlier)
+        return subject
+
+    def _note_costs(self, subject: Subject, earlier: Arms | None) -> None:
+        spent = subject.record.durations
+        total = sum(seconds for phase, seconds in spent.items() if phase != "start")
+        pairs = subject.measured.pairs if subject.measured is not None else []
+        other = sum(seconds for phase, seconds in spent.items() if phase in AROUND)
+        if earlier is None:
+            self._budget.done(total, spent.get("blocks", 0.0), len(pairs), other)
+
+    def _subject(
+        self,
+        task: Task,
+        subgraph: Subgraph,
+        candidate: Candidate,
+        record: Record,
+        arms: dict[str, Arm],
+        phases: Stopwatch,
+        earlier: Arms | None,
+    ) -> Subject:
+        rng = derive(self._seed, task.id, subgraph.id, candidate.name, "again" if earlier else "")
+        plans = self._plans(task, subgraph, candidate, candidate.passes_for(task.id), list(arms))
+        if earlier is not None or not self._noise.wants(subgraph.elements):
+            plans.pop(TWIN, None)
         layout = plan_layout(subgraph.inputs)
-        subject = Subject(
+        with phases("inputs"):
+            pages, inputs = Pages(layout), Inputs(subgraph.inputs, self._values(), rng)
+        return Subject(
             record=record,
-            plans=self._plans(task, subgraph, candidate, passes, list(arms)),
+            plans=plans,
             arms=arms,
             layout=layout,
-            pages=Pages(layout),
-            inputs=Inputs(subgraph.inputs, self._values(), rng),
+            pages=pages,
+            inputs=inputs,
             cores=self._cores,
             locks=[f"core-{core}" for core in self._cores.arms],
-            stopping=Stopping(seconds=SUBGRAPH_SECONDS),
+            stopping=self._stopping(earlier),
             tolerance=self.settings.tolerance,
             rng=rng,
+            phases=phases,
+            allowance=self._allowance(len(plans), earlier),
+            earlier=earlier,
         )
-        return subject.judge()
+
+    def _stopping(self, earlier: Arms | None) -> Stopping:
+        pairs = LOOKS[-2] if earlier is None else LOOKS[-1]
+        return Stopping(self._noise.delta, max_pairs=pairs, correlation=self._noise.correlation)
+
+    def _allowance(self, arms: int, earlier: Arms | None) -> Allowance:
+        default = Allowance(seconds=SUBGRAPH_SECONDS) if earlier is None else Allowance(seconds=AGAIN_SECONDS)
+        return self._budget.allowance(arms) or default if earlier is None else default
 
     def _values(self) -> Reservoir:
         if self._reservoir is None:
@@ -103,6 +192,8 @@ class Session:
     ) -> dict[str, Plan]:
         source, origin = task.graphs[subgraph.graph], f"{task.path.name}:{subgraph.graph}"
         plans = {name: Plan(name, source, origin, self.settings.device) for name in arms}
+        if TWIN in plans:
+            plans[TWIN] = plans[EAGER]
         if passes is not None:
             inside = Path(self._inside(candidate)) / passes.path.resolve().relative_to(candidate.path.resolve())
             plans[CANDIDATE] = Plan(
@@ -115,7 +206,9 @@ class Session:
 
     def _ready_arms(self, candidate: Candidate) -> dict[str, Arm]:
         """The arms of this run, in sandboxes of their own, started together, restarted where one is gone."""
-        wanted = [(EAGER, None), (CANDIDATE, candidate.path), *((name, None) for name in self.settings.baselines)]
+        twin = [TWIN] if self._budget.expected > 1 else []  # of one subgraph alone, it would cost more than it tells
+        others = [(name, None) for name in (*self.settings.baselines, *twin)]
+        wanted = [(EAGER, None), (CANDIDATE, candidate.path), *others]
         for key in [key for key in self._arms if key not in wanted]:
             self._arms.pop(key).close()
         for key in wanted:
@@ -127,7 +220,7 @@ class Session:
 
     def _arm_settings(self, name: str, candidate: Path | None) -> ArmSettings:
         return ArmSettings(
-            name=name,
+            name=EAGER if name == TWIN else name,
             device=self.settings.device,
             threads=self.settings.threads,
             pipeline=self.settings.pipeline,
@@ -149,9 +242,18 @@ class Session:
             "sandbox": str(self._walls),
             "python": platform.python_version(),
             "torch": torch.__version__,
+            "priority": "real-time" if priority.allowed() else "ordinary",
+            "frequency_mhz": _frequency(),
             "load": round(os.getloadavg()[0], 2),
             "memory_gib": math.ceil(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         }
+
+
+def _worse(arm: ArmRecord, before: ArmRecord) -> None:
+    """Let stand what the calls verified before have shown."""
+    pairs = zip(arm.correct_from, before.correct_from, strict=False)
+    arm.correct_from = [max(now, then) for now, then in pairs] or arm.correct_from
+    arm.worst = arm.worst or before.worst
 
 
 def _fault(passes: PassDir | None) -> ArmRecord | None:
@@ -170,3 +272,10 @@ def _cpu_model() -> str:
     return platform.processor()
 
 
+
+
+def _frequency() -> float | None:
+    """The fastest core's present clock in MHz; None where the kernel does not tell."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    found = [float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz")]
+    return round(max(found)) if found else None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
-import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..protocol import Layout, Plan
@@ -14,23 +13,35 @@ from ..report.record import Arm as ArmRecord
 from ..report.record import PassReport, Record, Speed
 from ..score.ladder import NEVER
 from ..timing.looks import Stopping
-from ..timing.rounds import shape
+from ..timing.rounds import BLOCK, calls_per_block, shape
 from ..timing.session import Arms, Result, measure
 from .arm import Arm, ArmFailure, Program, Template, printable
+from .budget import Allowance
 from .checker import Checker
 from .clock import EAGER, ArmFailed, CpuClock
 from .cores import Cores, exclusive, pinned
+from .floor import TWIN
 from .inputs import Inputs
 from .pages import Pages
+from .stopwatch import Stopwatch
 
 CANDIDATE = "candidate"
-PROBE_CALLS = 2
-VERIFIED_PER_PAIR = 1.5
+MOST_PROBES = 8
+LONG_CALL = 4e-3  # seconds: being cold does not change it much
+ENOUGH = 0.7  # of the length of a block
+#: A pair of long calls makes do with one couple of rounds: what makes short ones noisy is lost in them.
+FEWEST_ROUNDS, FEWEST_LONG_ROUNDS = 4, 2
+#: Calls verified per pair, and the seconds that this should take.
+LEAST_VERIFIED, MOST_VERIFIED, VERIFY_SECONDS = 1 / 3, 1.5, 0.012
 
 
 @dataclass
 class Subject:
-    """What is judged: plans per arm on one subgraph, its inputs, and where the arms run."""
+    """What is judged: plans per arm on one subgraph, its inputs, and where the arms run.
+
+    ``earlier``: what was measured of it before, to be continued. Afterwards ``measured`` is what there is now,
+    ``noisy`` whether noise kept a verdict open, and ``twin`` how a second eager did.
+    """
 
     record: Record
     plans: Mapping[str, Plan]
@@ -43,40 +54,39 @@ class Subject:
     stopping: Stopping
     tolerance: int
     rng: random.Random
+    phases: Stopwatch
+    allowance: Allowance
+    earlier: Arms | None = None
     templates: dict[str, Template] = field(default_factory=dict)
+    twin: ArmRecord = field(default_factory=ArmRecord)
     measured: Arms | None = None
+    noisy: bool = False
 
     def judge(self) -> Record:
         """Take the subgraph through. Never raises for what an arm does."""
         try:
-            self._build()
-            if EAGER in self.templates and len(self.templates) > 1:
-                self._run()
+            with self.phases("build"):
+                self._build()
+            self._run()
         finally:
-            self._close()
+            with self.phases("end"):
+                self._close()
         return self.record
 
     def result(self, arm: str) -> ArmRecord:
         """The part of the record that is about ``arm``."""
         if arm == CANDIDATE:
             return self.record.arm
+        if arm == TWIN:
+            return self.twin
         return self.record.baselines.setdefault(arm, ArmRecord())
 
-    @contextmanager
-    def _phase(self, name: str) -> Iterator[None]:
-        begin = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.record.durations[name] = self.record.durations.get(name, 0.0) + time.perf_counter() - begin
-
     def _build(self) -> None:
-        with self._phase("build"):
-            self.inputs.write(self.inputs.draw(1), self.pages)
-            started = {arm: self._start(arm) for arm in self.plans}
-            for arm, template in started.items():
-                if template is not None:
-                    self._wait(arm, template)
+        self.inputs.write(self.inputs.draw(1), self.pages)
+        started = {arm: self._start(arm) for arm in self.plans}
+        for arm, template in started.items():
+            if template is not None:
+                self._wait(arm, template)
 
     def _start(self, arm: str) -> Template | None:
         try:
@@ -122,47 +132,63 @@ class Subject:
 
     def _run(self) -> None:
         """Probe, then measure what is worth it; an arm that fails drops out and the others begin again."""
-        while len(self.templates) > 1:
+        while EAGER in self.templates and self._judged(self.templates):
             try:
-                with exclusive(self.locks), pinned(self.cores.judge):
+                with self.phases("wait"), exclusive(self.locks), pinned(self.cores.judge), self.phases("measure"):
                     self._probe_and_measure()
                 return
             except ArmFailed as failed:
                 template = self.templates.pop(failed.arm)
                 self._failed(failed.arm, failed.failure, template)
                 template.close()
-                if failed.arm == EAGER:
-                    return
+
+    @staticmethod
+    def _judged(arms: Iterable[str]) -> list[str]:
+        """Those of ``arms`` that a record tells of."""
+        return [arm for arm in arms if arm not in (EAGER, TWIN)]
 
     def _probe_and_measure(self) -> None:
         report = self.templates[EAGER].report
         program = Program(list(report["mutated"]), int(report["outputs"]))
         checker = Checker(self.inputs, program.mutated, self.tolerance, self.rng)
         clock = CpuClock(
-            self.templates, program, self.pages, self.inputs, self.cores.arms, checker.after_round, self.rng
+            self.templates,
+            program,
+            self.pages,
+            self.inputs,
+            self.cores.arms,
+            checker.after_round,
+            self.rng,
+            self.phases,
         )
         try:
             per_call = self._probe(clock)
             self._drop_wrong(checker)
             timed = [arm for arm in self.templates if not self._interpreted(arm)]
-            if len(timed) > 1:
+            if self._judged(timed):
                 self._measure(clock, checker, per_call, timed)
         finally:
             clock.close()
-            self._note_clock(clock)
         self._note_standings(checker)
 
     def _probe(self, clock: CpuClock) -> dict[str, float]:
-        """Seconds per call of every arm, from blocks that look like any other; their calls are verified."""
-        with self._phase("probe"):
-            clock.calls = 1
-            clock.fresh()
-            times: dict[str, float] = {}
-            for _ in range(PROBE_CALLS):
-                for arm in self.templates:
-                    taken = clock.block(arm, 1).per_call
-                    times[arm] = min(taken, times.get(arm, taken))
-            return times
+        """Seconds per call of every arm, from blocks that look like any other; their calls are verified.
+
+        A single call after a stop finds its caches cold and may take several times what it takes in a row, so
+        blocks grow until they are about as long as those that will be measured.
+        """
+        clock.calls = self.layout.slots
+        clock.fork()
+        calls, times = 1, dict.fromkeys(self.templates, math.inf)
+        for number in range(MOST_PROBES):
+            for arm in self.templates:
+                times[arm] = min(times[arm], clock.block(arm, calls).per_call)
+            slowest = max(times.values())
+            if slowest > LONG_CALL or (number and calls * slowest > ENOUGH * BLOCK) or calls == self.layout.slots:
+                break
+            wanted = calls_per_block(slowest, max_calls=self.layout.slots)
+            calls = min(max(wanted, 3 * calls), self.layout.slots) if number else calls
+        return times
 
     def _interpreted(self, arm: str) -> bool:
         return bool(self.templates[arm].report.get("interpreted"))
@@ -178,18 +204,27 @@ class Subject:
 
     def _measure(self, clock: CpuClock, checker: Checker, per_call: dict[str, float], timed: list[str]) -> None:
         slowest = max(per_call[arm] for arm in timed)
-        form = shape(slowest, arms=len(timed), max_calls=self.layout.slots)
-        clock.calls = form.calls
-        checker.share = min(1.0, VERIFIED_PER_PAIR / form.rounds)
-        with self._phase("measure"):
-            measured, results = measure(clock, timed, form, self.stopping, self.rng)
-        self.measured = measured
+        pair = self.allowance.pair * len(timed) / 2  # seconds: a further arm takes none of the others' rounds
+        least = FEWEST_ROUNDS if slowest < 2 * LONG_CALL else FEWEST_LONG_ROUNDS
+        form = shape(slowest, arms=len(timed), pair=pair, max_calls=self.layout.slots, least=least)
+        clock.calls, clock.arms = form.calls, timed
+        verified = max((standing.calls for standing in checker.standings.values()), default=1)
+        checker.share = self._verified_share(form.rounds, self.phases.spent["verify"] / verified)
+        earlier = self.earlier if self.earlier is not None and set(timed) <= set(self.earlier.arms) else None
+        if earlier is not None:
+            earlier.arms = tuple(timed)
+        seconds = self.allowance.seconds
+        stopping = replace(self.stopping, seconds=None if seconds is None else seconds * len(timed) / 2)
+        self.measured, results = measure(clock, timed, form, stopping, self.rng, earlier=earlier)
+        self.noisy = any(results[arm].decision.worth_repeating for arm in self._judged(results))
         for arm, result in results.items():
-            self.result(arm).speed = speed_of(measured, arm, result)
+            self.result(arm).speed = speed_of(self.measured, arm, result)
 
-    def _note_clock(self, clock: CpuClock) -> None:
-        for phase, seconds in clock.spent.items():
-            self.record.durations[phase] = self.record.durations.get(phase, 0.0) + seconds
+    @staticmethod
+    def _verified_share(rounds: int, cost: float) -> float:
+        """The share of rounds that are verified, at ``cost`` seconds each: fewer where comparing takes long."""
+        calls = min(MOST_VERIFIED, VERIFY_SECONDS / max(cost, 1e-6))
+        return min(1.0, max(LEAST_VERIFIED, calls) / rounds)
 
     def _note_standings(self, checker: Checker) -> None:
         self.record.null_from, self.record.dtypes = checker.null_from, checker.dtypes

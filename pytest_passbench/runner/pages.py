@@ -13,8 +13,6 @@ import torch
 
 from ..protocol import Layout
 
-_MADV_POPULATE_READ = 22  # not yet named in the mmap module
-
 Slot = tuple[torch.Tensor, ...]
 
 
@@ -42,14 +40,6 @@ class Pages:
         if count == 0:
             return torch.empty(shape, dtype=kind)
         return torch.frombuffer(self.memory, dtype=kind, count=count, offset=offset).view(shape)
-
-    def prefault(self, slots: int) -> None:
-        """Touch the pages of the first slots now, so that no block pays for it."""
-        length = min(slots * self.layout.stride, len(self.memory))
-        try:
-            self.memory.madvise(_MADV_POPULATE_READ, 0, length)
-        except OSError:  # a kernel before 5.14
-            _ = sum(self.memory[: length : mmap.PAGESIZE])
 
     def sample(self, device: str) -> list[torch.Tensor]:
         """Private copies of slot 0, for capturing and warming up."""

@@ -35,7 +35,6 @@ class Block:
         self.tables = Tables(len(self.slots), outputs + len(mutated))
         self.results: list[Any] = []
         self.copies = [tuple(slot[i].clone() for i in mutated) for slot in self.slots] if mutated else []
-        pages.prefault(calls)
 
     def run(self, calls: int) -> None:
         """Make the calls and describe what came out."""

@@ -6,6 +6,7 @@ import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -68,14 +69,15 @@ def shape(
     pair: float = PAIR,
     max_calls: int = 1 << 16,
     max_rounds: int = 32,
+    least: int = 4,
 ) -> Shape:
     """Calls and rounds of a pair for a subgraph of ``call`` seconds (the slowest arm's).
 
-    Long calls get fewer rounds, but at least four: the median must survive one disturbed round.
+    Long calls get fewer rounds, but at least ``least`` (even).
     """
     calls = calls_per_block(call, target, max_calls)
     fitting = int(pair / max(arms * calls * call, 1e-9))
-    return Shape(calls, max(4, min(max_rounds, fitting) // 2 * 2))
+    return Shape(calls, max(least, min(max_rounds, fitting) // 2 * 2))
 
 
 @dataclass(frozen=True)
@@ -98,9 +100,23 @@ def disturbed(noise: Noise, *, switches: int = 0, stolen: float = 0.01) -> bool:
 
 
 def undisturbed(rounds: Sequence[T], flags: Sequence[bool]) -> list[T]:
-    """The rounds to use of a pair, in order: those in which *no* arm was disturbed (a round goes as a whole,
-    so both arms lose the same). Where fewer than half remain all are kept: a pair on a busy core is noisy,
-    and the few quiet rounds would be a choice of their own. ``flags`` is true for disturbed rounds.
+    """The rounds to use of a pair, in order: those in which *no* arm was disturbed (a
+    round goes as a whole, so both arms lose the same). Where fewer than half remain all are kept: a pair on a
+    busy core is noisy, and the few quiet rounds would be a choice of their own. ``flags`` is true for
+    disturbed ones.
     """
     quiet = [item for item, flag in zip(rounds, flags, strict=True) if not flag]
     return quiet if 2 * len(quiet) >= len(rounds) else list(rounds)
+
+
+def orderless(pairs: Sequence[Sequence[tuple[float, bool]]]) -> list[list[float]]:
+    """Each pair's log ratios without the effect of the order, from (log ratio, whether eager ran first).
+
+    Whoever runs second in a round finds the caches full of the other's data, so the ratios come in two humps,
+    and a pair's median would lie anywhere between. Both humps are moved to the middle of their medians over
+    *all* pairs, since it is the program that makes them, not the process; what a pair is by itself stays. Where
+    one order is missing nothing moves.
+    """
+    humps = [[value for rounds in pairs for value, flag in rounds if flag is side] for side in (False, True)]
+    shift = (median(humps[1]) - median(humps[0])) / 2 if all(humps) else 0.0
+    return [[value - shift if flag else value + shift for value, flag in rounds] for rounds in pairs]

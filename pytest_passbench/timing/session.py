@@ -10,14 +10,15 @@ from statistics import median
 from pytest_passbench.timing.clock import Block, Clock
 from pytest_passbench.timing.estimate import Estimate, log_ratio
 from pytest_passbench.timing.looks import Decision, Stopping
-from pytest_passbench.timing.rounds import Shape, disturbed, orders, undisturbed
+from pytest_passbench.timing.rounds import Shape, disturbed, orderless, orders, undisturbed
 
 Round = dict[str, Block]
 
 
 @dataclass
 class Arms:
-    """What was measured. ``pairs[i]`` holds pair i's rounds, one block per arm in each. ``arms[0]`` is eager.
+    """What was measured. ``pairs[i]`` holds pair i's rounds, one block per arm in each, in the order in which
+    they ran. ``arms[0]`` is eager.
 
     ``noisy`` says of each round whether others disturbed it. Nothing is dropped here: what an estimate uses
     is chosen in :meth:`log_ratios`, so the rest stays on record.
@@ -29,14 +30,16 @@ class Arms:
 
     def log_ratios(self, arm: str) -> list[list[float]]:
         """Per pair the log ratios eager / ``arm`` of the rounds in which neither of the two was disturbed
-        (all of them where fewer than half remain)."""
-        return [self._pair(rounds, arm) for rounds in self.pairs]
+        (all of them where fewer than half remain), freed of what running first or second makes."""
+        return orderless([self._pair(rounds, arm) for rounds in self.pairs])
 
-    def _pair(self, rounds: Sequence[Round], arm: str) -> list[float]:
+    def _pair(self, rounds: Sequence[Round], arm: str) -> list[tuple[float, bool]]:
         eager = self.arms[0]
         flags = [self.noisy(item[eager]) or self.noisy(item[arm]) for item in rounds]
-        kept = undisturbed(rounds, flags)
-        return [log_ratio(item[eager].per_call, item[arm].per_call) for item in kept]
+        return [
+            (log_ratio(item[eager].per_call, item[arm].per_call), list(item).index(eager) < list(item).index(arm))
+            for item in undisturbed(rounds, flags)
+        ]
 
     def per_call(self, arm: str) -> float:
         """Median seconds per call of ``arm`` over all blocks."""
