@@ -13,10 +13,12 @@ from pytest_passbench.collect import TaskItem
 from pytest_passbench.errors import UserError
 from pytest_passbench.report.record import Record
 from pytest_passbench.safety import inside
-from pytest_passbench.state import KEY, State, is_worker, worker_index
+from pytest_passbench.state import KEY, State, is_worker, worker_count, worker_index
 
 PAYLOAD = "passbench_records"
 """The attribute of a report that carries a task's records, as builtins, through xdist."""
+NOISE = "passbench_noise"
+"""The attribute of a report that carries what its process knows of the machine's noise."""
 
 
 class Active:
@@ -54,6 +56,7 @@ class Active:
         """Note what is to come, where this process has the items."""
         costs = {item.nodeid: item.cost for item in session.items if isinstance(item, TaskItem)}
         finish.expect(self.state, costs)
+        self.state.expected = -(-sum(costs.values()) // worker_count(session.config))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
@@ -69,6 +72,8 @@ class Active:
         report = yield
         if isinstance(item, TaskItem) and call.when == "call":
             setattr(report, PAYLOAD, [record.to_json() for record in item.records])
+            if item.records:
+                setattr(report, NOISE, self.state.noise())
         return report
 
     @pytest.hookimpl(tryfirst=True)
@@ -78,6 +83,7 @@ class Active:
         if is_worker(self.state.config) or (payload is None and not report.failed):
             return
         self.state.progress.finish(report.nodeid)
+        self.state.noises[getattr(report, "worker_id", "")] = getattr(report, NOISE, {})
         records = [Record.from_json(data) for data in payload or ()]
         if hasattr(report, "node"):
             for record in records:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
@@ -53,6 +53,7 @@ def evaluate(
             _judge_all(judge, ledger, loaded, on_record)
         except KeyboardInterrupt:
             ledger.interrupted = True
+        ledger.noise = dict(getattr(judge, "noise", dict)())
     return ledger.run()
 
 
@@ -68,8 +69,9 @@ def make_session(settings: Settings, seed: bytes, worker: int = 0) -> Any:
 
 
 def _judge_all(
-    judge: Any, ledger: Ledger, tasks: Iterable[Task], on_record: Callable[[Record], None] | None
+    judge: Any, ledger: Ledger, tasks: Sequence[Task], on_record: Callable[[Record], None] | None
 ) -> None:
+    judge.expected = sum(len(task.subgraphs) for task in tasks) * len(ledger.candidates)
     for task in tasks:
         for candidate in ledger.candidates:
             for record in judge.judge(task, candidate):

@@ -11,6 +11,7 @@ import pytest
 from pytest_passbench import gates
 from pytest_passbench.collect import SAMPLE, SUBGRAPH
 from pytest_passbench.errors import UserError
+from pytest_passbench.judge.floor import merged
 from pytest_passbench.progress import outcome
 from pytest_passbench.report.escape import line
 from pytest_passbench.report.record import Record
@@ -84,6 +85,7 @@ def conclude(state: State, session: pytest.Session) -> None:
     """Write the run, check its gates, and fail the session where one is not met."""
     if state.settings.trusted or not state.progress.costs:
         return
+    state.ledger.noise = merged(list(state.noises.values()))
     state.run = state.ledger.run()
     state.config.hook.pytest_passbench_run(config=state.config, run=state.run)
     state.verdicts = [*gates.check(state.run, state.settings.fail_under), *_write(state, state.run)]

@@ -47,6 +47,12 @@ def seconds(text: str) -> float:
     return value
 
 
+def duration(text: str) -> float:
+    """Seconds, from a number of them, or of minutes ("10m") or hours ("1.5h")."""
+    unit = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:], 0.0)
+    return seconds(text[:-1]) * unit if unit else seconds(text)
+
+
 def failure_value(text: str) -> float:
     """b: what a failure counts, above 0 and below 1."""
     value = _number(text)
@@ -158,8 +164,8 @@ OPTIONS = (
            "NAME", "baselines", True),
     Option("threads", count, "threads of every arm (default: 1)", "N"),
     Option("timeout", seconds, "seconds that a subgraph may take (default: 120)", "SECONDS"),
-    Option("budget", seconds, "seconds of measuring per subgraph (default: as long as it takes to decide)",
-           "SECONDS"),
+    Option("budget", duration, "how long the run may take, as 90, 10m or 1h: less time, wider intervals "
+           "(default: as long as it takes to decide)", "TIME"),
     Option("report-dir", Path, "folder for the run's results (default: reports)", "DIR"),
     Option("fail-under", gates, "exit with 1 where AS, correct, gmean or fast1 is lower: AS=0.9,correct=0.8; "
            "may be repeated", "GATES", many=True),

@@ -68,6 +68,7 @@ class Ledger:
     seed: bytes
     tasks: list[str] = field(default_factory=list)
     environment: dict[str, Any] = field(default_factory=dict)
+    noise: dict[str, Any] = field(default_factory=dict)
     started: str = field(default_factory=now)
     interrupted: bool = False
     _records: dict[tuple[str, str, str], Record] = field(default_factory=dict)
@@ -105,6 +106,7 @@ class Ledger:
             candidates=[
                 {"name": c.name, "path": str(c.path), "content_hash": c.content_hash} for c in self.candidates
             ],
+            noise=self.noise,
             seed={"commitment": seeds.commitment(self.seed), "revealed": self.seed.hex()},
             started=self.started,
             finished=now(),

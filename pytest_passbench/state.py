@@ -33,6 +33,10 @@ class State:
     run: Run | None = None
     folder: Path | None = None
     verdicts: list[Verdict] = field(default_factory=list)
+    #: How many subgraphs this process will judge, as far as is known: a time budget is spread over them.
+    expected: int = 0
+    #: What each judging process last said of the machine's noise, by its name.
+    noises: dict[str, dict[str, Any]] = field(default_factory=dict)
     _session: Any = None
 
     @cached_property
@@ -47,7 +51,12 @@ class State:
             self._session = self.config.hook.pytest_passbench_make_session(
                 config=self.config, settings=self.settings, seed=self.ledger.seed
             )
+        self._session.expected = self.expected
         return self._session
+
+    def noise(self) -> dict[str, Any]:
+        """What the judge of this process says of the machine's noise; one of another kind may say nothing."""
+        return dict(getattr(self.session, "noise", dict)())
 
     def add(self, record: Record) -> None:
         """Take a record in, and tell whoever listens."""
@@ -67,6 +76,11 @@ KEY = pytest.StashKey[State]()
 def is_worker(config: pytest.Config) -> bool:
     """Whether this process is an xdist worker, whose records travel to the controller on reports."""
     return hasattr(config, "workerinput")
+
+
+def worker_count(config: pytest.Config) -> int:
+    """How many processes judge side by side."""
+    return int(config.workerinput["workercount"]) if is_worker(config) else 1  # type: ignore[attr-defined]
 
 
 def worker_index(config: pytest.Config) -> int:
