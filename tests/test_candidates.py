@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from pytest_passbench.candidate.audit import audit
 from pytest_passbench.rewrite import pipelines
 from pytest_passbench.rewrite.load import Pass, load_passes
 from pytest_passbench.suite.build import build_graph
@@ -67,6 +68,11 @@ def _check(task: Task, subgraph: Subgraph, passes: list[Pass]) -> list[str]:
 def test_cpu_fused_covers_the_lite_tasks_and_is_as_eager(path: Path, fused: list[Pass]) -> None:
     task = read_task(path)
     assert all(_check(task, subgraph, fused) for subgraph in _small(task))
+
+
+@pytest.mark.parametrize("name", ["cpu-fused", "triton-fused", "no-match"])
+def test_the_source_audit_has_nothing_to_say(name: str) -> None:
+    assert audit(ROOT / "candidates" / name, "kernels") == []
 
 
 def test_no_match_misses_and_says_how_near_it_came() -> None:

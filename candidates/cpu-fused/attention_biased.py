@@ -10,7 +10,7 @@ def pattern(a, b, c, dtype):
 
 
 def replacement_args(a, b, c, dtype):
-    return 0.0, dtype, a, b, c
+    return a, b, c, dtype
 
 
 def replacement_func():

@@ -2,7 +2,7 @@
 
 import torch
 
-from .softmax import capped
+from .softmax import masked
 
 
 def pattern(scores, cap, mask, wide, dtype, p):
@@ -12,8 +12,8 @@ def pattern(scores, cap, mask, wide, dtype, p):
 
 
 def replacement_args(scores, cap, mask, wide, dtype, p):
-    return cap, dtype, scores, mask
+    return scores, mask, cap, dtype, "capped"
 
 
 def replacement_func():
-    return capped
+    return masked

@@ -11,7 +11,7 @@ def pattern(scores, scale, mask, wide, dtype, p):
 
 
 def replacement_args(scores, scale, mask, wide, dtype, p):
-    return scale, dtype, scores, mask
+    return scores, mask, scale, dtype, "scaled"
 
 
 def replacement_func():

@@ -11,7 +11,7 @@ def pattern(scores, scale, dtype, p):
 
 
 def replacement_args(scores, scale, dtype, p):
-    return scale, dtype, scores
+    return scores, scale, dtype
 
 
 def replacement_func():

@@ -1,24 +1,24 @@
-"""Squeeze and excite, or a gated linear unit: sigmoid, mul."""
+"""Squeeze and excite, or a gated linear unit: sigmoid, mul. The gate has one number an element, or one a plane."""
 
 import torch
 
 from pytest_passbench.kernels import cpp
 
-from .elementwise import fused
-
 lib = cpp.load("""
 #include "passbench.h"
-template <class T> void run(const T* x, const T* gate, T* out, int64_t planes, int64_t plane) {
-  for (int64_t i = 0; i < planes; i++) {
-    float g = pb::round<T>(pb::sigmoid(pb::all(pb::get(gate + i))))[0];
-    pb::map(plane, out + i * plane, [=](pb::vec a) { return a * g; }, x + i * plane);
+using pb::vec;
+template <class T> void run(const T* x, const T* gate, T* out, int64_t gates, int64_t plane) {
+  auto weigh = [](vec g) { return pb::round<T>(pb::sigmoid(g)); };
+  if (plane == 1) return pb::map(gates, out, [=](vec a, vec g) { return a * weigh(g); }, x, gate);
+  for (int64_t i = 0; i < gates; i++) {
+    float g = weigh(pb::all(pb::get(gate + i)))[0];
+    pb::map(plane, out + i * plane, [=](vec a) { return a * g; }, x + i * plane);
   }
 }
-extern "C" void excite(pb::in x, pb::in gate, pb::out out, int64_t planes, int64_t plane, pb::dtype dtype) {
-  pb::dispatch(dtype, [&](auto t) { run<decltype(t)>(x, gate, out, planes, plane); });
+extern "C" void sigmoid_mul(pb::in x, pb::in gate, pb::out out, int64_t gates, int64_t plane, pb::dtype dtype) {
+  pb::dispatch(dtype, [&](auto t) { run<decltype(t)>(x, gate, out, gates, plane); });
 }
 """)
-gated = fused("return a * R(sigmoid(b));", 2)
 
 
 def pattern(x, gate):
@@ -30,12 +30,12 @@ def replacement_args(x, gate):
 
 
 def sigmoid_mul(x, gate):
-    """x: [n, c, ...]; gate: [n, c, 1, ...], one number a plane, or anything that broadcasts."""
-    planes = gate.numel()
-    if gate.shape[:2] != x.shape[:2] or planes != x.shape[0] * x.shape[1] or planes == x.numel():
-        return gated(x, gate)
+    """x: [n, c, ...]; gate: as x, or [n, c, 1, ...]."""
+    gates = gate.numel()
+    if gate.shape != x.shape and (gate.shape[:2] != x.shape[:2] or gates != x.shape[0] * x.shape[1]):
+        raise ValueError(f"sigmoid_mul: no kernel for shapes {tuple(x.shape)} and {tuple(gate.shape)}")
     out = torch.empty_like(x)
-    lib.excite(x, gate, out, planes, x.numel() // planes, x.dtype)
+    lib.sigmoid_mul(x, gate, out, gates, x.numel() // gates, x.dtype)
     return out
 
 

@@ -1,75 +1,96 @@
-"""Softmax over the last dimension of a formula (see elementwise.py) of tensors that broadcast to each other."""
-
-import ctypes
+"""Kernel shared by the attention passes: softmax over the last dimension of a few operands that broadcast."""
 
 import torch
 
 from pytest_passbench.kernels import cpp
 
-from .layout import layout
-
-SOURCE = """
+lib = cpp.load("""
 #include "passbench.h"
-using namespace pb;
-template <class T> struct Formula {
-  static vec R(vec x) { return round<T>(x); }
-  static vec f(float p, %(vecs)s) { %(formula)s }
-};
-// s: 5 sizes, then 5 strides per input; every input has whole rows.
-template <class T, class Y> void rows(%(typed)s, Y* out, const int64_t* s, float p) {
-  int64_t n = s[4];
-  buffer row(n);
+using pb::vec;
+struct Strides { int64_t i, j, k, l; };
+// out: [n0, n1, n2, n3, d]. Every operand has whole rows, and strides for the dimensions before them.
+template <class T, class Y, class F, class... X>
+void rows(F f, Y* out, int64_t n0, int64_t n1, int64_t n2, int64_t n3, int64_t d, X... x) {
+  pb::buffer row(d);
   float* r = row.data;
-  for (int64_t i = 0; i < s[0]; i++) for (int64_t j = 0; j < s[1]; j++) for (int64_t k = 0; k < s[2]; k++)
-    for (int64_t l = 0; l < s[3]; l++, out += n) {
-      float top = map_greatest(n, r, [=](%(vecs)s) { return Formula<T>::f(p, %(names)s); }, %(at)s);
-      float inverse = 1 / map_sum(n, r, [=](vec x) { return exp(x - top); }, r);
-      map(n, out, [=](vec x) { return x * inverse; }, r);
+  for (int64_t i = 0; i < n0; i++) for (int64_t j = 0; j < n1; j++) for (int64_t k = 0; k < n2; k++)
+    for (int64_t l = 0; l < n3; l++, out += d) {
+      float top = pb::map_greatest(d, r, f, (x.at + i * x.s.i + j * x.s.j + k * x.s.k + l * x.s.l)...);
+      float inverse = 1 / pb::map_sum(d, r, [=](vec a) { return pb::exp(a - top); }, r);
+      pb::map(d, out, [=](vec a) { return a * inverse; }, r);
     }
 }
-extern "C" void run(%(ins)s, pb::out out, const int64_t* sizes, double p, pb::dtype dtype, bool wide) {
-  dispatch(dtype, [&](auto t) {
+template <class T> struct Operand { const T* at; Strides s; };
+template <class T, class Y> void run(int64_t kind, const T* a, const T* b, const T* c, Y* out, int64_t n0, int64_t n1,
+    int64_t n2, int64_t n3, int64_t d, Strides sa, Strides sb, Strides sc, float p) {
+  auto R = [](vec x) { return pb::round<T>(x); };
+  Operand<T> x{a, sa}, y{b, sb}, z{c, sc};
+  if (kind == 0) rows<T>([=](vec a) { return R(a * p); }, out, n0, n1, n2, n3, d, x);
+  if (kind == 1) rows<T>([=](vec a, vec b) { return R(R(a * p) + b); }, out, n0, n1, n2, n3, d, x, y);
+  auto cap = [=](vec a) { return R(p * R(pb::tanh(R(a / p)))); };
+  if (kind == 2) rows<T>([=](vec a, vec b) { return R(cap(a) + b); }, out, n0, n1, n2, n3, d, x, y);
+  if (kind == 3) rows<T>([=](vec a, vec b, vec c) { return R(R(a + b) + c); }, out, n0, n1, n2, n3, d, x, y, z);
+}
+extern "C" void softmax(int64_t kind, pb::in a, pb::in b, pb::in c, pb::out out, int64_t n0, int64_t n1, int64_t n2,
+    int64_t n3, int64_t d, int64_t a0, int64_t a1, int64_t a2, int64_t a3, int64_t b0, int64_t b1, int64_t b2,
+    int64_t b3, int64_t c0, int64_t c1, int64_t c2, int64_t c3, double p, pb::dtype dtype, bool wide) {
+  Strides sa{a0, a1, a2, a3}, sb{b0, b1, b2, b3}, sc{c0, c1, c2, c3};
+  pb::dispatch(dtype, [&](auto t) {
     using T = decltype(t);
-    if (wide) rows<T, float>(%(names)s, out, sizes, p);
-    else rows<T, T>(%(names)s, out, sizes, p);
+    if (wide) run<T, float>(kind, a, b, c, out, n0, n1, n2, n3, d, sa, sb, sc, p);
+    else run<T, T>(kind, a, b, c, out, n0, n1, n2, n3, d, sa, sb, sc, p);
   });
 }
-"""
+""")
+NONE = (0, 0, 0, 0)
 
 
-def softmax_of(formula, arity):
-    """A wrapper of (number, dtype, `arity` tensors). The formula knows the number as p; dtype is the result's.
-
-    `sizes`, where given, is the shape that the result is viewed in.
-    """
-    names = [chr(ord("a") + i) for i in range(arity)]
-    each = [
-        (n, f"s[{5 * i + 5}]", f"s[{5 * i + 6}]", f"s[{5 * i + 7}]", f"s[{5 * i + 8}]") for i, n in enumerate(names)
-    ]
-    lib = cpp.load(SOURCE % {
-        "formula": formula,
-        "vecs": ", ".join(f"vec {n}" for n in names),
-        "typed": ", ".join(f"const T* {n}" for n in names),
-        "names": ", ".join(names),
-        "ins": ", ".join(f"pb::in {n}" for n in names),
-        "at": ", ".join(f"{n} + i * {s} + j * {t} + k * {u} + l * {v}" for n, s, t, u, v in each),
-    })  # fmt: skip
-
-    def wrapper(number, dtype, *tensors, sizes=None):
-        kind = tensors[0].dtype
-        shape, table = layout(5, True, *[(x.shape, x.stride()) for x in tensors])
-        for x in tensors:
-            if x.shape[-1] != shape[-1] or x.dtype != kind or dtype not in (None, kind, torch.float32):
-                raise ValueError(f"softmax: no kernel for {x.dtype}{list(x.shape)} in {kind}{list(shape)} to {dtype}")
-        out = torch.empty(sizes or shape, dtype=dtype or kind)
-        wide = out.dtype != kind
-        lib.run(*[x.data_ptr() for x in tensors], out, ctypes.addressof(table), number, kind, wide)
-        return out
-
-    return wrapper
+def strides(x):
+    """The strides of x: [i, j, k, d] with dense rows, as the kernel takes them: 0 where x is broadcast."""
+    n1, n2, n3, d = x.shape
+    s1, s2, s3, step = x.stride()
+    if step != 1 and d != 1:
+        raise ValueError(f"softmax: no kernel for strides {x.stride()}")
+    return 0, 0 if n1 == 1 else s1, 0 if n2 == 1 else s2, 0 if n3 == 1 else s3
 
 
-plain = softmax_of("return R(a * p);", 1)
-masked = softmax_of("return R(R(a * p) + b);", 2)
-biased = softmax_of("return R(R(a + b) + c);", 3)
-capped = softmax_of("return R(R(p * R(tanh(R(a / p)))) + b);", 2)
+def output(sizes, x, dtype):
+    """Room for the result, and whether it is wider than x."""
+    if dtype is not None and dtype != x.dtype and dtype != torch.float32:
+        raise ValueError(f"softmax: no kernel for {x.dtype} to {dtype}")
+    out = torch.empty(sizes, dtype=x.dtype if dtype is None else dtype)
+    return out, out.dtype != x.dtype
+
+
+def plain(x, scale, dtype):
+    """softmax(x * scale)"""
+    d = x.shape[-1]
+    out, wide = output(x.shape, x, dtype)
+    lib.softmax(0, x, None, None, out, 1, 1, 1, x.numel() // d, d, 0, 0, 0, d, *NONE, *NONE, scale, x.dtype, wide)
+    return out
+
+
+def masked(x, mask, number, dtype, route):
+    """softmax(x * number + mask), or on the route "capped" softmax(tanh(x / number) * number + mask); 4-d."""
+    n1, n2, n3, d = x.shape
+    if mask.dtype != x.dtype or mask.shape[-1] != d:
+        raise ValueError(f"softmax: no kernel for a {mask.dtype} mask of shape {tuple(mask.shape)}")
+    out, wide = output(x.shape, x, dtype)
+    kind = 2 if route == "capped" else 1
+    at = mask.data_ptr()
+    lib.softmax(kind, x, at, None, out, 1, n1, n2, n3, d, *strides(x), *strides(mask), *NONE, number, x.dtype, wide)
+    return out
+
+
+def biased(a, b, c, dtype):
+    """softmax(a + b + c); 4 dimensions, each operand may broadcast."""
+    a1, a2, a3, d = a.shape
+    b1, b2, b3, b_row = b.shape
+    c1, c2, c3, c_row = c.shape
+    if not (a.dtype == b.dtype == c.dtype and d == b_row == c_row):
+        raise ValueError(f"softmax: no kernel for shapes {tuple(a.shape)}, {tuple(b.shape)} and {tuple(c.shape)}")
+    n1, n2, n3 = max(a1, b1, c1), max(a2, b2, c2), max(a3, b3, c3)
+    out, wide = output((n1, n2, n3, d), a, dtype)
+    at = a.data_ptr(), b.data_ptr(), c.data_ptr()
+    lib.softmax(3, *at, out, 1, n1, n2, n3, d, *strides(a), *strides(b), *strides(c), 0.0, a.dtype, wide)
+    return out
