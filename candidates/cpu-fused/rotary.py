@@ -9,8 +9,8 @@ lib = cpp.load("""
 using pb::vec;
 // x, out: [n0, n1, n2, width] with strides x0, x1, x2, 1; cos, sin likewise with c0, c1, c2, 1.
 template <class T>
-void run(const T* x, const T* cos, const T* sin, T* out, int64_t n0, int64_t n1, int64_t n2, int64_t width, int64_t half,
-         int64_t x0, int64_t x1, int64_t x2, int64_t c0, int64_t c1, int64_t c2) {
+void run(const T* x, const T* cos, const T* sin, T* out, int64_t n0, int64_t n1, int64_t n2,
+         int64_t width, int64_t half, int64_t x0, int64_t x1, int64_t x2, int64_t c0, int64_t c1, int64_t c2) {
   auto minus = [](vec a, vec b, vec c, vec s) { return pb::round<T>(a * c) - pb::round<T>(b * s); };
   auto plus = [](vec a, vec b, vec c, vec s) { return pb::round<T>(a * c) + pb::round<T>(b * s); };
   int64_t rest = width - half;
@@ -21,8 +21,8 @@ void run(const T* x, const T* cos, const T* sin, T* out, int64_t n0, int64_t n1,
     pb::map(half, out + at + rest, plus, a + rest, a, c + rest, s + rest);
   }
 }
-extern "C" void rotary(pb::in x, pb::in cos, pb::in sin, pb::out out, int64_t n0, int64_t n1, int64_t n2, int64_t width,
-                       int64_t half, int64_t x0, int64_t x1, int64_t x2, int64_t c0, int64_t c1, int64_t c2,
+extern "C" void rotary(pb::in x, pb::in cos, pb::in sin, pb::out out, int64_t n0, int64_t n1, int64_t n2,
+                       int64_t width, int64_t half, int64_t x0, int64_t x1, int64_t x2, int64_t c0, int64_t c1, int64_t c2,
                        pb::dtype dtype) {
   pb::dispatch(dtype, [&](auto t) {
     run<decltype(t)>(x, cos, sin, out, n0, n1, n2, width, half, x0, x1, x2, c0, c1, c2);
