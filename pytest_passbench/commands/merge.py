@@ -10,12 +10,8 @@ from pytest_passbench.errors import UserError
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser(
-        "merge", help="make one results file of several shards'", description=__doc__
-    )
-    parser.add_argument(
-        "out", type=Path, metavar="OUT", help="folder to write results.json and results.md to"
-    )
+    parser = subparsers.add_parser("merge", help="make one results file of several shards'", description=__doc__)
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write results.json and results.md to")
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="results.json, or a run's folder")
     parser.set_defaults(run=run)
 

@@ -245,18 +245,14 @@ def notes(run: Run) -> list[str]:
         said.append("The run was interrupted: this is what there was.")
     if missing:
         b = run.score_settings.b
-        said.append(
-            f"{missing} of {len(run.tasks)} tasks were not judged; each counts b = {b:g} in AS and ES(t)."
-        )
+        said.append(f"{missing} of {len(run.tasks)} tasks were not judged; each counts b = {b:g} in AS and ES(t).")
     unmeasured = Counter(r.arm.speed_note for r in run.records if from_record(r).unmeasured_at(T_FROZEN))
     for note, count in unmeasured.items():
         why = f" ({note})" if note else ""
         said.append(f"The speed of {count} correct subgraphs was not measured{why}, so AS is not available.")
     if "width" in run.noise:
         width = 100.0 * float(run.noise["width"])
-        said.append(
-            f"Noise: of two identical programs, 95 % measured within {width:.1f} % of each other here."
-        )
+        said.append(f"Noise: of two identical programs, 95 % measured within {width:.1f} % of each other here.")
     if run.parts:
         said.append(f"Merged from {len(run.parts)} files.")
     return said

@@ -134,8 +134,7 @@ def _cut(table: Table, width: int) -> Table:
     free = width - _least(table) + sum(_floor(table, index, widths[index]) for index in names)
     limits = _share({index: widths[index] for index in names}, max(free, _SHORTEST * len(names)))
     rows = (
-        tuple(middle(cell, limits[i]) if i in limits else cell for i, cell in enumerate(row))
-        for row in table.rows
+        tuple(middle(cell, limits[i]) if i in limits else cell for i, cell in enumerate(row)) for row in table.rows
     )
     return replace(table, rows=tuple(rows))
 
