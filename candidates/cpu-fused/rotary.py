@@ -22,8 +22,8 @@ void run(const T* x, const T* cos, const T* sin, T* out, int64_t n0, int64_t n1,
   }
 }
 extern "C" void rotary(pb::in x, pb::in cos, pb::in sin, pb::out out, int64_t n0, int64_t n1, int64_t n2,
-                       int64_t width, int64_t half, int64_t x0, int64_t x1, int64_t x2, int64_t c0, int64_t c1, int64_t c2,
-                       pb::dtype dtype) {
+                       int64_t width, int64_t half, int64_t x0, int64_t x1, int64_t x2, int64_t c0, int64_t c1,
+                       int64_t c2, pb::dtype dtype) {
   pb::dispatch(dtype, [&](auto t) {
     run<decltype(t)>(x, cos, sin, out, n0, n1, n2, width, half, x0, x1, x2, c0, c1, c2);
   });
