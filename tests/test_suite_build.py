@@ -120,6 +120,8 @@ def test_recorded_devices_become_the_runs():
 FORBIDDEN = [
     "torch.load('x')", "torch.save(x, 'f')", "torch.ops.load_library('x')", "torch.compile(x)", "torch.jit.script(x)",
     "torch.from_file('x')", "torch.ops.aten.from_file('x')", "torch.ops.mylib.f(x)", "torch.hub.load('a', 'b')",
+    "torch.ops.aten.save(x, 'f')", "torch.ops.aten.manual_seed(1)", "torch.ops.aten.set_grad_enabled(True)",
+    "torch.ops.aten._print('x')", "torch.ops.aten.__contains__(x, 1)", "torch.ops.aten",
     "torch.utils.cpp_extension.load('a')", "torch.nn.functional.torch.load('f')", "torch.manual_seed(0)",
     "torch.set_num_threads(1)", "torch.set_default_device('cuda')", "torch.classes.x()", "torch.frombuffer(x)",
     "x.apply_(abs)", "x.numpy()", "x.data_ptr()", "x.__class__", "x.__reduce_ex__(2)", "x.untyped_storage()",

@@ -37,6 +37,8 @@ _DENIED = _words("""
     untyped_storage share_memory_ is_shared as_subclass module_load reinforce is_set_to retain_grad name
     eig lstsq solve symeig sparse_resize_ sparse_resize_and_clear_ ipu xpu mtia
     """)
+# Operators of torch.ops.aten that print, pin, or act on the process rather than on tensors; torch's own tests.
+_DENIED_ATEN = ("__", "_print", "_cufft", "_test", "_foobar", "_debug", "_pin_memory", "_resize_output", "_use_")
 _TORCH_EXTRA = _words("""
     sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum is_tensor _check _check_is_size
     _check_tensor_all _check_value _check_index _assert _assert_async _softmax _log_softmax
@@ -140,13 +142,25 @@ def resolve(dotted: str) -> Function:
     return found
 
 
+@cache
+def _aten_names() -> frozenset[str]:
+    """The tensor operators of ``torch.ops.aten``.
+
+    That namespace also offers what only TorchScript knows (``save``, ``manual_seed``, ``set_grad_enabled``): none
+    of it is registered with the dispatcher.
+    """
+    registered = (n.removeprefix("aten::") for n in torch._C._dispatch_get_all_op_names() if n.startswith("aten::"))
+    names = {name.split(".")[0] for name in registered}
+    return frozenset(n for n in names if n not in _DENIED and not n.startswith(_DENIED_ATEN))
+
+
 def _aten(dotted: str) -> Function:
     parts = dotted.split(".")[2:]
-    if parts[0] != "aten" or len(parts) not in (2, 3) or parts[1] in _DENIED or parts[1].startswith("__"):
+    if parts[0] != "aten" or len(parts) not in (2, 3) or parts[1] in _DENIED:
         raise UserError(f"operator {dotted!r} is not allowed", remedy="of torch.ops only torch.ops.aten.<op> is")
-    packet: Any = getattr(torch.ops.aten, parts[1], None)
+    packet: Any = getattr(torch.ops.aten, parts[1], None) if parts[1] in _aten_names() else None
     if packet is None or (len(parts) == 3 and parts[2] not in packet.overloads()):
-        raise UserError(f"this torch has no operator {dotted!r}", remedy="check its spelling")
+        raise UserError(f"this torch has no tensor operator {dotted!r}", remedy="check its spelling")
     found: Function = packet if len(parts) == 2 else getattr(packet, parts[2])
     return found
 
