@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 
+from ..protocol import Layout
 from ..score.ladder import NEVER
+from .aliasing import changed_input, owners, shares_more
 from .arm import Runner
-from .clock import EAGER, blaming
+from .clock import EAGER, FLOAT64, blaming
 from .inputs import Batch, Inputs
 from .outputs import Output, read_call
-from .verify import Verdict, compare, null_from
+from .verify import Verdict, compare, greatest_error, null_from
 
 NULL_CALLS = 2
 
@@ -43,9 +46,13 @@ class Standing:
 class Checker:
     """Compares every arm's outputs with eager's for calls drawn once the round is over."""
 
-    def __init__(self, inputs: Inputs, mutated: Sequence[int], tolerance: int, rng: random.Random) -> None:
-        self._inputs, self._mutated, self._tolerance, self._rng = inputs, tuple(mutated), tolerance, rng
+    def __init__(
+        self, inputs: Inputs, layout: Layout, mutated: Sequence[int], tolerance: int, rng: random.Random
+    ) -> None:
+        self._inputs, self._layout, self._mutated = inputs, layout, tuple(mutated)
+        self._tolerance, self._rng = tolerance, rng
         self.standings: dict[str, Standing] = {}
+        self.errors: dict[str, list[float]] = {}
         self.null_from = NEVER
         self.dtypes: list[str] = []
         self.share = 1.0
@@ -58,13 +65,17 @@ class Checker:
 
     def check(self, runners: Mapping[str, Runner], batch: Batch, call: int) -> None:
         """Compare call number ``call``. Raises ArmFailed where an arm's outputs can't be read."""
-        expected = self._read(EAGER, runners[EAGER], call)
+        outputs = {arm: self._read(arm, runner, call) for arm, runner in runners.items()}
+        values = [self._inputs.values(index, window) for index, window in enumerate(batch[call])]
+        expected = outputs[EAGER]
         self.dtypes = [output.form.dtype or "int64" for output in expected]
-        self._note_null(expected, batch, call)
+        self._note_null(expected, values)
+        self._note_errors(outputs)
+        sharing = owners(runners[EAGER], self._layout, expected, call)
         for arm, runner in runners.items():
-            if arm != EAGER:
-                found = self._read(arm, runner, call)
-                verdict = compare(expected, found, self._tolerance, self._names(len(expected)))
+            if arm not in (EAGER, FLOAT64):
+                verdict = compare(expected, outputs[arm], self._tolerance, self._names(len(expected)))
+                self._look_at_memory(arm, runner, call, sharing, outputs[arm], values, verdict)
                 self.standings.setdefault(arm, Standing()).add(verdict)
 
     @staticmethod
@@ -77,12 +88,43 @@ class Checker:
         changed = [f"input {self._inputs.name(index)} (changed in place)" for index in self._mutated]
         return [f"output {index}" for index in range(outputs)] + changed
 
-    def _note_null(self, expected: list[Output], batch: Batch, call: int) -> None:
+    def _look_at_memory(
+        self,
+        arm: str,
+        runner: Runner,
+        call: int,
+        sharing: list[int],
+        outputs: list[Output],
+        values: list[torch.Tensor],
+        verdict: Verdict,
+    ) -> None:
+        """Sharing and mutation count only where the values themselves are in order: first things first."""
+        if verdict.status != "correct":
+            return
+        with blaming(arm):
+            changed = changed_input(runner, self._layout, call, values, self._mutated)
+            shared = shares_more(sharing, owners(runner, self._layout, outputs, call))
+        if changed is not None:
+            verdict.status = "integrity"
+            verdict.message = f"input {self._inputs.name(changed)} was changed in place; eager leaves it alone"
+        elif shared is not None:
+            verdict.status = "type_mismatch"
+            verdict.message = f"{self._names(len(outputs))[shared]} shares memory that eager's does not share"
+
+    def _note_null(self, expected: list[Output], values: list[torch.Tensor]) -> None:
         if self._null_calls >= NULL_CALLS:
             return
-        level = null_from(expected, self._input_values(batch, call))
+        level = null_from(expected, values)
         self.null_from = level if self._null_calls == 0 else max(self.null_from, level)
         self._null_calls += 1
 
-    def _input_values(self, batch: Batch, call: int) -> list[torch.Tensor]:
-        return [self._inputs.values(index, window) for index, window in enumerate(batch[call])]
+    def _note_errors(self, outputs: Mapping[str, list[Output]]) -> None:
+        """Each arm's greatest absolute error against float64, per output, where that could be computed."""
+        reference = outputs.get(FLOAT64)
+        if reference is None:
+            return
+        for arm, found in outputs.items():
+            errors = [greatest_error(ref, output) for ref, output in zip(reference, found, strict=True)]
+            if arm != FLOAT64 and all(map(math.isfinite, errors)):
+                before = self.errors.get(arm, errors)
+                self.errors[arm] = [max(a, b) for a, b in zip(before, errors, strict=True)]

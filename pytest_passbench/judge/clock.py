@@ -25,6 +25,7 @@ from .stopwatch import Stopwatch
 from .watch import waited, waiting
 
 EAGER = "eager"
+FLOAT64 = "float64"  # eager in double precision: present in the probe only, never timed for a score
 MOST_WARM_BLOCKS = 6
 SETTLED = 0.97  # of the fastest warm-up block so far: one that takes longer shows that they got no faster
 LONG_BLOCK = 4e-3  # seconds: what a fresh process pays once is lost in it

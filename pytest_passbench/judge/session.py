@@ -46,6 +46,8 @@ class Session:
         self._arms: dict[tuple[str, Path | None], Arm] = {}
         #: How many subgraphs this session will judge, where its caller knows: a budget is spread over them.
         self.expected = 0
+        #: Whether to find out the machine's noise (eager against eager) on the way.
+        self.floor = True
         self._budget = Budget(settings.budget)
         self._noise = Noise()
         self._reservoir: Reservoir | None = None
@@ -206,7 +208,8 @@ class Session:
 
     def _ready_arms(self, candidate: Candidate) -> dict[str, Arm]:
         """The arms of this run, in sandboxes of their own, started together, restarted where one is gone."""
-        twin = [TWIN] if self._budget.expected > 1 else []  # of one subgraph alone, it would cost more than it tells
+        # for one subgraph alone, a twin's sandbox would cost more than it tells
+        twin = [TWIN] if self.floor and self._budget.expected > 1 else []
         others = [(name, None) for name in (*self.settings.baselines, *twin)]
         wanted = [(EAGER, None), (CANDIDATE, candidate.path), *others]
         for key in [key for key in self._arms if key not in wanted]:

@@ -18,7 +18,7 @@ from ..timing.session import Arms, Result, measure
 from .arm import Arm, ArmFailure, Program, Template, printable
 from .budget import Allowance
 from .checker import Checker
-from .clock import EAGER, ArmFailed, CpuClock
+from .clock import EAGER, FLOAT64, ArmFailed, CpuClock
 from .cores import Cores, exclusive, pinned
 from .floor import TWIN
 from .inputs import Inputs
@@ -84,9 +84,27 @@ class Subject:
     def _build(self) -> None:
         self.inputs.write(self.inputs.draw(1), self.pages)
         started = {arm: self._start(arm) for arm in self.plans}
+        reference = self._start_reference() if started[EAGER] is not None else None
         for arm, template in started.items():
             if template is not None:
                 self._wait(arm, template)
+        if reference is not None and self._judged(self.templates):
+            self._wait_reference(reference)
+
+    def _start_reference(self) -> Template | None:
+        """Eager in float64, beside eager in its sandbox: what each arm's rounding errors are measured by."""
+        try:
+            plan = replace(self.plans[EAGER], arm=FLOAT64)
+            return self.arms[EAGER].start_template(plan, self.layout, self.pages.fd)
+        except ArmFailure:
+            return None
+
+    def _wait_reference(self, template: Template) -> None:
+        try:
+            template.wait()
+            self.templates[FLOAT64] = template
+        except ArmFailure:
+            template.leave()  # a graph that has no float64 form: then there is no such figure
 
     def _start(self, arm: str) -> Template | None:
         try:
@@ -138,19 +156,25 @@ class Subject:
                     self._probe_and_measure()
                 return
             except ArmFailed as failed:
-                template = self.templates.pop(failed.arm)
-                self._failed(failed.arm, failed.failure, template)
-                template.close()
+                self._drop(failed)
+
+    def _drop(self, failed: ArmFailed) -> None:
+        template = self.templates.pop(failed.arm)
+        if failed.arm == FLOAT64:
+            template.leave()
+        else:
+            self._failed(failed.arm, failed.failure, template)
+            template.close()
 
     @staticmethod
     def _judged(arms: Iterable[str]) -> list[str]:
         """Those of ``arms`` that a record tells of."""
-        return [arm for arm in arms if arm not in (EAGER, TWIN)]
+        return [arm for arm in arms if arm not in (EAGER, TWIN, FLOAT64)]
 
     def _probe_and_measure(self) -> None:
         report = self.templates[EAGER].report
         program = Program(list(report["mutated"]), int(report["outputs"]))
-        checker = Checker(self.inputs, program.mutated, self.tolerance, self.rng)
+        checker = Checker(self.inputs, self.layout, program.mutated, self.tolerance, self.rng)
         clock = CpuClock(
             self.templates,
             program,
@@ -164,7 +188,7 @@ class Subject:
         try:
             per_call = self._probe(clock)
             self._drop_wrong(checker)
-            timed = [arm for arm in self.templates if not self._interpreted(arm)]
+            timed = [arm for arm in self.templates if arm != FLOAT64 and not self._interpreted(arm)]
             if self._judged(timed):
                 self._measure(clock, checker, per_call, timed)
         finally:
@@ -228,8 +252,10 @@ class Subject:
 
     def _note_standings(self, checker: Checker) -> None:
         self.record.null_from, self.record.dtypes = checker.null_from, checker.dtypes
+        self.record.eager_error64 = checker.errors.get(EAGER, [])
         for arm, standing in checker.standings.items():
             result = self.result(arm)
+            result.error64 = checker.errors.get(arm, [])
             result.correct_from, result.worst = standing.correct_from, standing.worst
             if standing.status != "correct":
                 self._mark(result, standing.status, "verify", standing.message)

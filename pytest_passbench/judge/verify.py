@@ -162,3 +162,11 @@ def _null_level(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> int:
     if expected.is_floating_point():
         answers.append(torch.full_like(expected, expected.double().mean().item()))
     return min(correct_from(expected, answer) for answer in answers)
+
+
+def greatest_error(reference: Output, found: Output) -> float:
+    """The greatest absolute difference from a float64 reference; NaN where the two can't be compared."""
+    a, b = reference.value, found.value
+    if a is None or b is None or a.shape != b.shape or a.dtype != torch.float64 or a.numel() == 0:
+        return float("nan")
+    return float((a - b.to(torch.float64)).abs().max())

@@ -6,6 +6,7 @@ nobody else (docs/design.md).
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 
@@ -26,6 +27,11 @@ class Pages:
         )
         os.close(fd)
         self.slots = [self._slot(index) for index in range(layout.slots)]
+
+    @property
+    def address(self) -> int:
+        """Where the mapping begins in this process."""
+        return ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
 
     def _slot(self, index: int) -> Slot:
         base = index * self.layout.stride

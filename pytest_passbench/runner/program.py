@@ -12,6 +12,7 @@ from ..protocol import Plan
 from ..rewrite.load import load_passes
 from ..rewrite.pipelines import Built, build, build_baseline
 from ..suite.build import build_graph
+from .reference import in_float64
 
 
 def prepare(plan: Plan, sample: list[torch.Tensor]) -> Built:
@@ -23,6 +24,8 @@ def prepare(plan: Plan, sample: list[torch.Tensor]) -> Built:
     if plan.arm == "candidate":
         passes = load_passes(Path(plan.folder), list(plan.stems))
         return build(plan.pipeline, module, passes, sample)
+    if plan.arm == "float64":
+        return build_baseline("eager", in_float64(module, sample), sample)
     return build_baseline("eager" if plan.arm == "eager" else f"{plan.arm}-baseline", module, sample)
 
 

@@ -68,13 +68,13 @@ class Block:
         return inputs
 
 
-def serve(channel: socket.socket, block: Block, threads: int, outputs: int) -> None:
+def serve(channel: socket.socket, block: Block, pages: Pages, threads: int) -> None:
     """Announce the tables, then run blocks until the judge hangs up."""
     harden.dumpable()
     torch.set_num_threads(threads)
     filtered = harden.no_new_processes()
     gc.disable()
-    send(channel, {"pid": os.getpid(), "filtered": filtered, "outputs": outputs, **block.tables.addresses()})
+    send(channel, {"pid": os.getpid(), "filtered": filtered, "pages": pages.address, **block.tables.addresses()})
     with torch.no_grad():
         while data := channel.recv(GO.size):
             nonce, calls, flags = GO.unpack(data)

@@ -142,7 +142,7 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
         harden.die_with_parent()
         mutated, outputs = tuple(message["mutated"]), message["outputs"]
         block = Block(ready.call, ready.pages, message["calls"], mutated, outputs)
-        serve(channel, block, message["threads"], outputs)
+        serve(channel, block, ready.pages, message["threads"])
     except (ProtocolError, OSError):
         pass  # the judge has hung up
     finally:
