@@ -51,6 +51,8 @@ def test_a_sound_task_has_no_complaints() -> None:
                                    "return (torch.tanh(tmp_0),)",
                                    inputs=(TensorSpec("in_0", (8,), "int64", min=3, max=3), replace(X, name="in_1")))),
         ("finite", task("mul div", "tmp_0 = in_0 * 1.5", "return (tmp_0 / 0.0,)", inputs=(X,))),
+        ("constant_outputs", task("tanh floor mul", "tmp_0 = torch.tanh(in_0)", "tmp_1 = torch.floor(in_0)",
+                                  "return (tmp_0, tmp_1 * 0.0)", inputs=(replace(X, min=0.1, max=0.9),))),
         ("deterministic", task("mul rand_like add", "tmp_0 = in_0 * 1.5", "tmp_1 = torch.rand_like(tmp_0)",
                                "return (tmp_0 + tmp_1,)", inputs=(X,))),
         ("null_answers", task("mul relu", "tmp_0 = in_0 * 0.0001", "return (torch.relu(tmp_0),)", inputs=(X,))),

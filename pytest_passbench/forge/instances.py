@@ -15,7 +15,6 @@ from .conditions import condition, record
 from .corpus import Graph
 from .decompose import Piece
 from .dtypes import DTYPES, input_dtype, lower_graph
-from .null import null_from
 from .probe import Probe
 from .rules import complaints
 
@@ -92,9 +91,8 @@ def curated(instance: Instance) -> tuple[Instance | None, list[str]]:
         if any(text.startswith(("runs", "dead", "right_header")) for text in last):
             return None, last
         if not last:
-            start = null_from(probe.outputs, probe.inputs, probe.stale)
-            attempt = dataclasses.replace(attempt, meta=(*meta, ("null_from", start)))
-            if start >= 0:
+            attempt = dataclasses.replace(attempt, meta=(*meta, ("null_from", probe.null_from)))
+            if probe.null_from >= 0:
                 return attempt, []
             best = best or attempt
     return best, last

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 
@@ -32,12 +32,7 @@ def _close(answer: torch.Tensor, expected: torch.Tensor, t: int) -> bool:
 
 def passes_from(answer: torch.Tensor, expected: torch.Tensor) -> int:
     """The smallest t of the ladder at which ``answer`` passes; ``NEVER`` if none."""
-    found = NEVER
-    for t in reversed(LADDER):
-        if not passes(answer, expected, t):
-            break
-        found = t
-    return found
+    return least([answer], expected)
 
 
 def null_answers(expected: torch.Tensor, inputs: Values, stale: torch.Tensor | None) -> Iterator[torch.Tensor]:
@@ -58,6 +53,14 @@ def null_from(expected: Values, inputs: Values, stale: Values | None = None) -> 
     worst = LADDER[0] - 1
     for index, output in enumerate(expected):
         before = stale[index] if stale is not None else None
-        best = min((passes_from(answer, output) for answer in null_answers(output, inputs, before)), default=NEVER)
-        worst = max(worst, best)
+        worst = max(worst, least(null_answers(output, inputs, before), output))
     return worst
+
+
+def least(answers: Iterable[torch.Tensor], expected: torch.Tensor) -> int:
+    """The smallest :func:`passes_from` of several answers; only what could lower it is compared."""
+    found = NEVER
+    for answer in answers:
+        while found > LADDER[0] and passes(answer, expected, below := min(found, LADDER[-1] + 1) - 1):
+            found = below
+    return found

@@ -14,6 +14,7 @@ from pytest_passbench.suite.instantiate import example_inputs
 from pytest_passbench.suite.model import Subgraph, Task
 
 from .clean import functional
+from .null import null_from
 
 Values = dict[fx.Node, Any]
 
@@ -58,6 +59,11 @@ class Probe:
     def stale(self) -> list[torch.Tensor]:
         """What eager returned for other inputs."""
         return self.run(2)
+
+    @cached_property
+    def null_from(self) -> int:
+        """The t from which a null answer passes."""
+        return null_from(self.outputs, self.inputs, self.stale)
 
     def run(self, seed: int) -> list[torch.Tensor]:
         """What eager returns on the inputs of ``seed``."""

@@ -12,7 +12,7 @@ from pytest_passbench.suite.operators import is_metadata, op_name, operator_sequ
 
 from .clean import is_inplace
 from .conditions import is_degenerate
-from .null import null_from, passes
+from .null import passes
 from .probe import Probe, downstream
 
 Rule = Callable[[Probe], Iterator[str]]
@@ -38,9 +38,15 @@ def degenerate_inputs(probe: Probe) -> Iterator[str]:
 
 def null_answers(probe: Probe) -> Iterator[str]:
     """No answer that computes nothing passes below t = NULL_FROM."""
-    found = null_from(probe.outputs, probe.inputs, probe.stale)
-    if found < NULL_FROM:
-        yield f"a null answer passes from t = {found} on (least allowed: {NULL_FROM})"
+    if probe.null_from < NULL_FROM:
+        yield f"a null answer passes from t = {probe.null_from} on (least allowed: {NULL_FROM})"
+
+
+def constant_outputs(probe: Probe) -> Iterator[str]:
+    """No output is the same whatever the inputs are: a pass could keep it from one call to the next."""
+    for index, (first, second) in enumerate(zip(probe.outputs, probe.stale, strict=True)):
+        if first.numel() > 1 and torch.equal(_bits(first), _bits(second)):
+            yield f"output {index} does not depend on the inputs' values"
 
 
 def deterministic(probe: Probe) -> Iterator[str]:
@@ -85,7 +91,7 @@ def right_header(probe: Probe) -> Iterator[str]:
 
 
 RULES: tuple[Rule, ...] = (
-    right_header, degenerate_inputs, finite, deterministic, null_answers, dead_operators, removable,
+    right_header, degenerate_inputs, finite, constant_outputs, deterministic, null_answers, dead_operators, removable,
 )  # fmt: skip
 
 

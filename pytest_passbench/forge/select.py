@@ -17,6 +17,9 @@ LAYOUT = IDENTITIES | {"transpose", "permute", "unsqueeze", "chunk", "split", "t
                        "stack"}  # fmt: skip
 """Operators that move or make values without computing with them."""
 
+MAKERS = {"arange", "zeros", "ones", "full", "tensor", "linspace", "as_tensor", "new_ones", "new_zeros", "eye",
+          "full_like", "zeros_like", "ones_like", "empty", "meshgrid", "stack"}  # fmt: skip
+"""A sequence that begins with one of these begins with work that could be done once and kept."""
 HEAVY_NAMES = {name.strip("_") for name in HEAVY}
 
 
@@ -52,7 +55,9 @@ def candidates(windows: Iterable[Window], modality: Mapping[str, str]) -> list[C
 
 
 def is_worth(one: Candidate) -> bool:
-    """Whether enough of it computes, and enough of that is left to a pass."""
+    """Whether enough of it computes, on inputs, and enough of that is left to a pass."""
+    if one.ops[0] in MAKERS:
+        return False
     light = [op for op in one.core if op not in HEAVY_NAMES]
     return len(one.core) * 3 >= len(one.ops) and len(light) >= 1 and len(light) * 4 >= len(one.ops)
 

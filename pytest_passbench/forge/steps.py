@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import json
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from pytest_passbench.suite.published import write_sample
 from pytest_passbench.suite.taskfile import read_task, write_task
 
 from . import corpus_file, windows
+from .canonical import digest
 from .corpus import Graph, capture_case
 from .curate import choose, draw
 from .group import make_task, path_of, task_id
@@ -27,7 +29,8 @@ from .pool import Job, run_jobs
 from .select import Candidate, Ops, candidates, select
 
 LITE_SUBGRAPHS = 5
-QUOTAS = ((0.55, 6), (0.80, 12), (1.0, 24))
+QUOTAS = ((0.50, 9), (0.75, 15), (1.0, 32))
+MOST_WINDOWS = 36
 """Subgraphs per task: up to this share of the tasks, so many at most; tasks with more material get more."""
 
 
@@ -76,7 +79,7 @@ def windows_step(plan: Plan) -> list[str]:
     """Find the fusible runs of every capture, and the typical n-grams of all together."""
     folder = plan.folder("fusible")
     jobs = [Job(path.stem, folder / path.name, functools.partial(_fusible, path, folder / path.name))
-            for path in sorted(plan.folder("captures").glob("*.json"))]
+            for path in sorted(plan.folder("captures").glob("*.json"), key=lambda path: digest([path.name]))]
     failed = run_jobs(jobs, plan.processes, plan.timeout)
     typical = plan.work / "typical.json"
     if not typical.exists():
@@ -132,11 +135,21 @@ def curate_step(plan: Plan, wanted: Sequence[Wanted]) -> list[str]:
 
 
 def _curate(wanted: Wanted, found: Sequence[windows.Window], corpus: dict[str, list[Graph]], folder: Path) -> None:
-    chosen = choose(draw(found, corpus), wanted.quota)
+    chosen = choose(draw(_few(found), corpus), wanted.quota)
     if len(chosen) < 3:
         raise ValueError(f"only {len(chosen)} subgraphs of {len(found)} places pass the rules")
     task = make_task(chosen, [wanted.tag] if wanted.tag else [])
     write_task(task, folder / f"{task.id}.task.yaml")
+
+
+def _few(found: Sequence[windows.Window]) -> list[windows.Window]:
+    """At most ``MOST_WINDOWS`` of the places, every architecture's first ones first."""
+    rank: Counter[str] = Counter()
+    order = []
+    for one in found:
+        order.append((rank[one.case], digest([one.case]), one))
+        rank[one.case] += 1
+    return [one for _, _, one in sorted(order, key=lambda item: item[:2])][:MOST_WINDOWS]
 
 
 def write_step(tasks: Iterable[Task], out: Path, layout: str) -> list[Path]:

@@ -17,6 +17,8 @@ from .fusible import fusible_runs
 from .ngrams import fold, typical
 
 MERGES = 4000
+MOST_RUNS, LONGEST_RUN = 16, 24
+"""Of one case so many distinct runs, and so many operators of each, are looked at for fusible parts."""
 LONGEST = 33
 
 Ops = tuple[str, ...]
@@ -77,10 +79,10 @@ def fusible(graphs: Sequence[Graph]) -> list[Window]:
         for run in light_runs(graph.graph):
             key = digest([f"{op_name(n)}{graph.captured.values.get(n.name)and graph.captured.values[n.name].shape}"
                           for n in run])
-            if key in seen or len(run) < 2:
+            if key in seen or len(run) < 2 or len(seen) >= MOST_RUNS:
                 continue
             seen.add(key)
-            for start, end in fusible_runs(run[:60], graph.captured.values):
+            for start, end in fusible_runs(run[:LONGEST_RUN], graph.captured.values):
                 first = position[run[start]]
                 found += window(graphs, place, first, first + end - start, "fusible")
     return found

@@ -1,0 +1,115 @@
+"""Step 6: what default compiling does to every graph. TorchInductor's time over eager's, one shape per dtype.
+
+A cold compile takes 3 to 13 s, so each (task, dtype) is a job of its own in a forked process, kept when done.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pytest_passbench.suite.model import Subgraph, Task
+
+from .pool import Job, run_jobs
+from .probe import Probe
+
+Function = Callable[..., Any]
+PAIRS = 24
+"""Rounds; in each one both arms run, in turns of which goes first."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Eager's and the compiled graph's median time of one call in seconds."""
+
+    task: str
+    subgraph: str
+    dtype: str
+    eager: float
+    inductor: float
+
+    @property
+    def speedup(self) -> float:
+        """Above 1 where compiling helps."""
+        return self.eager / self.inductor
+
+
+def jobs(tasks: Sequence[Task], folder: Path) -> list[Job]:
+    """One job per task and dtype: its median-sized subgraph."""
+    made = []
+    for task in tasks:
+        for dtype in sorted({s.dtype for s in task.subgraphs}):
+            subgraph = middle([s for s in task.subgraphs if s.dtype == dtype])
+            target = folder / f"{task.id}.{dtype}.json"
+            made.append(Job(target.stem, target, functools.partial(measure, task, subgraph, target)))
+    return made
+
+
+def middle(subgraphs: Sequence[Subgraph]) -> Subgraph:
+    """The one of median size."""
+    return sorted(subgraphs, key=lambda s: (s.elements, s.id))[len(subgraphs) // 2]
+
+
+def measure(task: Task, subgraph: Subgraph, target: Path) -> None:
+    """Compile with TorchInductor's defaults, time both arms in alternation, and keep the result."""
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    torch.set_num_threads(1)
+    probe = Probe(task, subgraph)
+    compiled = torch.compile(probe.module)
+    eager, inductor = alternate(probe.module, compiled, probe.inputs)
+    record = {"task": task.id, "subgraph": subgraph.id, "dtype": subgraph.dtype, "eager": eager, "inductor": inductor}
+    target.write_text(json.dumps(record), encoding="utf-8")
+
+
+def alternate(first: Function, second: Function, inputs: Sequence[torch.Tensor]) -> tuple[float, float]:
+    """The median seconds per call of both, from ``PAIRS`` rounds of blocks of about half a millisecond."""
+    times: tuple[list[float], list[float]] = ([], [])
+    with torch.no_grad():
+        first(*inputs), second(*inputs), second(*inputs)
+        count = max(1, int(5e-4 / max(_block(first, inputs, 3), 1e-7)))
+        for number in range(PAIRS):
+            arms = [(first, times[0]), (second, times[1])]
+            for function, found in arms if number % 2 else reversed(arms):
+                found.append(_block(function, inputs, count))
+    return statistics.median(times[0]), statistics.median(times[1])
+
+
+def _block(function: Function, inputs: Sequence[torch.Tensor], count: int) -> float:
+    start = time.perf_counter()
+    for _ in range(count):
+        function(*inputs)
+    return (time.perf_counter() - start) / count
+
+
+def load(folder: Path) -> list[Ratio]:
+    """Every result that is there."""
+    return [Ratio(**json.loads(path.read_text(encoding="utf-8"))) for path in sorted(folder.glob("*.json"))]
+
+
+def summary(ratios: Sequence[Ratio]) -> dict[str, Any]:
+    """The share that default compiling slows down, and every ratio, for ``docs/suite-longtail.json``."""
+    slowed = sum(r.speedup < 1.0 for r in ratios)
+    return {
+        "graphs": len(ratios),
+        "slowed_by_inductor": round(slowed / max(1, len(ratios)), 4),
+        "columns": ["task", "subgraph", "dtype", "eager_us", "inductor_us"],
+        "ratios": [[r.task, r.subgraph, r.dtype, _micro(r.eager), _micro(r.inductor)] for r in ratios],
+    }
+
+
+def _micro(seconds: float) -> float:
+    return round(seconds * 1e6, 2)
+
+
+def run(tasks: Sequence[Task], folder: Path, processes: int, timeout: float) -> list[str]:
+    """Measure what is not measured yet; names of the jobs that failed."""
+    return run_jobs(jobs(tasks, folder), processes, timeout)
