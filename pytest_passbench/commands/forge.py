@@ -10,9 +10,11 @@ from pytest_passbench.errors import UserError
 
 if TYPE_CHECKING:
     from pytest_passbench.forge.models import Case, Variant
+    from pytest_passbench.forge.steps import Plan
     from pytest_passbench.suite.model import Task
 
 STEPS = ("capture", "windows", "select", "curate", "write")
+EXTRA = ("measure", "describe")
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -27,13 +29,15 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument("--size", action="append", default=[], metavar="B,N", help="batch and size for --input")
     parser.add_argument("--only", action="append", default=[], metavar="NAME",
                         help="only this library or library/architecture; repeatable")
-    parser.add_argument("--steps", default=",".join(STEPS), metavar="LIST", help=f"of {', '.join(STEPS)}")
+    parser.add_argument("--steps", default=",".join(STEPS), metavar="LIST",
+                        help=f"of {', '.join(STEPS + EXTRA)} (default: all but the last two)")
     parser.add_argument("--tasks", type=int, default=0, metavar="N",
                         help="how many tasks (default: 200, or 3 with --model and --hub)")
     parser.add_argument("--train", type=int, default=0, metavar="N", help="that many more, tagged train")
     parser.add_argument("--work", type=Path, default=Path("build/forge"), metavar="DIR",
                         help="where steps keep what they made (default: build/forge)")
     parser.add_argument("--out", type=Path, default=Path("tasks"), metavar="DIR", help="default: tasks")
+    parser.add_argument("--docs", type=Path, default=Path("docs"), metavar="DIR", help="for step describe")
     parser.add_argument("--layout", choices=("task", "published"), default="task", help="form of the output")
     parser.add_argument("--processes", type=int, default=1, metavar="N", help="how many at a time (default: 1)")
     parser.add_argument("--timeout", type=float, default=200.0, metavar="S", help="seconds for one job")
@@ -79,12 +83,38 @@ def _suite(args: argparse.Namespace) -> int:
         steps.capture_step(plan, _cases(args.only))
     if "windows" in todo:
         steps.windows_step(plan)
+    if {"measure", "describe"} & set(todo):
+        return _describe(args, plan, todo)
     if not {"select", "curate", "write"} & set(todo):
         return 0
     wanted = steps.select_step(plan, args.tasks or 200, args.train, plan_data.LITE)
     if "curate" in todo:
         steps.curate_step(plan, wanted)
     return _write(args, steps.curated_tasks(plan)) if "write" in todo else 0
+
+
+def _describe(args: argparse.Namespace, plan: Plan, todo: list[str]) -> int:
+    """Measure TorchInductor on the suite at ``--out`` (a job per task and dtype), and describe the suite in docs/."""
+    import json
+
+    from pytest_passbench.forge import describe, longtail
+    from pytest_passbench.suite.find import discover, select
+
+    tasks = [ref.load() for ref in select(discover(args.out), "full")]
+    if "measure" in todo:
+        longtail.run(tasks, plan.folder("longtail"), args.processes, args.timeout)
+    ids = {task.id for task in tasks}
+    ratios = [ratio for ratio in longtail.load(plan.folder("longtail")) if ratio.task in ids]
+    summary = longtail.summary(ratios)
+    if "describe" in todo:
+        describe.pictures(tasks, ratios, args.docs / "img")
+        (args.docs / "suite-longtail.json").write_text(json.dumps(summary, indent=0) + "\n", encoding="utf-8")
+        print(describe.sources_table(tasks), describe.modalities_table(tasks), sep="\n\n")
+        for name, value in describe.counts(tasks).items():
+            print(f"{name}: {value}")
+    share = summary["slowed_by_inductor"]
+    print(f"default TorchInductor slows down {share:.1%} of {summary['graphs']} measured graphs (published: 43 %)")
+    return 0
 
 
 def _write(args: argparse.Namespace, tasks: list[Task]) -> int:
@@ -107,9 +137,9 @@ def _cases(only: list[str]) -> list[Case]:
 
 def _steps(text: str) -> list[str]:
     found = [step for step in text.split(",") if step]
-    unknown = [step for step in found if step not in STEPS]
+    unknown = [step for step in found if step not in STEPS + EXTRA]
     if unknown:
-        raise UserError(f"no step {unknown[0]!r}", where="--steps", remedy=f"steps are: {', '.join(STEPS)}")
+        raise UserError(f"no step {unknown[0]!r}", where="--steps", remedy=f"steps are: {', '.join(STEPS + EXTRA)}")
     return found
 
 

@@ -1,0 +1,123 @@
+"""What a suite consists of: counts for the documentation's tables, and histograms as pictures (matplotlib)."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_passbench.errors import UserError
+from pytest_passbench.suite.model import Task
+
+from .longtail import Ratio
+
+INK, BAR = "#333333", "#4878a8"
+
+
+def counts(tasks: Sequence[Task]) -> dict[str, Any]:
+    """The suite's numbers; ``tasks`` without the training split."""
+    subgraphs = [len(t.subgraphs) for t in tasks]
+    ops = [len(t.header.ops) for t in tasks]
+    three = sum({s.dtype for s in t.subgraphs} >= {"float32", "bfloat16", "float16"} for t in tasks)
+    return {
+        "tasks": len(tasks),
+        "subgraphs": sum(subgraphs),
+        "architectures": len({source for t in tasks for source in t.header.sources}),
+        "libraries": len({source.partition("/")[0] for t in tasks for source in t.header.sources}),
+        "modalities": len({t.header.modality for t in tasks}),
+        "tasks in all three dtypes": three,
+        "operators": len({op for t in tasks for op in t.header.ops}),
+        "operators per task": _spread(ops),
+        "subgraphs per task": _spread(subgraphs),
+    }
+
+
+def _spread(values: Sequence[int]) -> str:
+    middle = statistics.median(values)
+    return f"median {middle:g}, mean {statistics.mean(values):.1f}, {min(values)} to {max(values)}"
+
+
+def sources_table(tasks: Sequence[Task]) -> str:
+    """Markdown: library, version, licence, architectures, tasks and subgraphs that come from it."""
+    from .sources import SOURCES
+
+    lines = ["| library | version | licence | architectures | tasks | subgraphs |", "|---|---|---|---|---|---|"]
+    for source in SOURCES:
+        prefix = f"{source.LIBRARY}/"
+        names = {name for t in tasks for name in t.header.sources if name.startswith(prefix)}
+        touched = sum(any(name.startswith(prefix) for name in t.header.sources) for t in tasks)
+        graphs = sum(s.source.startswith(prefix) for t in tasks for s in t.subgraphs)
+        row = (source.LIBRARY, _version(source.LIBRARY), source.LICENSE, len(names), touched, graphs)
+        lines.append("| " + " | ".join(map(str, row)) + " |")
+    return "\n".join(lines)
+
+
+def _version(library: str) -> str:
+    try:
+        return importlib.metadata.version(library)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def modalities_table(tasks: Sequence[Task]) -> str:
+    """Markdown: tasks and subgraphs per modality."""
+    lines = ["| modality | tasks | subgraphs |", "|---|---|---|"]
+    found = Counter(t.header.modality for t in tasks)
+    for name, count in found.most_common():
+        graphs = sum(len(t.subgraphs) for t in tasks if t.header.modality == name)
+        lines.append(f"| {name} | {count} | {graphs} |")
+    return "\n".join(lines)
+
+
+def pictures(tasks: Sequence[Task], ratios: Sequence[Ratio], folder: Path) -> list[Path]:
+    """Histograms of the suite, and of TorchInductor's speed-ups where there are any; raises without matplotlib."""
+    try:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+    except ImportError:
+        raise UserError("matplotlib is not installed", remedy="pip install matplotlib") from None
+    folder.mkdir(parents=True, exist_ok=True)
+    made = []
+    subgraphs = [s for t in tasks for s in t.subgraphs]
+    times = [float(s.meta["eager_us"]) for s in subgraphs if "eager_us" in s.meta]
+    for name, values, log, label in (
+        ("ops", [len(t.header.ops) for t in tasks], False, "operators per task"),
+        ("subgraphs", [len(t.subgraphs) for t in tasks], False, "subgraphs per task"),
+        ("elements", [s.elements for s in subgraphs], True, "input elements per subgraph"),
+        ("eager", times, True, "eager time per call (microseconds, one thread)"),
+        ("longtail", [r.speedup for r in ratios], True, "TorchInductor's speed-up over eager (1 = as fast)"),
+    ):
+        if values:
+            made.append(_histogram(pyplot, values, log, label, folder / f"suite-{name}.png"))
+    return made
+
+
+def _histogram(pyplot: Any, values: Sequence[float], log: bool, label: str, path: Path) -> Path:
+    figure, axes = pyplot.subplots(figsize=(5.2, 2.4), dpi=110)
+    axes.hist(values, bins=_bins(values, log), color=BAR, edgecolor="white", linewidth=0.5)
+    if log:
+        axes.set_xscale("log")
+    if "speed-up" in label:
+        axes.axvline(1.0, color=INK, linewidth=1, linestyle="--")
+    axes.set_xlabel(label, color=INK)
+    axes.set_ylabel("count", color=INK)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path)
+    pyplot.close(figure)
+    return path
+
+
+def _bins(values: Sequence[float], log: bool) -> list[float]:
+    low, high = min(values), max(values)
+    if not log:
+        step = max(1, round((high - low) / 32))
+        return [low - 0.5 + step * i for i in range(int((high - low) / step) + 2)]
+    ratio = (high / low) ** (1 / 30) if high > low else 2.0
+    return [low * ratio**i for i in range(31)]
