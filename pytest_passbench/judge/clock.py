@@ -19,7 +19,7 @@ from ..timing.rounds import Noise
 from .arm import ArmFailure, BlockTime, Fork, Program, Runner, Template
 from .inputs import Batch, Inputs
 from .pages import Pages
-from .priority import preferred
+from .priority import Preference
 from .processes import Gone
 from .stopwatch import Stopwatch
 from .watch import waited, waiting
@@ -82,6 +82,7 @@ class CpuClock:
         self._batch: Batch = []
         self._done: set[str] = set()
         self._empty = 0.0
+        self._priority = Preference()
         self._judge = waiting("/proc/thread-self/schedstat")
         self.arms = list(templates)
         self.calls = 1
@@ -100,12 +101,14 @@ class CpuClock:
 
     def fork(self) -> None:
         """New runners of all arms, cold; the empty block is taken to cost nothing."""
+        self._priority.end()
         self.end_runners()
         self._empty = 0.0
         self._done.clear()
         self._batch = []
         with self.phases("fork"):
             self._fork()
+        self._priority.begin()
 
     def _fork(self) -> None:
         """All arms at once: each template forks on a core of its own, where there is one."""
@@ -133,7 +136,7 @@ class CpuClock:
 
     def _measure_empty(self) -> float:
         """Only eager's runner is asked: what a candidate's says of its own overhead would be its word."""
-        with blaming(EAGER), preferred():
+        with blaming(EAGER):
             return median(self._runners[EAGER].block(self.calls, empty=True).wall for _ in range(EMPTY_BLOCKS))
 
     def block(self, arm: str, calls: int) -> Block:
@@ -163,7 +166,7 @@ class CpuClock:
             self._inputs.write(self._batch, self._pages)
 
     def _run(self, arm: str, calls: int) -> BlockTime:
-        with blaming(arm), preferred():
+        with blaming(arm):
             taken = self._runners[arm].block(calls)
         if arm != EAGER:
             self.cpu_excess = max(self.cpu_excess, taken.cpu - taken.wall * len(self._core))
@@ -177,6 +180,7 @@ class CpuClock:
 
     def close(self) -> None:
         """End the runners, for good."""
+        self._priority.end()
         self.end_runners()
         os.close(self._judge)
 

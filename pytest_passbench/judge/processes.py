@@ -119,9 +119,14 @@ def descendants(pid: int) -> list[int]:
 
 def _children(pid: int) -> list[int]:
     found: list[int] = []
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            found += [int(child) for child in children.read_text().split()]
-        except OSError:
-            continue
+    with contextlib.suppress(OSError):  # it may end while we look
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            found += _children_of_thread(f"/proc/{pid}/task/{thread}/children")
     return found
+
+
+def _children_of_thread(path: str) -> list[int]:
+    try:
+        return [int(child) for child in Path(path).read_text().split()]
+    except OSError:
+        return []

@@ -88,7 +88,7 @@ class Subject:
         for arm, template in started.items():
             if template is not None:
                 self._wait(arm, template)
-        if reference is not None and self._judged(self.templates):
+        if reference is not None:
             self._wait_reference(reference)
 
     def _start_reference(self) -> Template | None:
