@@ -120,13 +120,13 @@ def descendants(pid: int) -> list[int]:
 def _children(pid: int) -> list[int]:
     found: list[int] = []
     with contextlib.suppress(OSError):  # it may end while we look
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            found += _children_of_thread(f"/proc/{pid}/task/{thread}/children")
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            found += _children_of_thread(thread / "children")
     return found
 
 
-def _children_of_thread(path: str) -> list[int]:
+def _children_of_thread(path: Path) -> list[int]:
     try:
-        return [int(child) for child in Path(path).read_text().split()]
+        return [int(child) for child in path.read_text().split()]
     except OSError:
         return []
