@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from pytest_passbench.errors import UserError
 from pytest_passbench.forge import corpus_file, windows
 from pytest_passbench.forge.capture import capture
 from pytest_passbench.forge.corpus import Graph, capture_case
@@ -18,6 +20,7 @@ from pytest_passbench.forge.group import make_task, task_id
 from pytest_passbench.forge.models import Case, Variant
 from pytest_passbench.forge.pool import Job, run_jobs
 from pytest_passbench.forge.steps import write_step
+from pytest_passbench.forge.verify import verify
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.find import discover
 from pytest_passbench.suite.instantiate import example_inputs
@@ -145,7 +148,8 @@ def test_jobs_survive_a_crash_and_a_hang_and_are_not_done_twice(tmp_path: Path) 
         return Job(name, tmp_path / name, lambda: work())  # type: ignore[operator]
 
     good = job("good", lambda: (tmp_path / "good").write_text("1"))
-    jobs = [good, job("dies", lambda: os._exit(3)), job("hangs", lambda: time.sleep(60)), job("raises", lambda: 1 / 0)]
+    dies, hangs = job("dies", lambda: os._exit(3)), job("hangs", lambda: time.sleep(60))
+    jobs = [good, dies, hangs, job("raises", lambda: 1 / 0)]
     assert run_jobs(jobs, 2, 1.0) == ["dies", "hangs", "raises"]
     reasons = {j.name: j.failure.read_text() for j in jobs[1:]}
     assert "exit code 3" in reasons["dies"]
@@ -182,7 +186,9 @@ def _forge(*arguments: str) -> int:
     return main(["forge", *arguments])
 
 
-def test_a_users_module_becomes_task_files(user_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_users_module_becomes_task_files(
+    user_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     inputs = ["--input=float b n 64", "--input=float b n 64", "--size=2,32"]
     out = tmp_path / "out"
     assert _forge(f"--model={user_file}:Block", *inputs, f"--out={out}", "--tasks=1") == 0
@@ -220,9 +226,30 @@ def test_an_unknown_step_or_architecture_is_named(tmp_path: Path, capsys: pytest
     assert "no architecture nothing/here" in error
 
 
-def test_unknown_hub_folder_raises_user_error(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
-    from pytest_passbench.forge.single import case_of_hub
+def test_a_committed_task_is_made_again_with_the_same_hashes(graphs: list[Graph]) -> None:
+    found = list(windows.matching(graphs, {RMS}))
+    task = make_task(choose(draw(found, {"own/net": graphs}), 6))
+    again = verify(CASE, [task])
+    assert (again.same, again.missing) == (len(task.subgraphs), ())
+    key, source = next(iter(task.graphs.items()))
+    changed = replace(task, graphs={**task.graphs, key: source.replace("1e-06", "1e-05")})
+    assert len(verify(CASE, [changed]).missing) == sum(s.graph == key for s in task.subgraphs)
 
-    with pytest.raises(UserError, match="no configuration"):
-        case_of_hub(str(tmp_path))
+
+def test_an_unknown_hub_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _forge(f"--hub={tmp_path}") == 1
+    error = capsys.readouterr().err
+    assert "no configuration" in error or "transformers is not installed" in error
+    assert len(error.strip().splitlines()) == 1
+
+
+if importlib.util.find_spec("transformers") is not None:  # an optional dependency of the forge alone
+
+    def test_a_local_configuration_becomes_task_files(tmp_path: Path) -> None:
+        config = {"model_type": "vit", "hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128,
+                  "image_size": 32, "patch_size": 8, "num_hidden_layers": 12}  # fmt: skip
+        (tmp_path / "tiny").mkdir()
+        (tmp_path / "tiny" / "config.json").write_text(json.dumps(config))
+        assert _forge(f"--hub={tmp_path / 'tiny'}", f"--out={tmp_path / 'out'}", "--tasks=1") == 0
+        (ref,) = discover(tmp_path / "out")
+        assert ref.header.sources == ("hub/tiny",)

@@ -19,6 +19,7 @@ from pytest_passbench.suite.taskfile import write_task
 X = TensorSpec("in_0", (8, 64), "float32", 0.1, 1.0)
 W = TensorSpec("in_1", (64,), "float32", 1.0, 0.1)
 B = TensorSpec("in_2", (64,), "float32", 0.0, 0.1)
+THREES = TensorSpec("in_0", (8,), "int64", min=3, max=3)
 NORM = "tmp_0 = torch.nn.functional.layer_norm({}, (64,), in_1, in_2, 1e-05)"
 
 
@@ -49,7 +50,7 @@ def test_a_sound_task_has_no_complaints() -> None:
                                    inputs=(X, replace(W, mean=2.0, std=0.0)))),
         ("degenerate_inputs", task("embedding tanh", "tmp_0 = torch.nn.functional.embedding(in_0, in_1)",
                                    "return (torch.tanh(tmp_0),)",
-                                   inputs=(TensorSpec("in_0", (8,), "int64", min=3, max=3), replace(X, name="in_1")))),
+                                   inputs=(THREES, replace(X, name="in_1")))),
         ("finite", task("mul div", "tmp_0 = in_0 * 1.5", "return (tmp_0 / 0.0,)", inputs=(X,))),
         ("constant_outputs", task("tanh floor mul", "tmp_0 = torch.tanh(in_0)", "tmp_1 = torch.floor(in_0)",
                                   "return (tmp_0, tmp_1 * 0.0)", inputs=(replace(X, min=0.1, max=0.9),))),

@@ -23,6 +23,8 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--model", metavar="FILE.py:NAME", help="a module class, or a function that makes a module")
     source.add_argument("--hub", metavar="ID|DIR", help="a transformers configuration, by hub id or local folder")
+    source.add_argument("--verify", action="append", metavar="NAME",
+                        help="capture this architecture anew: does it give the tasks at --out again? repeatable")
     source.add_argument("--list", action="store_true", help="the architectures that can be captured here")
     parser.add_argument("--input", action="append", default=[], metavar="SPEC",
                         help="an input of --model, such as 'float b 3 n n' or 'int1000 b n'; repeatable")
@@ -51,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
     torch.set_num_threads(1)
     if args.list:
         return _list()
+    if args.verify:
+        return _verify(args)
     if args.model or args.hub:
         return _single(args)
     return _suite(args)
@@ -62,6 +66,21 @@ def _list() -> int:
     for case in all_cases():
         print(f"{case.name}  {case.modality}  {' '.join(v.label for v in case.variants)}")
     return 0
+
+
+def _verify(args: argparse.Namespace) -> int:
+    """Prints a line per architecture; exit code 1 where a committed subgraph did not come out again."""
+    from pytest_passbench.forge.models import pick
+    from pytest_passbench.forge.verify import verify
+    from pytest_passbench.suite.find import discover
+
+    tasks = [ref.load() for ref in discover(args.out)]
+    found = [verify(case, tasks) for case in pick(args.verify)]
+    for one in found:
+        total = one.same + len(one.missing)
+        print(f"{one.case}: {one.same} of {total} subgraphs have the same hash")
+        print(*(f"  not made again: {name}" for name in one.missing), sep="\n", end="\n" if one.missing else "")
+    return 1 if any(one.missing for one in found) else 0
 
 
 def _single(args: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from .instances import Instance, curated, instances
 from .timing import eager_seconds, suits
 from .windows import Window, siblings
 
-LEAST_ELEMENTS, MOST_ELEMENTS = 256, 6_000_000
+LEAST_ELEMENTS, MOST_ELEMENTS = 256, 3_000_000
 """Input elements of one subgraph."""
 
 

@@ -29,7 +29,7 @@ from .pool import Job, run_jobs
 from .select import Candidate, Ops, candidates, select
 
 LITE_SUBGRAPHS = 5
-QUOTAS = ((0.50, 9), (0.75, 15), (1.0, 32))
+QUOTAS = ((0.50, 9), (1.0, 17))
 MOST_WINDOWS = 36
 """Subgraphs per task: up to this share of the tasks, so many at most; tasks with more material get more."""
 
