@@ -14,6 +14,7 @@ from pytest_passbench.report.escape import printable
 COMMANDS = (
     "tasks",
     "score",
+    "audit",
     "merge",
     "doctor",
     "plan",

@@ -97,6 +97,7 @@ def apply(frame: Frame, node: ast.Call, callee: Value, given: Arguments) -> Valu
 
 def _apply(frame: Frame, node: ast.Call, atom: Atom, given: Arguments) -> Value:
     if isinstance(atom, Ext):
+        frame.mention(node, frozenset({atom}))  # out of a table or a closure, it was not judged by name here
         return externals.call(frame, node, atom.path, given)
     if isinstance(atom, FuncRef):
         return _function(frame, node, atom, given)

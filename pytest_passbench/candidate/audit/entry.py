@@ -7,8 +7,8 @@ import ast
 from pytest_passbench.candidate.audit import calls
 from pytest_passbench.candidate.audit.containers import item_of_box
 from pytest_passbench.candidate.audit.frame import Frame
-from pytest_passbench.candidate.audit.program import REST, Function, Module, Program
-from pytest_passbench.candidate.audit.tables import words
+from pytest_passbench.candidate.audit.numbers import only_numbers
+from pytest_passbench.candidate.audit.program import REST, Module, Program
 from pytest_passbench.candidate.audit.values import (
     NOTHING,
     SCALAR,
@@ -25,12 +25,6 @@ from pytest_passbench.candidate.audit.values import (
     const,
     join,
 )
-
-# Arguments of operators that never are tensors; a pattern parameter seen only there is a number.
-_NUMBERS = words("""
-    eps p dim dims inplace training alpha beta negative_slope approximate keepdim size
-    normalized_shape padding stride dilation groups num_groups scale_factor dtype threshold upper
-    lower min_val max_val shape""")
 
 
 def connect(program: Program, module: Module) -> None:
@@ -110,21 +104,5 @@ def _numbers(program: Program, module: Module) -> set[str]:
     """Parameters of the pattern that stand only where operators take numbers."""
     for atom in module.scope.names.get("pattern", NOTHING):
         if isinstance(atom, FuncRef):
-            return _only_numbers(program.functions[atom.key])
+            return only_numbers(program.functions[atom.key].node)
     return set()
-
-
-def _only_numbers(pattern: Function) -> set[str]:
-    params = {arg.arg for arg in (*pattern.node.args.args, *pattern.node.args.kwonlyargs)}
-    numeric: set[str] = set()
-    other: set[str] = set()
-    marked: set[int] = set()
-    for node in ast.walk(pattern.node):
-        if isinstance(node, ast.keyword) and node.arg in _NUMBERS:
-            names = [n for n in ast.walk(node.value) if isinstance(n, ast.Name)]
-            marked.update(id(n) for n in names)
-            numeric.update(n.id for n in names)
-    for node in ast.walk(pattern.node):
-        if isinstance(node, ast.Name) and id(node) not in marked:
-            other.add(node.id)
-    return (numeric - other) & params

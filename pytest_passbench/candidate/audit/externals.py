@@ -57,7 +57,7 @@ def _anything(frame: Frame, node: ast.Call, path: str, given: Arguments) -> Valu
 
 def _torch(frame: Frame, node: ast.Call, name: str, given: Arguments) -> Value:
     if name in ("fx.wrap", "no_grad", "inference_mode"):
-        return join([a for a in (given.first(),) if a]) or PASS_THROUGH
+        return given.first() if given.args else PASS_THROUGH
     if name in ("Stream.wait_stream",) or name.startswith("cuda.") or name in tables.METADATA_FUNCTIONS:
         return SCALAR
     if name in tables.ALLOCATION:
@@ -152,9 +152,11 @@ def _math(frame: Frame, node: ast.Call, path: str, given: Arguments) -> Value:
     return SCALAR
 
 
-def _paths(_frame: Frame, _node: ast.Call, path: str, given: Arguments) -> Value:
+def _paths(frame: Frame, node: ast.Call, path: str, given: Arguments) -> Value:
     """``os.path.*`` and ``pathlib.Path`` keep a path derived from ``__file__`` what it is."""
     own = [a for a in given.first() if isinstance(a, OwnPath)]
+    if path == "pathlib.Path" and (len(own) < len(given.first()) or not given.args):
+        frame.report("external", node, "a path that is not derived from __file__")
     if not own:
         return TEXT
     if path.endswith("dirname"):
@@ -217,7 +219,7 @@ def _flags(frame: Frame, value: Value) -> list[str]:
 
 
 def _enter(_frame: Frame, _node: ast.Call, _path: str, given: Arguments) -> Value:
-    return given.first() or PASS_THROUGH
+    return given.first() if given.args else PASS_THROUGH
 
 
 def _typing(_frame: Frame, _node: ast.Call, path: str, given: Arguments) -> Value:

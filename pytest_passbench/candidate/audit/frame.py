@@ -89,7 +89,7 @@ class Frame:
 
     def holds(self, value: Value, mark: Mark) -> bool:
         """Is ``mark`` in ``value`` or, three levels down, in containers of it?"""
-        todo = [(atom, 0) for atom in value]
+        todo: list[tuple[Atom, int]] = [(atom, 0) for atom in value]
         seen: set[Atom] = set()
         while todo:
             atom, depth = todo.pop()
@@ -126,7 +126,7 @@ class Frame:
         return frozenset({Mark.SCALAR})
 
 
-def _key(key: object) -> Value:
+def _key(key: Atom | str) -> Value:
     return frozenset({Mark.SCALAR}) if isinstance(key, str) else frozenset({key})
 
 

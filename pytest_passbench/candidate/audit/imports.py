@@ -34,9 +34,19 @@ def names(frame: Frame, node: ast.ImportFrom) -> None:
         for alias in node.names:
             frame.assign(alias.asname or alias.name, _own(frame, node, alias.name))
         return
+    if node.level == 0 and _is_folder(frame, node.module or ""):
+        for alias in node.names:
+            frame.assign(alias.asname or alias.name, _own(frame, node, alias.name))
+        return
     source = _own(frame, node, node.module or "") if node.level else _module(frame, node, node.module or "")
     for alias in node.names:
         _bind(frame, node, source, alias)
+
+
+def _is_folder(frame: Frame, name: str) -> bool:
+    """Is ``name`` the pass folder itself, as a package?"""
+    known = name == "pass_dir" or (name == frame.module.root.name and not importable(name))
+    return known and _find(frame.module.root, name) is None
 
 
 def _bind(frame: Frame, node: ast.ImportFrom, source: Value, alias: ast.alias) -> None:

@@ -113,11 +113,18 @@ def _without_comments(text: str) -> str:
     return _STRIP.sub(lambda m: m[0] if m[0].startswith(('"', "R", "'")) else re.sub(r"[^\n]", " ", m[0]), text)
 
 
+def _own_lambdas(code: str) -> set[str]:
+    """Names that the text gives to lambdas of its own, and to nothing else."""
+    names = set(re.findall(r"\bauto\s+(\w+)\s*=\s*\[", code))
+    return {name for name in names if not re.search(rf"(?<!\breturn)(\w|\*|&)\s+\**{name}\s*\(", code)}
+
+
 def _words(code: str) -> Iterator[tuple[int, str, str]]:
+    own = _own_lambdas(code)
     for match in _TOKEN.finditer(code):
         word = match[0]
         why = _REASON.get(word)
-        if why is None:
+        if why is None or word in own:
             continue
         before, after = code[: match.start()].rstrip()[-2:], code[match.end() :].lstrip()[:2]
         if word in _NAMESPACES and not (after == "::" or before == "::"):

@@ -60,7 +60,7 @@ def _library(path: str) -> str | None:
 
 
 # Names whose own attributes are looked at one by one.
-_DEEP = frozenset({"path", "runtime", "tools", "language", "cpp"})
+_DEEP = frozenset({"path", "runtime", "tools", "language", "cpp", "Path"})
 
 
 def importable(module: str) -> bool:
