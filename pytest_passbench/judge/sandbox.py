@@ -131,6 +131,7 @@ def environment(threads: int, device: str, extra: dict[str, str]) -> dict[str, s
         "TMPDIR": "/tmp",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONSAFEPATH": "1",
+        "PYTHONHASHSEED": "0",  # the same dictionaries in every arm, laid out alike
         "PYTHONNOUSERSITE": "" if site.ENABLE_USER_SITE else "1",
         "OMP_NUM_THREADS": str(threads),
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
