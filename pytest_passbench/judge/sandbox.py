@@ -134,6 +134,7 @@ def environment(threads: int, device: str, extra: dict[str, str]) -> dict[str, s
         "PYTHONHASHSEED": "0",  # the same dictionaries in every arm, laid out alike
         "PYTHONNOUSERSITE": "" if site.ENABLE_USER_SITE else "1",
         "OMP_NUM_THREADS": str(threads),
+        "OPENBLAS_NUM_THREADS": "1",  # numpy's own pool: a process with threads can't be forked from
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         # One thread per arm and outputs kept alive: give freed memory back to the next block, not to the kernel.
         "MALLOC_ARENA_MAX": "2",
