@@ -123,6 +123,12 @@ class CpuClock:
         if failed:
             raise failed[0]
 
+    def leave_out(self, arm: str) -> None:
+        """Let an arm take no further part, where it did so far."""
+        if arm in self._runners:
+            self._runners.pop(arm).close()
+            self._batch = []
+
     def _settle(self, arm: str) -> None:
         """Run blocks until they no longer get faster; a long one has settled within itself."""
         least = math.inf

@@ -26,8 +26,11 @@ from .pages import Pages
 from .stopwatch import Stopwatch
 
 CANDIDATE = "candidate"
-MOST_PROBES = 8
-LONG_CALL = 4e-3  # seconds: being cold does not change it much
+MOST_PROBES = 12
+LONG_CALL, VERY_LONG_CALL = 4e-3, 40e-3  # seconds: being cold does not change it much
+REFERENCES = 2  # calls that are compared with float64; of those after them, this share is verified
+PROBE_SHARE = 0.25
+SETTLED = 0.9  # of what was seen before: what takes longer is not getting faster any more
 ENOUGH = 0.7  # of the length of a block
 #: A pair of long calls makes do with one couple of rounds: what makes short ones noisy is lost in them.
 FEWEST_ROUNDS, FEWEST_LONG_ROUNDS = 4, 2
@@ -186,7 +189,7 @@ class Subject:
             self.phases,
         )
         try:
-            per_call = self._probe(clock)
+            per_call = self._probe(clock, checker)
             self._drop_wrong(checker)
             timed = [arm for arm in self.templates if arm != FLOAT64 and not self._interpreted(arm)]
             if self._judged(timed):
@@ -195,7 +198,7 @@ class Subject:
             clock.close()
         self._note_standings(checker)
 
-    def _probe(self, clock: CpuClock) -> dict[str, float]:
+    def _probe(self, clock: CpuClock, checker: Checker) -> dict[str, float]:
         """Seconds per call of every arm, from blocks that look like any other; their calls are verified.
 
         A single call after a stop finds its caches cold and may take several times what it takes in a row, so
@@ -203,15 +206,23 @@ class Subject:
         """
         clock.calls = self.layout.slots
         clock.fork()
-        calls, times = 1, dict.fromkeys(self.templates, math.inf)
+        calls, arms = 1, [arm for arm in self.templates if arm != FLOAT64]
+        times = dict.fromkeys(arms, math.inf)
         for number in range(MOST_PROBES):
-            for arm in self.templates:
-                times[arm] = min(times[arm], clock.block(arm, calls).per_call)
-            slowest = max(times.values())
-            if slowest > LONG_CALL or (number and calls * slowest > ENOUGH * BLOCK) or calls == self.layout.slots:
+            before = max(times.values())
+            if number == REFERENCES:
+                clock.leave_out(FLOAT64)
+                checker.share = PROBE_SHARE
+            for arm in [*arms, FLOAT64] if number < REFERENCES and FLOAT64 in self.templates else arms:
+                times[arm] = min(times.get(arm, math.inf), clock.block(arm, calls).per_call)
+            slowest = max(times[arm] for arm in arms)
+            if slowest > VERY_LONG_CALL or (number and slowest > LONG_CALL):
                 break
-            wanted = calls_per_block(slowest, max_calls=self.layout.slots)
-            calls = min(max(wanted, 3 * calls), self.layout.slots) if number else calls
+            if slowest > SETTLED * before:  # no faster for being repeated: warm
+                if calls * slowest > ENOUGH * BLOCK or calls == self.layout.slots:
+                    break
+                wanted = calls_per_block(slowest, max_calls=self.layout.slots)
+                calls, times = max(wanted, min(3 * calls, self.layout.slots)), dict.fromkeys(arms, math.inf)
         return times
 
     def _interpreted(self, arm: str) -> bool:
