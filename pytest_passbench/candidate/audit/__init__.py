@@ -66,14 +66,15 @@ def _round(program: Program) -> None:
 def _run_module(program: Program, module: Module) -> None:
     frame = Frame(program, module, module.scope, "module")
     module.scope.stars.clear()
+    frame.weak = definitions.assigned_inside(program, module.tree)
     statements.run(frame, module.tree.body)
 
 
 def _run_function(program: Program, function: Function) -> None:
     frame = Frame(program, function.module, function.scope, function.mode, function)
-    if function.kernel:
+    if function.kernel and not program.report.muted:
         kernels.check(frame, function)
-    else:
+    if not function.kernel or function.callers:  # a kernel that is called as a function is host code as well
         definitions.body(frame, function)
 
 

@@ -81,8 +81,18 @@ def _of_class(frame: Frame, atom: Instance | ClassRef, name: str) -> Value:
     found = join((known.attributes.get(name, NOTHING), known.scope.names.get(name, NOTHING)))
     if not found:
         return MAYBE
-    bound = [Bound(a, atom) if isinstance(a, FuncRef) else a for a in found]
-    return frozenset(bound) if isinstance(atom, Instance) else found
+    if isinstance(atom, ClassRef):
+        return found
+    return join([_of_instance(frame, atom, item) for item in found])
+
+
+def _of_instance(frame: Frame, atom: Instance, item: Atom) -> Value:
+    if not isinstance(item, FuncRef):
+        return frozenset({item})
+    function = frame.program.functions[item.key]
+    if function.is_property:
+        return frame.program.bind(function, [frozenset({atom})], {}, NOTHING, frame.mode)
+    return frozenset({Bound(item, atom)})
 
 
 def _of_path(atom: OwnPath, name: str) -> Value:

@@ -18,6 +18,8 @@ from pytest_passbench.candidate.audit.values import (
     TEXT,
     Box,
     Const,
+    Ext,
+    FuncRef,
     Mark,
     Value,
     const,
@@ -115,7 +117,9 @@ def _next(frame: Frame, _node: ast.Call, given: Arguments) -> Value:
 def _type(frame: Frame, node: ast.Call, given: Arguments) -> Value:
     if len(given.args) != 1 or given.rest:
         frame.report("builtin", node, "type with three arguments makes a class")
-    return SCALAR
+    if frame.holds_tensor(given.first()):
+        return frozenset({Ext("torch.Tensor")})
+    return MAYBE if Mark.MAYBE in given.first() else SCALAR
 
 
 def _id(frame: Frame, _node: ast.Call, given: Arguments) -> Value:
@@ -146,6 +150,13 @@ def _first(_frame: Frame, _node: ast.Call, given: Arguments) -> Value:
     return given.first()
 
 
+def _property(frame: Frame, _node: ast.Call, given: Arguments) -> Value:
+    for atom in given.first():
+        if isinstance(atom, FuncRef):
+            frame.program.functions[atom.key].is_property = True
+    return given.first()
+
+
 def _compute(frame: Frame, node: ast.Call, name: str, given: Arguments) -> Value:
     """Builtins that compute on their arguments, or look into them."""
     reads = name in tables.BUILTIN_READS or name in ("int", "float", "bool", "complex")
@@ -158,9 +169,11 @@ def _compute(frame: Frame, node: ast.Call, name: str, given: Arguments) -> Value
     frame.program.escape(given.named.get("key", NOTHING), frame.mode)
     if name in tables.BUILTIN_READS:
         return TEXT
+    if name in ("max", "min"):
+        return join(given.args) if len(given.args) > 1 else frame.elements(join(given.all))
     marks = frozenset({Mark.ADDRESS}) & join(given.all)
     if reads or not tensors:
-        return (MAYBE if name in ("sum", "max", "min") and Mark.MAYBE in join(given.all) else SCALAR) | marks
+        return (MAYBE if name == "sum" and Mark.MAYBE in join(given.all) else SCALAR) | marks
     return TENSOR
 
 
@@ -174,5 +187,5 @@ _SINGLE = {
     "str": _str,
     "staticmethod": _first,
     "classmethod": _first,
-    "property": _first,
+    "property": _property,
 }

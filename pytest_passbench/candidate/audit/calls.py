@@ -209,7 +209,8 @@ def _call_mark(frame: Frame, node: ast.Call, atom: Atom, given: Arguments) -> Va
     if atom is Mark.ADDRESS or (atom is Mark.SCALAR and isinstance(node.func, ast.Attribute)):
         return SCALAR
     if atom is Mark.MAYBE and isinstance(node.func, ast.Attribute):
-        frame.program.escape(join(given.all), frame.mode)
+        argument = MAYBE | TENSOR if frame.holds_tensor(*given.all) else MAYBE
+        frame.program.escape(join(given.all), frame.mode, argument)
         return MAYBE
     if frame.mode != "pattern" and atom != Const(None):
         kind = atom.value if isinstance(atom, Mark) else type(atom).__name__

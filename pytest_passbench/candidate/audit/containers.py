@@ -18,6 +18,8 @@ from pytest_passbench.candidate.audit.values import (
     Box,
     Const,
     Ext,
+    FuncRef,
+    Instance,
     Mark,
     ModuleRef,
     OwnPath,
@@ -27,6 +29,7 @@ from pytest_passbench.candidate.audit.values import (
 )
 
 _READ_ONE = frozenset({"get", "pop", "popleft", "popitem", "setdefault"})
+_DISORDER = frozenset({"reverse", "sort", "rotate", "pop", "popleft", "remove", "insert", "appendleft", "clear"})
 _PUT_ONE = frozenset({"append", "add", "appendleft"})
 _PUT_ALL = frozenset({"extend", "update", "extendleft"})
 
@@ -38,9 +41,13 @@ def subscript(frame: Frame, node: ast.Subscript, owner: Value, index: Value) -> 
 
 def _item(frame: Frame, node: ast.Subscript, atom: Atom, index: Value) -> Value:
     if isinstance(atom, Box):
-        return item_of_box(frame, atom, index, sliced=isinstance(node.slice, ast.Slice))
+        return _slice(frame, node, atom) if isinstance(node.slice, ast.Slice) else item_of_box(frame, atom, index)
+    if isinstance(atom, Instance):
+        return _item_of_instance(frame, atom, index)
     if atom is Mark.TENSOR:
         frame.refuse_tensors(node, "indexing a tensor with a tensor", index)
+        if frame.strict and _has_list(frame, index):
+            frame.report("tensor-operator", node, "indexing a tensor with a list, which gathers")
         return TENSOR
     if atom is Mark.KERNEL:
         frame.program.escape(index, frame.mode)
@@ -52,6 +59,28 @@ def _item(frame: Frame, node: ast.Subscript, atom: Atom, index: Value) -> Value:
     if atom in (Mark.SCALAR, Mark.ADDRESS) or isinstance(atom, OwnPath):
         return SCALAR
     return MAYBE
+
+
+def _slice(frame: Frame, node: ast.Subscript, box: Box) -> Value:
+    """A part of a container, in an order that is not followed."""
+    value = frame.program.box(node, box.site[1], {REST: frame.program.contents(box)})
+    if _is_local(frame, box):
+        frame.function_boxes.update(atom.site for atom in value if isinstance(atom, Box))
+    return value
+
+
+def _item_of_instance(frame: Frame, atom: Instance, index: Value) -> Value:
+    methods = frame.program.classes[atom.key].scope.names.get("__getitem__", NOTHING)
+    if not methods:
+        return MAYBE
+    given = [frozenset({atom}), index]
+    found = [frame.program.functions[a.key] for a in methods if isinstance(a, FuncRef)]
+    return join([frame.program.bind(function, given, {}, NOTHING, frame.mode) for function in found])
+
+
+def _has_list(frame: Frame, index: Value) -> bool:
+    inner = [frame.program.contents(a) for a in index if isinstance(a, Box)]
+    return any(isinstance(a, Box) and a.site[1] == "list" for a in join([index, *inner]))
 
 
 def _text_item(atom: Atom, node: ast.Subscript, index: Value) -> Value:
@@ -76,10 +105,8 @@ def _literal(node: ast.expr | None) -> Any:
         return "unknown"
 
 
-def item_of_box(frame: Frame, box: Box, index: Value, *, sliced: bool = False) -> Value:
+def item_of_box(frame: Frame, box: Box, index: Value) -> Value:
     """What lies under ``index``; everything where the index is not known."""
-    if sliced:
-        return frozenset({box})
     contents = frame.program.heap.get(box.site, {})
     keys = [a for a in index if isinstance(a, Const | Ext)]
     if keys and len(keys) == len(index) and all(_wrapped(key, contents) in contents for key in keys):
@@ -127,6 +154,8 @@ def _is_local(frame: Frame, box: Box) -> bool:
 def method(frame: Frame, node: ast.Call, box: Box, name: str, args: list[Value], named: dict[str, Value]) -> Value:
     """``box.name(*args)``."""
     first = args[0] if args else NOTHING
+    if name in _DISORDER:
+        disorder(frame, box)
     if name in _READ_ONE:
         default = join(args[1:]) if len(args) > 1 else frozenset({Const(None)}) if name == "get" else NOTHING
         if name == "setdefault" and len(args) > 1:
@@ -145,6 +174,12 @@ def method(frame: Frame, node: ast.Call, box: Box, name: str, args: list[Value],
         frame.refuse_tensors(node, "sorting tensors", frozenset({box}))
         frame.program.escape(named.get("key", NOTHING), frame.mode)
     return SCALAR
+
+
+def disorder(frame: Frame, box: Box) -> None:
+    """From now on anything may lie under any key."""
+    if box.site[1] != "dict":
+        frame.program.grow_box(box.site, REST, frame.program.contents(box))
 
 
 def _values(frame: Frame, value: Value) -> Value:

@@ -6,7 +6,7 @@ import ast
 
 from pytest_passbench.candidate.audit import calls, expressions, statements, tables
 from pytest_passbench.candidate.audit.frame import Frame
-from pytest_passbench.candidate.audit.program import Class, Function, Scope
+from pytest_passbench.candidate.audit.program import Class, Function, Program, Scope
 from pytest_passbench.candidate.audit.values import (
     MAYBE,
     NOTHING,
@@ -58,6 +58,22 @@ def class_(frame: Frame, node: ast.ClassDef) -> None:
     frame.assign(node.name, _decorated(frame, node, frozenset({ClassRef(kind.key)})))
 
 
+def assigned_inside(program: Program, node: ast.AST) -> frozenset[str]:
+    """Names that functions inside ``node`` declare ``nonlocal`` or ``global``; looked for once."""
+    if id(node) not in program.assigned_inside:
+        program.assigned_inside[id(node)] = _assigned_inside(node)
+    return program.assigned_inside[id(node)]
+
+
+def _assigned_inside(node: ast.AST) -> frozenset[str]:
+    return frozenset(
+        name
+        for item in ast.walk(node)
+        if isinstance(item, ast.Nonlocal | ast.Global) and item not in getattr(node, "body", [])
+        for name in item.names
+    )
+
+
 def _bases(frame: Frame, node: ast.ClassDef, kind: Class) -> None:
     for keyword in node.keywords:
         expressions.evaluate(frame, keyword.value)
@@ -92,10 +108,10 @@ def _give_self(frame: Frame, node: ast.ClassDef, kind: Class) -> None:
 def body(frame: Frame, made: Function) -> None:
     """Run a function's body with what its parameters may be."""
     node = made.node
+    frame.weak = assigned_inside(frame.program, node)
     for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
         value = made.params.get(arg.arg, NOTHING)
-        frame.env[arg.arg] = value if value or made.callers else MAYBE
-        frame.program.grow(made.scope.names, arg.arg, frame.env[arg.arg])
+        frame.assign(arg.arg, value if value or made.callers else MAYBE)
     for extra, kind in ((node.args.vararg, "list"), (node.args.kwarg, "rest")):
         if extra is not None:
             held = made.params.get(extra.arg, NOTHING if made.callers else MAYBE)

@@ -90,7 +90,7 @@ def _sequence(frame: Frame, node: ast.Tuple | ast.List | ast.Set) -> Value:
         else:
             key: Atom | str = REST if starred else Const(position)
             items[key] = join((items.get(key, NOTHING), evaluate(frame, item)))
-    return _boxed(frame, node, "list", items)
+    return _boxed(frame, node, "tuple" if isinstance(node, ast.Tuple) else "list", items)
 
 
 def _boxed(frame: Frame, node: ast.AST, kind: str, items: dict[Atom | str, Value]) -> Value:
@@ -241,6 +241,8 @@ def _formatted(frame: Frame, node: ast.JoinedStr) -> Value:
         if isinstance(item, ast.FormattedValue) and not frame.raising:
             frame.refuse_tensors(node, "a tensor in a string", value, rule="reads-values")
         marks |= frozenset({Mark.ADDRESS}) & value
+        if isinstance(item, ast.FormattedValue):
+            evaluate(frame, item.format_spec)
         styled = isinstance(item, ast.FormattedValue) and item.format_spec is not None
         parts.append(TEXT if styled and any(map(fold.is_text, value)) else value - frozenset({Mark.ADDRESS}))
     return fold.concatenate(parts) | marks

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pytest_passbench.candidate.audit import builtin_calls, native, tables
+from pytest_passbench.candidate.audit import builtin_calls, fold, native, tables
 from pytest_passbench.candidate.audit.frame import Frame
 from pytest_passbench.candidate.audit.policy import is_operator
 from pytest_passbench.candidate.audit.program import REST
@@ -51,8 +51,14 @@ def call(frame: Frame, node: ast.Call, path: str, given: Arguments) -> Value:
 
 def _anything(frame: Frame, node: ast.Call, path: str, given: Arguments) -> Value:
     frame.refuse_tensors(node, f"{path} on a tensor", *given.all)
-    frame.program.escape(join(given.all), frame.mode)
+    _escape(frame, given)
     return MAYBE
+
+
+def _escape(frame: Frame, given: Arguments) -> None:
+    """Functions among the arguments may be called, with the tensors among them if there are any."""
+    argument = MAYBE | TENSOR if frame.holds_tensor(*given.all) else MAYBE
+    frame.program.escape(join(given.all), frame.mode, argument)
 
 
 def _torch(frame: Frame, node: ast.Call, name: str, given: Arguments) -> Value:
@@ -77,6 +83,8 @@ def _check_allocation(frame: Frame, node: ast.Call, name: str, given: Arguments)
     if not name.endswith("_like") and name != "as_tensor":
         values += given.args[:1]
     frame.refuse_tensors(node, f"torch.{name} that copies or reads a tensor", *values)
+    if name == "as_tensor" and Mark.TENSOR not in given.first():
+        values.append(given.first())
     converts = {"dtype", "device"} & set(given.named) or len(given.args) > 1
     if name == "as_tensor" and converts:
         frame.refuse_tensors(node, "torch.as_tensor that converts a tensor", given.first())
@@ -116,6 +124,7 @@ def _functools(frame: Frame, node: ast.Call, path: str, given: Arguments) -> Val
     if name in ("lru_cache", "cache", "cached_property"):
         for atom in functions:
             frame.program.functions[atom.key].cached = True
+            frame.program.functions[atom.key].is_property |= name == "cached_property"
         return given.first() if functions else frozenset({Ext("functools.cache")})
     return PASS_THROUGH if name == "wraps" else given.first()
 
@@ -144,6 +153,8 @@ def _operator(frame: Frame, node: ast.Call, path: str, given: Arguments) -> Valu
     if path in ("operator.getitem", "operator.itemgetter", "operator.is_", "operator.is_not"):
         return MAYBE if path != "operator.getitem" else frame.elements(given.first())
     frame.refuse_tensors(node, f"{path} on a tensor", *given.all)
+    if any(fold.is_text(atom) for value in given.all for atom in value):
+        return TEXT
     return TENSOR if frame.holds_tensor(*given.all) else MAYBE if Mark.MAYBE in join(given.all) else SCALAR
 
 
@@ -242,7 +253,9 @@ def enumerate_constants(values: list[Value]) -> dict[Atom | str, Value]:
 
 def _itertools(frame: Frame, node: ast.Call, _path: str, given: Arguments) -> Value:
     items = join([frame.elements(v) | frame.elements(frame.elements(v)) | v for v in given.all])
-    frame.program.escape(frozenset(a for a in items if isinstance(a, FuncRef)), frame.mode)
+    if any(map(fold.is_text, items)):  # accumulate and starmap make new strings of them
+        items = frozenset(a for a in items if not fold.is_text(a)) | TEXT
+    _escape(frame, given)
     inner = frame.program.box(node, "tuple", {REST: items})
     return frame.program.box(node, "list", {REST: inner | items})
 

@@ -11,9 +11,12 @@ from pytest_passbench.candidate.audit.program import Function, Mode, Module, Pro
 from pytest_passbench.candidate.audit.values import (
     Atom,
     Box,
+    Const,
     Ext,
+    Instance,
     Mark,
     Partial,
+    Template,
     Value,
     join,
 )
@@ -32,6 +35,7 @@ class Frame:
     function: Function | None = None
     env: dict[str, Value] = field(default_factory=dict)
     raising: bool = False
+    weak: frozenset[str] = frozenset()  # names that inner functions assign: what they hold here is not followed
     function_boxes: set[tuple[int, str]] = field(default_factory=set)
 
     def report(self, rule: str, node: ast.AST, what: str) -> None:
@@ -64,10 +68,20 @@ class Frame:
         """Bind ``name``: from here on it is ``value``, and ever it may be."""
         if self.function is not None and name in self.function.globals:
             scope: Scope = self.module.scope
+        elif self.function is not None and name in self.function.nonlocals:
+            scope = self._outer(name)
         else:
             scope = self.scope
-            self.env[name] = value
+            if name not in self.weak:
+                self.env[name] = value
         self.program.grow(scope.names, name, value)
+
+    def _outer(self, name: str) -> Scope:
+        """The scope around this one that ``nonlocal name`` means."""
+        scope = self.scope.parent
+        while scope is not None and scope.parent is not None and name not in scope.names:
+            scope = scope.parent
+        return scope or self.scope
 
     def mention(self, node: ast.AST, value: Value) -> Value:
         """Report every library member in ``value`` that may not be named here; return ``value``."""
@@ -121,13 +135,19 @@ class Frame:
             return join(contents.values())
         if atom in (Mark.TENSOR, Mark.MAYBE):
             return frozenset({atom})
-        if isinstance(atom, Ext):
+        if isinstance(atom, Ext | Instance):
             return frozenset({Mark.MAYBE})
+        if (
+            isinstance(atom, Template)
+            or atom is Mark.TEXT
+            or (isinstance(atom, Const) and isinstance(atom.value, str))
+        ):
+            return frozenset({Mark.TEXT})
         return frozenset({Mark.SCALAR})
 
 
 def _key(key: Atom | str) -> Value:
-    return frozenset({Mark.SCALAR}) if isinstance(key, str) else frozenset({key})
+    return frozenset({Mark.SCALAR, Mark.TEXT}) if isinstance(key, str) else frozenset({key})
 
 
 def _is_exception(name: str) -> bool:

@@ -75,7 +75,7 @@ def plain_flag(flag: str) -> bool:
 
 def screen(text: str) -> Iterator[tuple[int, str, str]]:
     """``(line, rule, what)`` for everything in C++ or CUDA ``text`` that a kernel has no need of."""
-    text = text.replace("\\\n", "  ")
+    text = text.replace("\\\n", "")
     code, strings = _separate(text)
     yield from _includes(text, code)
     yield from _words(code)
@@ -124,7 +124,7 @@ def _words(code: str) -> Iterator[tuple[int, str, str]]:
     for match in _TOKEN.finditer(code):
         word = match[0]
         why = _REASON.get(word)
-        if why is None or word in own:
+        if why is None or (word in own and not code[: match.start()].rstrip().endswith("::")):
             continue
         before, after = code[: match.start()].rstrip()[-2:], code[match.end() :].lstrip()[:2]
         if word in _NAMESPACES and not (after == "::" or before == "::"):

@@ -56,9 +56,11 @@ def _library(path: str) -> str | None:
             rest = path[len(library) + 1 :]
             allowed = tables.LIBRARIES[library]
             return None if rest in allowed or rest.split(".")[0] in allowed - _DEEP else "external"
-    return None  # a library that may not be imported at all is reported where it is imported
+    # A library that may not be imported at all is reported where it is imported.
+    return "external" if path.split(".")[0] in _TOPS else None
 
 
+_TOPS = frozenset(name.split(".")[0] for name in tables.IMPORTABLE)
 # Names whose own attributes are looked at one by one.
 _DEEP = frozenset({"path", "runtime", "tools", "language", "cpp", "Path"})
 

@@ -63,11 +63,13 @@ class Function:
     is_pattern: bool = False
     kernel: bool = False
     cached: bool = False
+    is_property: bool = False
     generator: bool = False
     params: dict[str, Value] = field(default_factory=dict)
     result: Value = NOTHING
     callers: set[Mode] = field(default_factory=set)
     globals: set[str] = field(default_factory=set)
+    nonlocals: set[str] = field(default_factory=set)
 
     @property
     def name(self) -> str:
@@ -76,12 +78,10 @@ class Function:
     @property
     def mode(self) -> Mode:
         """Pattern code only if nothing but patterns calls it; code that nothing calls counts as code."""
-        if self.is_pattern:
-            return "pattern"
         for mode in ("code", "module", "pattern"):
             if mode in self.callers:
                 return mode
-        return "code"
+        return "pattern" if self.is_pattern else "code"
 
 
 @dataclass
@@ -112,6 +112,7 @@ class Program:
     attribute_names: set[str] = field(default_factory=set)
     # One call node per decorator, kept: what is made at it is known by the node's identity.
     stand_ins: dict[int, ast.Call] = field(default_factory=dict)
+    assigned_inside: dict[int, frozenset[str]] = field(default_factory=dict)
     changed: bool = False
 
     def grow(self, table: dict[Key, Value], key: Key, value: Value) -> None:
@@ -176,7 +177,11 @@ class Program:
         return function.result
 
     def escape(self, value: Value, mode: Mode, argument: Value = MAYBE) -> None:
-        """``value`` leaves our sight: whatever functions it holds may be called with ``argument``."""
+        """``value`` leaves our sight: whatever functions it holds may be called with ``argument``.
+
+        Also of what is given away at import (a hook of Triton's) the call comes later, on real inputs.
+        """
+        mode = "code" if mode == "module" else mode
         seen: set[Atom] = set()
         todo = list(value)
         while todo:

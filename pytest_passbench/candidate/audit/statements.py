@@ -51,8 +51,16 @@ def _global_tensor(frame: Frame, target: ast.expr, value: Value) -> None:
 def _augmented(frame: Frame, node: ast.AugAssign) -> None:
     old = evaluate(frame, _loaded(node.target))
     _counts(frame, node.target)
+    _in_place(frame, node, old)
     value = operate(frame, node, node.op, old, evaluate(frame, node.value))
     assign_target(frame, node.target, value)
+
+
+def _in_place(frame: Frame, node: ast.AugAssign, old: Value) -> None:
+    """What a library hands to a callback may be a tensor, and then ``+=`` writes into it."""
+    called = frame.function is not None and bool(frame.function.callers)
+    if frame.strict and called and Mark.MAYBE in old and isinstance(node.target, ast.Name):
+        frame.report("tensor-operator", node, "an operator in place on a value that may be a tensor")
 
 
 def _loaded(target: ast.expr) -> ast.expr:
@@ -123,13 +131,24 @@ def _merged(envs: list[dict[str, Value]]) -> dict[str, Value]:
 
 
 def _loop(frame: Frame, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt], start: Callable[[], None]) -> None:
-    """Twice through the body: what one turn leaves, the next may find."""
-    before = dict(frame.env)
-    for _ in range(2):
-        start()
-        run(frame, body)
-        frame.env = _merged([before, frame.env])
+    """Inside and after, a name that the body assigns is whatever it ever is: turns and breaks are not followed."""
+    _forget(frame, body)
+    start()
+    run(frame, body)
+    _forget(frame, body)
     run(frame, orelse)
+
+
+def _forget(frame: Frame, body: Sequence[ast.stmt]) -> None:
+    """Let go of what the names assigned in ``body`` hold here; what they ever hold stays known."""
+    stored = {
+        item.id
+        for part in body
+        for item in ast.walk(part)
+        if isinstance(item, ast.Name) and not isinstance(item.ctx, ast.Load)
+    }
+    for name in stored & frame.env.keys():
+        frame.program.grow(frame.scope.names, name, frame.env.pop(name))
 
 
 def _for(frame: Frame, node: ast.For | ast.AsyncFor) -> None:
@@ -141,25 +160,27 @@ def _while(frame: Frame, node: ast.While) -> None:
     _loop(frame, node.body, node.orelse, lambda: test(frame, node.test))
 
 
-def _with(frame: Frame, node: ast.With | ast.AsyncWith) -> bool:
+def _with(frame: Frame, node: ast.With | ast.AsyncWith) -> None:
     for item in node.items:
         value = evaluate(frame, item.context_expr)
         if item.optional_vars is not None:
             entered = frozenset(a for a in value if not isinstance(a, Ext | Mark)) or SCALAR
-            assign_target(frame, item.optional_vars, MAYBE if Mark.MAYBE in value else entered)
-    return run(frame, node.body)
+            held = MAYBE if Mark.MAYBE in value else entered | frame.elements(entered)
+            assign_target(frame, item.optional_vars, held)
+    run(frame, node.body)  # a context may swallow what its body raises, at any point
+    _forget(frame, node.body)
 
 
 def _try(frame: Frame, node: ast.Try) -> bool:
-    before = dict(frame.env)
     ended = run(frame, [*node.body, *node.orelse])
-    after = [] if ended else [frame.env]
-    during = _merged([before, frame.env])
+    after = [] if ended else [dict(frame.env)]
+    _forget(frame, node.body)
+    during = frame.env
     for handler in node.handlers:
         frame.env = dict(during)
         evaluate(frame, handler.type)
         if handler.name:
-            frame.assign(handler.name, SCALAR)
+            frame.assign(handler.name, MAYBE)
         if not run(frame, handler.body):
             after.append(frame.env)
     frame.env = _merged(after) if after else during
@@ -188,6 +209,9 @@ def _delete(frame: Frame, node: ast.Delete) -> None:
         elif isinstance(target, ast.Subscript):
             owner = evaluate(frame, target.value)
             containers.put(frame, target, owner, evaluate(frame, target.slice), NOTHING)
+            for atom in owner:
+                if isinstance(atom, Box):
+                    containers.disorder(frame, atom)
 
 
 def _global(frame: Frame, node: ast.Global) -> None:
@@ -195,8 +219,13 @@ def _global(frame: Frame, node: ast.Global) -> None:
         frame.function.globals.update(node.names)
 
 
+def _nonlocal(frame: Frame, node: ast.Nonlocal) -> None:
+    if frame.function is not None:
+        frame.function.nonlocals.update(node.names)
+
+
 def _nothing(frame: Frame, node: ast.stmt) -> None:
-    """``pass``, ``nonlocal``; ``break`` and ``continue`` are read as if they went on."""
+    """``pass``; ``break`` and ``continue`` are read as if they went on."""
 
 
 def _match(frame: Frame, node: ast.Match) -> bool:
@@ -230,7 +259,7 @@ _HANDLERS: dict[type[ast.stmt], Callable[[Frame, Any], bool | None]] = {
     ast.Assert: _assert,
     ast.Delete: _delete,
     ast.Global: _global,
-    ast.Nonlocal: _nothing,
+    ast.Nonlocal: _nonlocal,
     ast.Pass: _nothing,
     ast.Break: _nothing,
     ast.Continue: _nothing,

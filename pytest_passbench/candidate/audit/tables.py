@@ -138,8 +138,7 @@ BUILTIN_ARITHMETIC = words("abs all any bool complex divmod float int max min po
 BUILTIN_READS = words("str repr format bytes bytearray")
 DUNDER_ATTRIBUTES = words("__name__ __doc__ __version__ __file__ __post_init__ __init__ __call__")
 DUNDER_METHODS = words("""
-    __init__ __call__ __post_init__ __repr__ __str__ __enter__ __exit__ __len__ __iter__ __next__
-    __getitem__ __setitem__ __contains__ __hash__ __eq__""")
+    __init__ __call__ __post_init__ __repr__ __str__ __enter__ __exit__ __len__ __iter__ __getitem__""")
 DUNDER_NAMES = words("__file__ __name__ __doc__ __all__ __version__ __author__ __debug__")
 FRAME_ATTRIBUTES = words("""
     f_back f_locals f_globals f_builtins f_code f_trace gi_frame gi_code cr_frame cr_code ag_frame tb_frame
