@@ -33,6 +33,7 @@ FORM = struct.Struct(f"<4q{2 * MAX_DIMS}q")
 MAX_FORMS = 64
 KIND_TENSOR, KIND_OTHER_TYPE, KIND_SCALAR, KIND_COUNT = 0, 1, 2, 3
 TEXT_BYTES = 1 << 15
+EVIDENCE_BYTES = 1 << 14  # of what a watched runner notes of itself: JSON, ended by a zero byte
 
 DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool",
@@ -93,6 +94,7 @@ class Plan:
     pipeline: str = "dynamo"
     folder: str = ""
     stems: tuple[str, ...] = ()
+    watched: bool = False  # with Python's audit hook, installed before the candidate's code is loaded
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Plan:

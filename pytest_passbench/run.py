@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_passbench.errors import UserError
 from pytest_passbench.judge import seed as seeds
+from pytest_passbench.report.disqualify import disqualify
 from pytest_passbench.report.record import Record
 from pytest_passbench.report.run import Run
 from pytest_passbench.settings import Settings
@@ -102,7 +103,7 @@ class Ledger:
             settings=asdict(self.settings),
             environment=self.environment,
             tasks=list(self.tasks),
-            records=self.records,
+            records=disqualify(self.records),
             candidates=[
                 {"name": c.name, "path": str(c.path), "content_hash": c.content_hash} for c in self.candidates
             ],

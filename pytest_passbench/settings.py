@@ -28,7 +28,10 @@ class ScoreSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """One run's settings. Times in seconds."""
+    """One run's settings. Times in seconds.
+
+    ``audit_skip`` names audit layers to leave out: for measuring what each of them costs and stops.
+    """
 
     candidates: tuple[Path, ...] = ()
     tasks: tuple[Path, ...] = ()
@@ -38,6 +41,7 @@ class Settings:
     pipeline: Pipeline = "dynamo"
     policy: Policy = "kernels"
     audit: Audit = "standard"
+    audit_skip: tuple[str, ...] = ()
     sandbox: Sandbox = "auto"
     baselines: tuple[str, ...] = ()
     threads: int = 1

@@ -42,6 +42,7 @@ START_LIMIT = 120.0  # seconds for a zygote to import what it needs
 OUTPUT_LIMIT = 8192  # bytes of an arm's own output that go into a record
 FILE_BYTES = 256 << 20
 PROCESSES = 2048
+MOST_ATTEMPTS = 100  # to end all processes of a sandbox, a millisecond apart
 _SO_RCVTIMEO_FORM = struct.Struct("@ll")
 
 
@@ -90,6 +91,9 @@ class Arm:
         self.versions: dict[str, str] = {}
         self._channel, theirs = _socket_pair()
         self._status_read, status_write = os.pipe()
+        strong = settings.walls.strong
+        #: Where an arm behind weak walls may write: its alone, and removed with it.
+        self._scratch = None if strong else tempfile.TemporaryDirectory(prefix="passbench-")
         command = self._command(theirs.fileno(), status_write)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the arm
         self._process = subprocess.Popen(
@@ -98,12 +102,17 @@ class Arm:
             stdin=subprocess.DEVNULL,
             stdout=self._errors,
             stderr=self._errors,
-            env=sandbox.environment(settings.threads, settings.device, {}),
+            env=self._environment(),
             start_new_session=True,
         )
         os.close(status_write)
         theirs.close()
         self.zygote = 0
+        self._own: set[int] = set()
+
+    def _environment(self) -> dict[str, str]:
+        own = {} if self._scratch is None else {"HOME": self._scratch.name, "TMPDIR": self._scratch.name}
+        return sandbox.environment(self.settings.threads, self.settings.device, own)
 
     def _command(self, channel: int, status: int) -> list[str]:
         wants = {
@@ -112,6 +121,10 @@ class Arm:
             "triton": self.settings.candidate is not None,
             "interpret": not self.settings.device.startswith("cuda"),
         }
+        if self._scratch is not None:
+            devices = self.settings.device.startswith("cuda")
+            scratch = Path(self._scratch.name)
+            wants["paths"] = sandbox.weak_paths(self.settings.candidate, scratch, devices)
         parent = str(Path(__file__).resolve().parent.parent.parent)
         start = (
             f"import sys; sys.path.insert(0, {parent!r}); from pytest_passbench.runner.zygote import main; main()"
@@ -152,6 +165,7 @@ class Arm:
         log = tempfile.TemporaryFile()  # noqa: SIM115 - the template's, closed by it
         mine, theirs = _socket_pair()
         limits = {"memory": self._memory(), "file_bytes": FILE_BYTES, "processes": PROCESSES}
+        limits["network"] = self.settings.walls.strong
         order = {"op": "template", "plan": asdict(plan), "layout": layout.to_json(), "limits": limits}
         try:
             send(self._channel, order, (theirs.fileno(), pages_fd, log.fileno()))
@@ -174,15 +188,43 @@ class Arm:
         inside = [pid for pid in processes.descendants(root) if pid not in walls_own]
         return [pid for pid in inside if processes.alive(pid)]
 
+    def end_strays(self, template: int) -> None:
+        """End what else runs in the sandbox once a template is built: compilers, and whatever a pass started.
+
+        Raises ArmFailure where that goes on making processes.
+        """
+        self._own.add(template)
+        for _ in range(MOST_ATTEMPTS):
+            strays = self.strays()
+            if not strays:
+                return
+            for pid in strays:
+                processes.kill(pid)
+            time.sleep(0.001)
+        raise ArmFailure("integrity", "build", "the candidate goes on starting processes after it is built")
+
+    def note_runner(self, pid: int) -> None:
+        """Take a runner for one of ours. Raises ArmFailure where anything runs beside it that is not."""
+        self._own.add(pid)
+        if self.strays():
+            raise ArmFailure("integrity", "fork", "a process that the candidate started still runs beside its runner")
+
+    def strays(self) -> list[int]:
+        """Processes of a candidate's sandbox that are neither templates nor runners: they are never stopped."""
+        if self.settings.candidate is None:
+            return []
+        return [pid for pid in self.everything_inside() if pid not in self._own]
+
     def end_children(self) -> None:
         """Kill whatever runs in the sandbox besides the zygote, and let the zygote bury it."""
-        for _ in range(100):
+        for _ in range(MOST_ATTEMPTS):
             inside = self.everything_inside()
             if not inside:
                 break
             for pid in inside:
                 processes.kill(pid)
             time.sleep(0.001)
+        self._own.clear()
         self.reap()
 
     def reap(self) -> list[list[int]]:
@@ -209,6 +251,8 @@ class Arm:
         self._process.wait()
         self._errors.close()
         os.close(self._status_read)
+        if self._scratch is not None:
+            self._scratch.cleanup()
 
 
 def processes_parent(pid: int) -> int:
@@ -246,6 +290,7 @@ class Template:
                 str(self.report.get("phase", ""))[:40],
                 str(self.report.get("message", ""))[-12_000:],
             )
+        self.arm.end_strays(self.pid)
         return self.report
 
     def _how_it_ended(self) -> str:
@@ -253,12 +298,15 @@ class Template:
         signals = [number for _pid, number in self.arm.reap() if number]
         return ending(signals[-1] if signals else 0, "the process that builds the candidate's program")
 
-    def fork(self, program: Program, calls: int, core: frozenset[int]) -> Runner:
-        """A measured runner for blocks of up to ``calls`` calls, stopped. Raises ArmFailure."""
-        return self.start_fork(program, calls).wait(core)
+    def fork(self, program: Program, calls: int, core: frozenset[int], audit: bool = False) -> Runner:
+        """A runner for blocks of up to ``calls`` calls, stopped. Raises ArmFailure."""
+        return self.start_fork(program, calls, audit).wait(core)
 
-    def start_fork(self, program: Program, calls: int) -> Fork:
-        """Have a runner forked; several templates can do that at once. Raises ArmFailure."""
+    def start_fork(self, program: Program, calls: int, audit: bool = False) -> Fork:
+        """Have a runner forked; several templates can do that at once. Raises ArmFailure.
+
+        With ``audit``, one that poisons freed memory and notes operators; to the candidate it looks like any other.
+        """
         mine, theirs = _socket_pair()
         order = {
             "op": "fork",
@@ -266,6 +314,7 @@ class Template:
             "outputs": program.outputs,
             "calls": calls,
             "threads": self.arm.settings.threads,
+            "audit": audit,
         }
         with self.forking(mine):
             processes.go_on(self.pid)
@@ -355,6 +404,11 @@ class Runner:
         #: takes as long as a short call, and while it sleeps, others on its core disturb the arm's caches.
         self.polling = core.isdisjoint(os.sched_getaffinity(0))
         self._limit(template.arm.settings.timeout)
+        try:
+            template.arm.note_runner(self.pid)
+        except ArmFailure:
+            self.close()
+            raise
 
     def _limit(self, seconds: float) -> None:
         # A blocking socket with the kernel's own time-out: one system call less than Python's, in every block.

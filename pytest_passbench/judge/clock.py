@@ -162,6 +162,22 @@ class CpuClock:
                 self._verify(self._runners, self._batch, calls)
         return Block(max(wall - self._empty, LEAST_SECONDS), calls, Noise(wall, stolen=max(0.0, stolen)))
 
+    def alone(self, arm: str, calls: int) -> float:
+        """Seconds of one block of ``arm`` outside any round, with fresh inputs. Raises ArmFailed."""
+        self._new_round(calls)
+        self._write()
+        return max(self._run(arm, calls).wall - self._empty * calls / self.calls, LEAST_SECONDS)
+
+    @property
+    def runners(self) -> Mapping[str, Runner]:
+        """The runners of this pair."""
+        return self._runners
+
+    @property
+    def program(self) -> Program:
+        """What eager's template says of the subgraph."""
+        return self._program
+
     def _new_round(self, calls: int) -> None:
         self._done.clear()
         with self.phases("inputs"):

@@ -130,3 +130,11 @@ def _children_of_thread(path: Path) -> list[int]:
         return [int(child) for child in path.read_text().split()]
     except OSError:
         return []
+
+
+def name(pid: int) -> str:
+    """A process's short name, or "?" where it has ended."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+    except OSError:
+        return "?"

@@ -6,6 +6,7 @@ import math
 import os
 import platform
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ from ..timing.looks import LOOKS, Stopping
 from ..timing.session import Arms
 from . import priority, sandbox
 from .arm import Arm, ArmSettings
+from .audits import layers
+from .audits.auditor import Auditor
+from .audits.source import Sources, folder
 from .budget import Allowance, Budget
 from .clock import EAGER
 from .cores import Cores
@@ -51,6 +55,7 @@ class Session:
         self._budget = Budget(settings.budget)
         self._noise = Noise()
         self._reservoir: Reservoir | None = None
+        self._sources = Sources(settings.policy, "source" in layers.chosen(settings))
 
     def __enter__(self) -> Session:
         return self
@@ -76,18 +81,44 @@ class Session:
         noisy: list[tuple[Subgraph, Subject]] = []
         for subgraph in subgraphs:
             record = self._record(task, subgraph, candidate)
-            fault = _fault(candidate.passes_for(task.id))
+            fault = _fault(candidate.passes_for(task.id)) or self._source_fault(task, candidate, record)
             if fault is not None:
                 record.arm = fault
                 self._budget.skip()
             else:
                 subject = self._judged(task, subgraph, candidate, record)
+                self._after(task, candidate, record)
                 if subject.noisy:
                     noisy.append((subgraph, subject))
             yield record
         for subgraph, subject in noisy:
             if self._budget.spare(sum(subject.record.durations.values())):
                 yield self._again(task, subgraph, candidate, subject)
+
+    def _source_fault(self, task: Task, candidate: Candidate, record: Record) -> ArmRecord | None:
+        """What the source audit says against running the passes at all; with its findings put into the record."""
+        passes = candidate.passes_for(task.id)
+        assert passes is not None
+        with Stopwatch(record.durations)("audit"):
+            reading = self._sources.read(candidate, passes)
+        if self._sources.allowed(candidate, passes).stems or not passes.stems:
+            record.findings += [replace(finding, severity="warning") for finding in reading.findings]
+            return None
+        record.findings += reading.findings
+        first = reading.violations
+        if first:
+            return ArmRecord("integrity", "source", layers.describe(first[0]))
+        return ArmRecord("integrity", "disqualified", "its passes broke a rule on another subgraph of the run")
+
+    def _after(self, task: Task, candidate: Candidate, record: Record) -> None:
+        """Passes that broke a rule are out from now on; where only such passes could match, that is the reason."""
+        passes = candidate.passes_for(task.id)
+        assert passes is not None
+        reading = self._sources.read(candidate, passes)
+        if record.arm.status == "integrity":
+            self._sources.caught(passes, layers.culprits(record))
+        elif record.arm.status == "pass_miss" and reading.violations:
+            layers.note(record, reading.violations)
 
     def noise(self) -> dict[str, Any]:
         """What eager against eager showed of this machine so far: JSON-ready (docs/results.md)."""
@@ -96,7 +127,9 @@ class Session:
     def _again(self, task: Task, subgraph: Subgraph, candidate: Candidate, first: Subject) -> Record:
         """Go on where noise kept a verdict open. What was found before stays found."""
         record = self._record(task, subgraph, candidate)
+        record.findings = list(first.record.findings)
         self._judged(task, subgraph, candidate, record, first.measured)
+        self._after(task, candidate, record)
         for name, arm in [(CANDIDATE, record.arm), *record.baselines.items()]:
             _worse(arm, first.result(name))
         record.null_from = max(record.null_from, first.record.null_from)
@@ -116,6 +149,8 @@ class Session:
     @staticmethod
     def _record(task: Task, subgraph: Subgraph, candidate: Candidate) -> Record:
         record = Record(task.id, subgraph.id, candidate.name, subgraph.source, subgraph.dtype)
+        passes = candidate.passes_for(task.id)
+        record.folder = folder(candidate, passes) if passes is not None else ""
         record.operators = list(task.header.ops)
         return record
 
@@ -173,6 +208,7 @@ class Session:
             rng=rng,
             phases=phases,
             allowance=self._allowance(len(plans), earlier),
+            auditor=Auditor(self.settings),
             earlier=earlier,
         )
 
@@ -198,8 +234,10 @@ class Session:
             plans[TWIN] = plans[EAGER]
         if passes is not None:
             inside = Path(self._inside(candidate)) / passes.path.resolve().relative_to(candidate.path.resolve())
+            watched = Auditor(self.settings).watched
+            stems = self._sources.allowed(candidate, passes).stems
             plans[CANDIDATE] = Plan(
-                CANDIDATE, source, origin, self.settings.device, self.settings.pipeline, str(inside), passes.stems
+                CANDIDATE, source, origin, self.settings.device, self.settings.pipeline, str(inside), stems, watched
             )
         return plans
 

@@ -16,6 +16,7 @@ from ..timing.looks import Stopping
 from ..timing.rounds import BLOCK, calls_per_block, shape
 from ..timing.session import Arms, Result, measure
 from .arm import Arm, ArmFailure, Program, Template, printable
+from .audits.auditor import Auditor
 from .budget import Allowance
 from .checker import Checker
 from .clock import EAGER, FLOAT64, ArmFailed, CpuClock
@@ -59,6 +60,7 @@ class Subject:
     rng: random.Random
     phases: Stopwatch
     allowance: Allowance
+    auditor: Auditor
     earlier: Arms | None = None
     templates: dict[str, Template] = field(default_factory=dict)
     twin: ArmRecord = field(default_factory=ArmRecord)
@@ -72,6 +74,7 @@ class Subject:
                 self._build()
             self._run()
         finally:
+            self.auditor.note(self.record)
             with self.phases("end"):
                 self._close()
         return self.record
@@ -125,6 +128,13 @@ class Subject:
             return
         if arm == CANDIDATE:
             self.record.passes = pass_reports(report.get("passes", []))
+            with self.phases("audit"):
+                self.auditor.built(report, self.record, self.arms[arm], {arm: template})
+            if self.auditor.violated:
+                self.auditor.note(self.record)
+                self.record.arm.output = template.output()
+                template.close()
+                return
         if report.get("missed"):
             self._missed(template)
             return
@@ -194,6 +204,8 @@ class Subject:
             timed = [arm for arm in self.templates if arm != FLOAT64 and not self._interpreted(arm)]
             if self._judged(timed):
                 self._measure(clock, checker, per_call, timed)
+            with self.phases("audit"):
+                self.auditor.measured(self, clock, checker, per_call)
         finally:
             clock.close()
         self._note_standings(checker)

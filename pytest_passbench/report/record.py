@@ -84,6 +84,7 @@ class Record:
     operators: list[str] = field(default_factory=list)  # every operator of the subgraph, in order
     findings: list[Finding] = field(default_factory=list)
     durations: dict[str, float] = field(default_factory=dict)  # seconds by phase
+    folder: str = ""  # the pass directory that answered, within the candidate; "" for the candidate itself
 
     def to_json(self) -> dict[str, Any]:
         """The record as JSON-ready builtins."""

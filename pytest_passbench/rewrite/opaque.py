@@ -21,6 +21,8 @@ from .meta import storages
 
 _LIBRARY = torch.library.Library("passbench_runtime", "DEF")
 _COUNT = itertools.count()
+#: The kernel wrapper behind each operator, looked up at every call: an audit may put another in its place.
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 
 def opaque(gm: GraphModule) -> GraphModule:
@@ -81,10 +83,11 @@ def _register(node: Node, arity: int, outputs: tuple[Any, ...], single: bool, re
     inputs = ", ".join(f"Tensor a{i}" for i in range(arity))
     returned = "Tensor" if single else "(" + ", ".join("Tensor" for _ in outputs) + ")"
     _LIBRARY.define(f"{name}({inputs}) -> {returned}", tags=(_layout_tag(),))
-    function, label = node.target, node.meta["passbench_pass"]
+    label = node.meta["passbench_pass"]
+    FUNCTIONS[name] = node.target
 
     def run(*tensors: Any) -> Any:
-        result = function(*rebuild(tensors))
+        result = FUNCTIONS[name](*rebuild(tensors))
         values = (result,) if single else result
         checked = tuple(_as(v, layout, tensors, label) for v, layout in zip(values, layouts, strict=True))
         return checked[0] if single else checked

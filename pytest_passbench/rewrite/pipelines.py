@@ -25,13 +25,17 @@ Call = Callable[..., tuple[Any, ...]]
 
 @dataclass
 class Built:
-    """A callable and what the passes did. ``rewritten``: at least one pass matched somewhere."""
+    """A callable and what the passes did. ``rewritten``: at least one pass matched somewhere.
+
+    ``modules`` are the rewritten graphs that the callable runs.
+    """
 
     call: Call
     reports: list[PassReport] = field(default_factory=list)
     operators: list[str] = field(default_factory=list)
     covered: list[str] = field(default_factory=list)
     rewritten: bool = False
+    modules: list[GraphModule] = field(default_factory=list)
 
 
 def build(pipeline: str, gm: GraphModule, passes: list[Pass], example_inputs: list[Any]) -> Built:
@@ -119,7 +123,8 @@ def _built(call: Call, results: list[Rewritten]) -> Built:
     reports = _summed([report for result in results for report in result.reports])
     operators = [name for result in results for name in result.operators]
     covered = [name for result in results for name in result.covered]
-    return Built(call, reports, operators, covered, any(result.matches for result in results))
+    modules = [result.module for result in results if result.matches]
+    return Built(call, reports, operators, covered, bool(modules), modules)
 
 
 def _summed(reports: list[PassReport]) -> list[PassReport]:

@@ -12,6 +12,7 @@ from ..protocol import Plan
 from ..rewrite.load import load_passes
 from ..rewrite.pipelines import Built, build, build_baseline
 from ..suite.build import build_graph
+from .audits import load
 from .reference import in_float64
 
 
@@ -23,6 +24,7 @@ def prepare(plan: Plan, sample: list[torch.Tensor]) -> Built:
     module = build_graph(plan.source, plan.origin, device=plan.device)
     if plan.arm == "candidate":
         passes = load_passes(Path(plan.folder), list(plan.stems))
+        load.phase("build")
         return build(plan.pipeline, module, passes, sample)
     if plan.arm == "float64":
         return build_baseline("eager", in_float64(module, sample), sample)

@@ -12,14 +12,17 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.fx import GraphModule
 
 from ..protocol import Layout, Plan, ProtocolError, receive, send
 from ..rewrite.errors import PassError
-from . import harden
+from . import harden, seccomp
+from .audits import load
+from .audits.observe import audited
 from .interpreted import triton_interpreter_runs
 from .pages import Pages
 from .program import facts, prepare
@@ -35,6 +38,8 @@ class Ready:
     call: Callable[..., Any]
     pages: Pages
     report: dict[str, Any]
+    modules: list[GraphModule] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)  # bytes of each output
 
 
 class Failure(Exception):
@@ -52,11 +57,12 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
     harden.die_with_parent()
     limits = message["limits"]
     harden.limit_resources(limits["memory"], limits["file_bytes"], limits["processes"])
+    seccomp.untrusted(network=limits["network"])
     ready = _build(channel, message, pages_fd)
     if ready is not None:
         gc.collect()
         gc.freeze()  # so that no collection in a fork touches, and thereby copies, what was here before
-        send(channel, {"status": "ready", **ready.report})
+        send(channel, {"status": "ready", **ready.report, "events": _events()})
         _fork_on_request(channel, ready)
 
 
@@ -77,7 +83,14 @@ def _build(channel: socket.socket, message: dict[str, Any], pages_fd: int) -> Re
     return None
 
 
+def _events() -> list[list[Any]]:
+    found = load.recorder()
+    return found.events if found is not None else []
+
+
 def _ready(plan: Plan, pages: Pages) -> Ready:
+    if plan.watched:
+        load.install(plan.folder)
     try:
         with torch.no_grad():
             built = prepare(plan, pages.sample(plan.device))
@@ -88,7 +101,8 @@ def _ready(plan: Plan, pages: Pages) -> Ready:
     report = facts(built)
     if plan.arm == "candidate" and not built.rewritten:
         return Ready(built.call, pages, {**report, "missed": True, "mutated": [], "outputs": 0})
-    return Ready(built.call, pages, {**report, "missed": False, **_warm_up(plan, built.call, pages)})
+    warm, sizes = _warm_up(plan, built.call, pages)
+    return Ready(built.call, pages, {**report, "missed": False, **warm}, built.modules, sizes)
 
 
 def _first_call_failed(error: BaseException) -> tuple[str, str]:
@@ -100,8 +114,11 @@ def _first_call_failed(error: BaseException) -> tuple[str, str]:
     return "runtime_fail", "first call"
 
 
-def _warm_up(plan: Plan, call: Callable[..., Any], pages: Pages) -> dict[str, Any]:
-    """Call once more on private inputs. Which inputs changed is asked of eager alone."""
+def _warm_up(plan: Plan, call: Callable[..., Any], pages: Pages) -> tuple[dict[str, Any], list[int]]:
+    """Call once more on private inputs: facts for the judge, and the bytes of each output.
+
+    Which inputs changed is asked of eager alone.
+    """
     try:
         with torch.no_grad():
             inputs = pages.sample(plan.device)
@@ -111,7 +128,8 @@ def _warm_up(plan: Plan, call: Callable[..., Any], pages: Pages) -> dict[str, An
     except BaseException as error:
         raise Failure("runtime_fail", "warm-up", _trace()) from error
     count = len(outputs) if isinstance(outputs, tuple) else -1
-    return {"mutated": mutated, "outputs": count, "interpreted": triton_interpreter_runs()}
+    sizes = [out.numel() * out.element_size() for out in outputs if type(out) is torch.Tensor] if count > 0 else []
+    return {"mutated": mutated, "outputs": count, "interpreted": triton_interpreter_runs()}, sizes
 
 
 def _trace() -> str:
@@ -141,12 +159,19 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
     try:
         harden.die_with_parent()
         mutated, outputs = tuple(message["mutated"]), message["outputs"]
-        block = Block(ready.call, ready.pages, message["calls"], mutated, outputs)
+        load.phase("run")
+        call = _audited(ready) if message["audit"] else ready.call
+        block = Block(call, ready.pages, message["calls"], mutated, outputs)
         serve(channel, block, ready.pages, message["threads"])
     except (ProtocolError, OSError):
         pass  # the judge has hung up
     finally:
         os._exit(0)
+
+
+def _audited(ready: Ready) -> Callable[..., Any]:
+    found = load.recorder()
+    return ready.call if found is None else audited(ready.call, ready.modules, ready.sizes, found)
 
 
 def reap() -> list[list[int]]:

@@ -1,0 +1,1 @@
+"""The judge's audit layers (docs/integrity.md): what the separation of processes does not remove by itself."""

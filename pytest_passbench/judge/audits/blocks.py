@@ -1,0 +1,124 @@
+"""Extra blocks that look like any other: poisoned memory, operators noted, inputs nearly as before.
+
+A runner of the candidate that its template made for the purpose, and one of eager's. The first block has fresh
+inputs; before the second, a small part of each input changes at the same addresses, and slots change places: who
+answers from a sample of the contents, or from addresses, is wrong now.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ...protocol import Layout
+from ...report.record import Finding
+from ...settings import Policy
+from ..arm import Program, Runner, Template
+from ..clock import EAGER, blaming
+from ..inputs import Batch, Inputs
+from ..outputs import Output, read_call
+from ..pages import Pages
+from ..verify import compare
+from . import evidence
+from .layers import violation
+
+BLOCK_SECONDS, MOST_CALLS = 0.01, 12
+VERIFIED = 2  # calls of a block
+CHANGED = 64  # one part of an input in so many is changed
+CANDIDATE = "candidate"
+
+
+@dataclass
+class Blocks:
+    """What the extra blocks need. ``passing`` per output: whether it was within ``tolerance`` elsewhere."""
+
+    templates: dict[str, Template]
+    program: Program
+    pages: Pages
+    inputs: Inputs
+    layout: Layout
+    core: frozenset[int]
+    rng: random.Random
+    policy: Policy
+    tolerance: int
+    layers: frozenset[str]
+
+    def run(self, per_call: float, passing: Sequence[bool]) -> list[Finding]:
+        """Findings of one pair of blocks. Raises ArmFailed where an arm fails in them."""
+        calls = max(2, min(self.layout.slots, MOST_CALLS, int(BLOCK_SECONDS / max(per_call, 1e-6))))
+        runners: dict[str, Runner] = {}
+        try:
+            for arm in (EAGER, CANDIDATE):
+                with blaming(arm):
+                    runners[arm] = self.templates[arm].fork(self.program, calls, self.core, audit=arm == CANDIDATE)
+            return self._both(runners, calls, passing)
+        finally:
+            for runner in runners.values():
+                runner.close()
+
+    def _both(self, runners: dict[str, Runner], calls: int, passing: Sequence[bool]) -> list[Finding]:
+        batch = self.inputs.draw(calls)
+        found = self._block(runners, batch, calls, passing, "in memory that held other values before", alter=False)
+        turned = [*batch[1:], batch[0]]
+        where = "for inputs that differ little from those before, at the same addresses"
+        found += self._block(runners, turned, calls, passing, where, alter=True)
+        with blaming(CANDIDATE):
+            said = evidence.read(runners[CANDIDATE])
+        if "load" in self.layers:
+            found += evidence.from_events(said.get("events"))
+        if "dispatch" in self.layers:
+            found += evidence.from_operators(said.get("operators") or [], self.policy)
+        return found
+
+    def _block(
+        self, runners: dict[str, Runner], batch: Batch, calls: int, passing: Sequence[bool], where: str, alter: bool
+    ) -> list[Finding]:
+        for arm in (EAGER, CANDIDATE):
+            if alter:  # first as it was, then nearly so: with the same answers in store
+                self.inputs.write(batch, self.pages)
+                with blaming(arm):
+                    runners[arm].block(calls)
+        changes = self._changes(batch) if alter else []
+        for arm in (EAGER, CANDIDATE):
+            self.inputs.write(batch, self.pages)
+            for place, data in changes:
+                ctypes.memmove(place, data.data_ptr(), data.numel() * data.element_size())
+            with blaming(arm):
+                runners[arm].block(calls)
+        if "outputs" not in self.layers:
+            return []
+        chosen = self.rng.sample(range(calls), min(VERIFIED, calls))
+        return [finding for call in chosen for finding in self._compared(runners, call, passing, where)][:1]
+
+    def _changes(self, batch: Batch) -> list[tuple[int, torch.Tensor]]:
+        """New values for a small part of every input of every call, and where they go."""
+        other = self.inputs.draw(len(batch))
+        changes = []
+        for slot, windows in enumerate(batch):
+            for index, window in enumerate(other[slot]):
+                values = self.inputs.values(index, window._replace(variant=windows[index].variant)).flatten()
+                if values.numel():
+                    size = max(1, values.numel() // CHANGED)
+                    start = self.rng.randrange(values.numel() - size + 1)
+                    place = self.pages.addresses[index][slot] + start * values.element_size()
+                    changes.append((place, values[start : start + size]))
+        return changes
+
+    def _compared(self, runners: dict[str, Runner], call: int, passing: Sequence[bool], where: str) -> list[Finding]:
+        outputs: dict[str, list[Output]] = {}
+        for arm in (EAGER, CANDIDATE):
+            with blaming(arm):
+                outputs[arm] = read_call(runners[arm], call)
+        names = [f"output {index}" for index in range(len(outputs[EAGER]))]
+        verdict = compare(outputs[EAGER], outputs[CANDIDATE], self.tolerance, names)
+        if verdict.status not in ("correct", "nan_inf"):
+            return [violation("outputs", "form", f"{verdict.message}, {where} only")]
+        wrong = [i for i, (level, before) in enumerate(zip(verdict.correct_from, passing, strict=False))
+                 if before and level > self.tolerance]  # fmt: skip
+        if not wrong:
+            return []
+        return [violation("outputs", "differs", f"output {wrong[0]} is wrong {where}: {verdict.worst or verdict.message}")]

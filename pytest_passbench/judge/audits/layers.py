@@ -1,0 +1,59 @@
+"""Which layers a run has, and what they found put into a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...report.record import Finding, Record
+from ...settings import Settings
+
+LAYERS = ("source", "load", "dispatch", "outputs", "clock", "plausibility")
+STANDARD_BLOCKS, PARANOID_BLOCKS = 1, 4
+
+
+def chosen(settings: Settings) -> frozenset[str]:
+    """The layers that are on."""
+    return frozenset() if settings.audit == "off" else frozenset(LAYERS) - set(settings.audit_skip)
+
+
+def pairs_of_blocks(settings: Settings) -> int:
+    """How often the extra blocks are run per subgraph."""
+    return PARANOID_BLOCKS if settings.audit == "paranoid" else STANDARD_BLOCKS
+
+
+def violation(layer: str, rule: str, message: str, file: str = "", line: int = 0) -> Finding:
+    """A finding that costs the subgraph."""
+    return Finding(layer, rule, "violation", message, file, line)
+
+
+def warning(layer: str, rule: str, message: str) -> Finding:
+    """A finding to know of."""
+    return Finding(layer, rule, "warning", message)
+
+
+def note(record: Record, findings: Iterable[Finding]) -> None:
+    """Attach findings, each once; a violation makes the record an integrity case, with no speed."""
+    for finding in findings:
+        if finding not in record.findings:
+            record.findings.append(finding)
+    first = next((found for found in record.findings if found.severity == "violation"), None)
+    if first is not None and record.arm.status not in ("integrity", "eager_fail"):
+        record.arm.status, record.arm.phase = "integrity", first.layer
+        record.arm.message = describe(first)
+        record.arm.speed = None
+
+
+def describe(finding: Finding) -> str:
+    """A finding in one line: where, what, which rule."""
+    place = f"{finding.file}:{finding.line}: " if finding.file else ""
+    return f"{place}{finding.message} [{finding.layer}: {finding.rule}]"
+
+
+def culprits(record: Record) -> set[str]:
+    """The passes behind a record's violations: those whose file is named, else those that matched."""
+    named = {
+        found.file.rpartition("/")[2].removesuffix(".py")
+        for found in record.findings
+        if found.severity == "violation" and found.file
+    }
+    return named or {item.name for item in record.passes if item.matches}

@@ -1,0 +1,60 @@
+"""The clock layer: what the timed blocks themselves give away.
+
+CPU time beyond what the cores of an arm could give in the time; a first call that takes as long as a block, where
+eager's does not; processes that a candidate leaves in its sandbox.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+
+from ...report.record import Finding
+from .. import processes
+from ..arm import Arm
+from ..clock import EAGER, CpuClock
+from .layers import violation
+
+EXCESS = 2e-3  # seconds of CPU time that stopping a runner may still take
+SINGLES, FULL = 5, 2
+#: One call by itself costs more than one of many; what eager pays times this, and this many seconds, is honest.
+LENIENT, SLACK = 6.0, 2e-4
+
+
+def excess(clock: CpuClock) -> list[Finding]:
+    """More CPU time than wall time on the arm's cores: a thread that ran elsewhere."""
+    if clock.cpu_excess <= EXCESS:
+        return []
+    said = f"{clock.cpu_excess * 1e3:.1f} ms of CPU time in a block beyond wall time times cores"
+    return [violation("clock", "cpu-time", said)]
+
+
+def first_call(clock: CpuClock, arm: str, calls: int) -> list[Finding]:
+    """T(1) against T(k)/k beside eager's, by the runners of the last pair. Raises ArmFailed."""
+    if calls < 4:
+        return []
+    ratio, single, each = _ratio(clock, arm, calls)
+    usual, _single, _each = _ratio(clock, EAGER, calls)
+    if ratio <= LENIENT * max(usual, 1.0) or single - each <= SLACK:
+        return []
+    said = (
+        f"one call takes {single * 1e6:.0f} us by itself and {each * 1e6:.0f} us in a block of {calls} "
+        f"({ratio:.1f} times, eager {usual:.1f} times): a call does the work of others"
+    )
+    return [violation("clock", "first-call", said)]
+
+
+def _ratio(clock: CpuClock, arm: str, calls: int) -> tuple[float, float, float]:
+    many = median(clock.alone(arm, calls) for _ in range(FULL)) / calls
+    single = median(clock.alone(arm, 1) for _ in range(SINGLES))
+    return single / many, single, many
+
+
+def strays(arm: Arm, known: set[int]) -> list[Finding]:
+    """Processes in a sandbox that nobody ordered; they are ended."""
+    found = [pid for pid in arm.everything_inside() if pid not in known]
+    names = sorted({processes.name(pid) for pid in found})
+    for pid in found:
+        processes.kill(pid)
+    if not found:
+        return []
+    return [violation("clock", "process-left", f"{len(found)} processes left behind: {', '.join(names)[:200]}")]
