@@ -6,15 +6,16 @@ import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from .conditions import condition
 from .corpus import Graph
 from .decompose import calls, cut
 from .dtypes import DTYPES
 from .group import spread
 from .instances import Instance, curated, instances
-from .timing import eager_seconds, suits
+from .timing import eager_seconds, suits, too_long
 from .windows import Window, siblings
 
-LEAST_ELEMENTS, MOST_ELEMENTS = 256, 3_000_000
+LEAST_ELEMENTS, MOST_ELEMENTS = 64, 3_000_000
 """Input elements of one subgraph."""
 
 
@@ -42,14 +43,17 @@ def choose(pool: Sequence[Instance], quota: int, patience: int = 8) -> list[Inst
     """
     chosen: list[Instance] = []
     failures: Counter[tuple[str, str]] = Counter()
+    hopeless: set[str] = set()
     for attempt in spread(pool, 4 * quota):
         if len(chosen) >= quota or sum(failures.values()) >= patience + len(chosen):
             break
-        if failures[attempt.origin, attempt.dtype] >= 2 or _full(attempt, chosen, quota):
+        failed = failures[attempt.origin, attempt.dtype] >= 2 or attempt.source in hopeless
+        if failed or _full(attempt, chosen, quota):
             continue
         made = measured(attempt)
         if made is None:
             failures[attempt.origin, attempt.dtype] += 1
+            hopeless.add(attempt.source)
         else:
             chosen.append(made)
     return chosen
@@ -62,6 +66,8 @@ def _full(attempt: Instance, chosen: Sequence[Instance], quota: int) -> bool:
 
 def measured(instance: Instance) -> Instance | None:
     """The curated instance with its eager time in microseconds; None where a rule or the time is against it."""
+    if not _quick(instance):
+        return None
     made, _ = curated(instance)
     if made is None:
         return None
@@ -69,3 +75,11 @@ def measured(instance: Instance) -> Instance | None:
     if not suits(seconds):
         return None
     return dataclasses.replace(made, meta=(*made.meta, ("eager_us", round(seconds * 1e6, 1))))
+
+
+def _quick(instance: Instance) -> bool:
+    """Whether it runs at all, and soon enough to be worth checking."""
+    try:
+        return not too_long(dataclasses.replace(instance, inputs=condition(instance.inputs)[0]).probe())
+    except Exception:  # a dtype or shape that these operators do not take
+        return False

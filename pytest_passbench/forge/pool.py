@@ -33,6 +33,8 @@ def run_jobs(jobs: Sequence[Job], processes: int, timeout: float) -> list[str]:
     while todo or running:
         while todo and len(running) < processes:
             job = todo.pop(0)
+            if job.target.exists():  # made meanwhile by another run over the same folder
+                continue
             process: mp.process.BaseProcess = context.Process(target=_attempt, args=(job,), daemon=True)
             process.start()
             running[process] = (job, time.monotonic() + timeout)

@@ -51,7 +51,9 @@ def constant_outputs(probe: Probe) -> Iterator[str]:
 
 def deterministic(probe: Probe) -> Iterator[str]:
     """Eager gives the same bits twice."""
-    for index, (first, second) in enumerate(zip(probe.run(1), probe.run(1), strict=True)):
+    with torch.no_grad():
+        again = probe.module(*(value.clone() for value in probe.inputs))
+    for index, (first, second) in enumerate(zip(probe.outputs, again, strict=True)):
         if not torch.equal(_bits(first), _bits(second)):
             yield f"output {index} differs between two runs on the same inputs"
 

@@ -29,8 +29,8 @@ from .pool import Job, run_jobs
 from .select import Candidate, Ops, candidates, select
 
 LITE_SUBGRAPHS = 5
-QUOTAS = ((0.50, 9), (1.0, 17))
-MOST_WINDOWS = 36
+QUOTAS = ((0.50, 9), (0.90, 17), (1.0, 40))
+MOST_WINDOWS = 40
 """Subgraphs per task: up to this share of the tasks, so many at most; tasks with more material get more."""
 
 
@@ -140,6 +140,25 @@ def _curate(wanted: Wanted, found: Sequence[windows.Window], corpus: dict[str, l
         raise ValueError(f"only {len(chosen)} subgraphs of {len(found)} places pass the rules")
     task = make_task(chosen, [wanted.tag] if wanted.tag else [])
     write_task(task, folder / f"{task.id}.task.yaml")
+
+
+def cover_step(plan: Plan, tries: int = 4) -> list[Wanted]:
+    """For operators of the corpus that no curated task has yet: short sequences about them, ``tries`` each."""
+    have = {op for task in curated_tasks(plan) for op in task.header.ops}
+    done = {path.name.partition(".")[0] for path in plan.folder("curated").iterdir()}
+    corpus = load_corpus(plan)
+    modality = {case: graphs[0].modality for case, graphs in corpus.items()}
+    names = {name for graphs in corpus.values() for place in windows.first_size(graphs[:1])
+             for name in windows.names(graphs[place])}  # fmt: skip
+    found = [w for graphs in corpus.values() for w in windows.around(graphs, names - have)]
+    made: dict[str, Wanted] = {}
+    counts: Counter[str] = Counter()
+    for one in sorted(candidates(found, modality), key=lambda c: (-len(c.cases), len(c.ops), c.ops)):
+        new = [op for op in one.ops if op not in have and counts[op] < tries]
+        if new and task_id(one.ops) not in done:
+            counts.update(new)
+            made[task_id(one.ops)] = Wanted(one.ops, "", QUOTAS[0][1])
+    return list(made.values())
 
 
 def _few(found: Sequence[windows.Window]) -> list[windows.Window]:

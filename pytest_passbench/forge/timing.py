@@ -27,6 +27,15 @@ def eager_seconds(probe: Probe, budget: float = 0.05) -> float:
     return statistics.median(times)
 
 
+def too_long(probe: Probe) -> bool:
+    """Whether one call, after a first one, takes longer than any subgraph of the suite may."""
+    with torch.no_grad():
+        probe.module(*probe.inputs)
+        start = time.perf_counter()
+        probe.module(*probe.inputs)
+    return time.perf_counter() - start > LONGEST
+
+
 def suits(seconds: float) -> bool:
     """Whether that is neither too short nor too long."""
     return SHORTEST <= seconds <= LONGEST

@@ -126,6 +126,17 @@ def siblings(graphs: Sequence[Graph], one: Window) -> Iterator[tuple[Graph, int,
             yield graph, one.start, one.end
 
 
+def around(graphs: Sequence[Graph], operators: Collection[str]) -> Iterator[Window]:
+    """Short windows about every place at a case's first size where one of ``operators`` stands."""
+    for place in first_size(graphs):
+        named = names(graphs[place])
+        for spot, name in enumerate(named):
+            if name in operators:
+                for before, after in ((1, 1), (0, 2), (2, 1), (1, 2), (0, 3), (2, 3), (3, 2), (4, 4)):
+                    if spot >= before and spot + after <= len(named):
+                        yield from window(graphs, place, spot - before, spot + after, "rare")
+
+
 def matching(graphs: Sequence[Graph], wanted: Collection[tuple[str, ...]], limit: int = 3) -> Iterator[Window]:
     """Every place at a case's first size where one of the ``wanted`` sequences stands, ``limit`` each at most."""
     prefixes = {ops[:length] for ops in wanted for length in range(1, len(ops) + 1)}
