@@ -1,0 +1,166 @@
+"""Eager against eager on real subgraphs: does the interval cover 1 as often as it says, and how wide is it?
+
+    python benchmarks/aa.py --sessions 200            quiet machine, one thread
+    python benchmarks/aa.py --sessions 200 --busy     one core kept busy by another process
+    python benchmarks/aa.py --sessions 200 --threads 2
+    python benchmarks/aa.py --sessions 100 --swap     two different programs, then with the arms exchanged
+
+Each call adds sessions to reports/benchmarks/aa-<variant>.jsonl and writes the summary and its picture anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
+from statistics import median
+from typing import Any
+
+from engine import Case, Store, Twins, busy, cases, machine, session_of, spread, steal, write
+
+from pytest_passbench.settings import Settings
+
+PER_SANDBOX = 40  # sessions until new sandboxes are started, whose memory is laid out anew
+EXTRA = "    extra = torch.exp(in_0 if in_0.is_floating_point() else in_0.float())\n"
+
+
+def main() -> None:
+    """Add sessions, then summarise all there are."""
+    args = _arguments()
+    variant = args.name or "-".join(
+        ["aa", *(["busy"] if args.busy else []), *(["swap"] if args.swap else []), *_threads(args.threads)]
+    )
+    store, chosen = Store(variant), spread(cases(), args.cases)
+    with busy(1) if args.busy else nullcontext():
+        _measure(store, chosen, args)
+    sessions = store.sessions()
+    summary = {"machine": machine(), **(swapped(sessions) if args.swap else summarise(sessions))}
+    path = write(variant, summary)
+    if not args.swap:
+        from pictures import aa_picture
+
+        aa_picture(sessions, path.with_suffix(".png"), variant)
+    print({key: value for key, value in summary.items() if key not in ("machine", "by_case")})
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--sessions", type=int, default=100, metavar="N", help="sessions to add (0: only summarise)")
+    parser.add_argument("--cases", type=int, default=48, metavar="N", help="subgraphs to spread them over")
+    parser.add_argument("--busy", action="store_true", help="keep one core busy meanwhile")
+    parser.add_argument("--swap", action="store_true", help="another program in one arm, and exchanged")
+    parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads of every arm")
+    parser.add_argument("--name", help="store under another name than the variant's")
+    return parser.parse_args()
+
+
+def _threads(count: int) -> list[str]:
+    return [f"threads{count}"] if count > 1 else []
+
+
+def _measure(store: Store, chosen: Sequence[Case], args: argparse.Namespace) -> None:
+    queue, left = store.next(chosen), args.sessions
+    while left > 0:
+        count = min(left, PER_SANDBOX)
+        if args.swap:
+            _swap_sessions(store, [next(queue) for _ in range(count)])
+        else:
+            with Twins(Settings(pipeline="direct", threads=args.threads)) as twins:
+                for _ in range(count):
+                    case = next(queue)
+                    begin, stolen = time.perf_counter(), steal()
+                    record = twins.against(case)
+                    store.add(session_of(case, record, time.perf_counter() - begin, stolen=steal() - stolen))
+        left -= count
+
+
+def _swap_sessions(store: Store, chosen: Sequence[Case]) -> None:
+    """Each case twice: the longer program as the candidate, then as eager."""
+    for longer in ("candidate", "eager"):
+        with Twins(Settings(pipeline="direct"), partial(_longer_at, longer)) as twins:
+            for case in chosen:
+                begin = time.perf_counter()
+                record = twins.against(case)
+                store.add(session_of(case, record, time.perf_counter() - begin, longer=longer))
+
+
+def _longer_at(which: str, arm: str, source: str) -> str:
+    """The same function; in one arm with one more operator, whose result nobody uses."""
+    if arm != which:
+        return source
+    head, colon, body = source.partition(":\n")
+    return head + colon + EXTRA + body
+
+
+def summarise(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Coverage, widths and verdicts of sessions whose true ratio is 1."""
+    good = [item for item in sessions if "ratio" in item]
+    if not good:
+        lost = Counter(f"{item['status']}: {item['note'][:200]}" for item in sessions)
+        raise SystemExit(f"no session was measured: {dict(lost)}")
+    errors = sorted(abs(item["ratio"] - 1) for item in good)
+    verdicts = Counter(item["verdict"] for item in good)
+    covered = [item["low"] <= 1 <= item["high"] for item in good]
+    return {
+        "sessions": len(sessions),
+        "lost": len(sessions) - len(good),
+        "cases": len({item["case"] for item in good}),
+        "eager_us": [min(item["eager_us"] for item in good), max(item["eager_us"] for item in good)],
+        "coverage": sum(covered) / len(good),
+        "error_quantiles": {str(q): _quantile(errors, q) for q in (0.5, 0.9, 0.95, 0.99, 1.0)},
+        "verdicts": {name: verdicts[name] / len(good) for name in ("FASTER", "SLOWER", "SAME", "UNRESOLVED")},
+        "half_width_median": median(math.log(item["high"] / item["low"]) / 2 for item in good),
+        "pairs_median": median(item["pairs"] for item in good),
+        "seconds_median": median(item["seconds"] for item in good),
+        "load_median": median(item["load"] for item in good),
+        "stolen_seconds": sum(item.get("stolen", 0.0) for item in good),
+        "by_case": _by_case(good),
+    }
+
+
+def _by_case(good: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for item in good:
+        found.setdefault(item["case"], []).append(item)
+    return {
+        name: {
+            "sessions": len(items),
+            "eager_us": median(item["eager_us"] for item in items),
+            "coverage": sum(item["low"] <= 1 <= item["high"] for item in items) / len(items),
+            "error_median": median(abs(item["ratio"] - 1) for item in items),
+        }
+        for name, items in found.items()
+    }
+
+
+def swapped(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """How often a ratio and the inverse of its swapped session agree within their intervals."""
+    waiting: dict[str, dict[str, Any]] = {}
+    agree, ratios, gaps = 0, [], []
+    for item in (one for one in sessions if "ratio" in one):
+        if item["longer"] == "candidate":
+            waiting[item["case"]] = item
+        elif item["case"] in waiting:
+            before = waiting.pop(item["case"])
+            agree += before["low"] <= 1 / item["low"] and 1 / item["high"] <= before["high"]
+            ratios.append(before["ratio"])
+            gaps.append(abs(math.log(before["ratio"] * item["ratio"])))
+    gaps.sort()
+    return {
+        "couples": len(ratios),
+        "overlapping": agree / max(1, len(ratios)),
+        "ratio_median": median(ratios) if ratios else None,
+        "gap_quantiles": {str(q): _quantile(gaps, q) for q in (0.5, 0.9, 0.95)} if gaps else {},
+    }
+
+
+def _quantile(values: Sequence[float], q: float) -> float:
+    return values[min(len(values) - 1, math.ceil(q * len(values)) - 1)]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""What the benchmarks share: subgraphs to measure, programs to hold against each other, and storing sessions.
+
+A session is one subgraph measured once by the project's own judge, in its sandboxes, with its clock and its rules.
+Every session is a line of a JSON Lines file, so a benchmark can be stopped at any time and goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from pytest_passbench.judge.arm import ArmSettings
+from pytest_passbench.judge.clock import EAGER
+from pytest_passbench.judge.session import Session
+from pytest_passbench.judge.subject import CANDIDATE
+from pytest_passbench.protocol import Plan
+from pytest_passbench.report.record import Record
+from pytest_passbench.settings import Settings
+from pytest_passbench.suite.find import discover, installed_tasks
+from pytest_passbench.suite.model import Subgraph, Task
+
+REPORTS = Path(__file__).resolve().parent.parent / "reports" / "benchmarks"
+SHORTEST, LONGEST = 5.0, 50_000.0  # microseconds of eager
+
+
+@dataclass(frozen=True)
+class Case:
+    """One subgraph to measure. ``eager_us`` as it was when its task was made."""
+
+    task: Task
+    subgraph: Subgraph
+    eager_us: float
+
+    @property
+    def name(self) -> str:
+        """Unique among the cases."""
+        return f"{self.task.id}/{self.subgraph.id}"
+
+
+def cases(shortest: float = SHORTEST, longest: float = LONGEST, folder: Path | None = None) -> list[Case]:
+    """The installed subgraphs whose eager time lies between the two (microseconds), shortest first."""
+    found = []
+    for ref in discover(folder or installed_tasks()):
+        task = ref.load()
+        for subgraph in task.subgraphs:
+            eager = float(subgraph.meta.get("eager_us", 0.0))
+            if shortest <= eager <= longest:
+                found.append(Case(task, subgraph, eager))
+    return sorted(found, key=lambda case: (case.eager_us, case.name))
+
+
+def spread(chosen: Sequence[Case], count: int) -> list[Case]:
+    """``count`` of the cases, evenly over the order of their times."""
+    if len(chosen) <= count:
+        return list(chosen)
+    return [chosen[round(i * (len(chosen) - 1) / (count - 1))] for i in range(count)]
+
+
+class Twins(Session):
+    """Judges eager against eager; ``sources`` may exchange the program of either arm for another."""
+
+    def __init__(self, settings: Settings, sources: Callable[[str, str], str] | None = None) -> None:
+        super().__init__(settings, os.urandom(32))
+        self.floor = False
+        self.sources = sources or (lambda _arm, source: source)
+
+    def _arm_settings(self, name: str, candidate: Path | None) -> ArmSettings:
+        return replace(super()._arm_settings(EAGER if name == CANDIDATE else name, candidate), candidate=None)
+
+    def _plans(
+        self, task: Task, subgraph: Subgraph, candidate: Any, _passes: Any, arms: list[str]
+    ) -> dict[str, Plan]:
+        plans = super()._plans(task, subgraph, candidate, None, arms)
+        return {
+            arm: replace(plan, arm=EAGER, source=self.sources(arm, plan.source)) for arm, plan in plans.items()
+        }
+
+    def against(self, case: Case) -> Record:
+        """One session. Measured once: nothing is measured again here."""
+        task = replace(case.task, subgraphs=(case.subgraph,))
+        return next(iter(self.judge(task, NOBODY)))
+
+
+#: Stands for a candidate where there is none.
+NOBODY: Any = SimpleNamespace(
+    name="eager", path=None, uses_triton=False, passes_for=lambda _task: SimpleNamespace(faults=())
+)
+
+
+class Store:
+    """The sessions of one benchmark variant, one JSON object a line."""
+
+    def __init__(self, name: str, folder: Path = REPORTS) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / f"{name}.jsonl"
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """What there is."""
+        if not self.path.exists():
+            return []
+        return [json.loads(line) for line in self.path.read_text().splitlines()]
+
+    def add(self, session: dict[str, Any]) -> None:
+        """Keep one more."""
+        with self.path.open("a") as file:
+            file.write(json.dumps(session) + "\n")
+
+    def next(self, chosen: Sequence[Case]) -> Iterator[Case]:
+        """The cases without end, those with the fewest sessions first."""
+        done = Counter(session["case"] for session in self.sessions())
+        while True:
+            case = min(chosen, key=lambda one: done[one.name])
+            done[case.name] += 1
+            yield case
+
+
+def session_of(case: Case, record: Record, seconds: float, **more: Any) -> dict[str, Any]:
+    """What is kept of a session; times in seconds but for ``eager_us``."""
+    speed = record.arm.speed
+    measured = {} if speed is None else {
+        "ratio": speed.ratio, "low": speed.low, "high": speed.high, "verdict": speed.verdict,
+        "eager_us": speed.eager_us, "other_us": speed.other_us, "pairs": len(speed.pairs),
+    }  # fmt: skip
+    said = {"status": record.arm.status, "note": record.arm.message or record.arm.speed_note}
+    return {
+        "case": case.name, "at": time.time(), **measured, **said, "seconds": seconds,
+        "durations": record.durations, "load": os.getloadavg()[0], **more,
+    }  # fmt: skip
+
+
+@contextmanager
+def busy(cores: int) -> Iterator[None]:
+    """Keep so many cores busy by processes that only count, meanwhile."""
+    line = [sys.executable, "-c", "while True: pass"]
+    processes = [subprocess.Popen(line) for _ in range(cores)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def steal() -> float:
+    """Seconds that a hypervisor has kept this machine's cores from it, all cores together."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return int(fields[8]) / os.sysconf("SC_CLK_TCK")
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    with Session(Settings(), b"") as session:
+        return session.environment()
+
+
+def write(name: str, summary: dict[str, Any]) -> Path:
+    """The summary as a JSON file; returns its path."""
+    path = REPORTS / f"{name}.json"
+    path.write_text(json.dumps(summary, indent=1) + "\n")
+    return path

@@ -1,0 +1,223 @@
+"""What measuring tells of a subgraph, of the machine, and of a budget: outcomes, never timings."""
+
+from __future__ import annotations
+
+import random
+import time
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_passbench.judge.budget import Budget
+from pytest_passbench.judge.floor import FIRST, TWIN, Noise, merged
+from pytest_passbench.judge.stopwatch import Stopwatch
+from pytest_passbench.judge.watch import Watch
+from pytest_passbench.timing.clock import Block
+from pytest_passbench.timing.looks import LEAST_DELTA, LOOKS
+from pytest_passbench.timing.rounds import PAIR, orderless
+from pytest_passbench.timing.rounds import Noise as Disturbance
+from pytest_passbench.timing.session import Arms
+
+PHASES = {"start", "inputs", "build", "wait", "fork", "warm-up", "blocks", "verify", "measure", "end", "other"}
+TWIN_OF_EAGER = "return torch.nn.functional.gelu(x) + y"
+
+
+def session_of(bench, candidate=None, **settings):
+    from pytest_passbench.candidate.layout import Candidate
+    from pytest_passbench.judge.session import Session
+    from pytest_passbench.settings import Settings
+
+    chosen = {"pipeline": "direct", "audit": "off", "policy": "open", **settings}
+    return Session(Settings(**chosen), b"a secret of the tests"), Candidate.open(bench.folder / "cand")
+
+
+def judge_all(session, candidate, bench):
+    from pytest_passbench.suite.taskfile import read_task
+
+    tasks = [read_task(path) for path in sorted(bench.tasks.glob("*.yaml"))]
+    return [record for task in tasks for record in session.judge(task, candidate)]
+
+
+@pytest.fixture
+def twin(bench, wrapper):
+    """A candidate that does what eager does, and three subgraphs for it."""
+    bench.task(shapes=((64, 256), (64, 256)), scales=(1, 4, 16))
+    bench.candidate({"p": wrapper(TWIN_OF_EAGER)})
+    return bench
+
+
+def test_a_session_tells_of_the_machine_and_of_every_phase(twin):
+    session, candidate = session_of(twin)
+    with session:
+        before = session.noise()
+        begin = time.perf_counter()
+        records = {record.subgraph: record for record in judge_all(session, candidate, twin)}
+        elapsed = time.perf_counter() - begin
+        noise = session.noise()
+        environment = session.environment()
+    assert before["sessions"] == 0
+    assert "width" not in before
+    assert noise["sessions"] == 3
+    assert noise["width"] > 0
+    assert noise["offset"] > 0
+    assert noise["delta"] == LEAST_DELTA  # of three sessions the floor is not yet taken at its word
+    assert 0 <= noise["disturbed"] <= 1
+    assert 0 <= noise["correlation"] <= 1
+    assert environment["priority"] in ("real-time", "ordinary")
+    for record in records.values():
+        assert record.arm.status == "correct"
+        assert record.baselines == {}  # the twin is the machine's business, not the record's
+        speed = record.arm.speed
+        assert speed is not None
+        assert speed.low <= speed.ratio <= speed.high
+        assert len(speed.pairs) in LOOKS
+        assert speed.high > 1 / 1.5  # whatever the noise: it is not found to take half as long again
+        assert set(record.durations) <= PHASES
+    # phases are disjoint and complete: together they are what the session took
+    told = sum(sum(record.durations.values()) for record in records.values())
+    assert told == pytest.approx(elapsed, rel=0.05, abs=0.3)
+
+
+def test_a_budget_is_kept_by_shorter_pairs_and_every_subgraph_still_gets_its_interval(twin):
+    session, candidate = session_of(twin, budget=0.01)
+    with session:
+        session.expected = 3
+        records = judge_all(session, candidate, twin)
+    assert [record.subgraph for record in records] == ["float32-x1", "float32-x4", "float32-x16"]
+    assert all(len(record.arm.speed.pairs) == LOOKS[0] for record in records)
+    rounds = [len(pair) for record in records for pair in record.arm.speed.pairs]
+    assert max(rounds) <= 8  # of 32
+
+
+def test_what_noise_left_open_is_measured_again_and_goes_on_where_it_was(twin, monkeypatch):
+    from pytest_passbench.judge.subject import Subject
+
+    run = Subject._run
+    def noisy_once(self):
+        run(self)
+        self.noisy = self.earlier is None and self.record.subgraph == "float32-x4"
+    monkeypatch.setattr(Subject, "_run", noisy_once)
+    session, candidate = session_of(twin)
+    with session:
+        records = judge_all(session, candidate, twin)
+    assert [record.subgraph[9:] for record in records] == ["1", "4", "16", "4"]
+    first, again = records[1], records[3]
+    assert len(again.arm.speed.pairs) > len(first.arm.speed.pairs)
+    assert again.arm.status == "correct"
+    assert again.arm.correct_from == first.arm.correct_from
+    assert sum(again.durations.values()) > sum(first.durations.values())
+
+
+@given(st.lists(st.tuples(st.floats(0.5, 2.0), st.floats(0.5, 2.0)), min_size=2, max_size=12))
+def test_exchanging_the_arms_gives_the_inverse(times):
+    block = lambda seconds: Block(seconds, 1, Disturbance(seconds))  # noqa: E731
+    order = [("eager", "candidate"), ("candidate", "eager")]
+    pair, other = [], []
+    for index, (a, b) in enumerate(times):
+        taken, exchanged = {"eager": a, "candidate": b}, {"eager": b, "candidate": a}
+        pair.append({arm: block(taken[arm]) for arm in order[index % 2]})
+        other.append({arm: block(exchanged[arm]) for arm in order[1 - index % 2]})
+    one = Arms(("eager", "candidate"), [pair]).log_ratios("candidate")[0]
+    two = Arms(("eager", "candidate"), [other]).log_ratios("candidate")[0]
+    assert one == pytest.approx([-value for value in two])
+
+
+def test_running_first_or_second_leaves_no_trace():
+    rng = random.Random(1)
+    rounds = [(0.08 if i % 2 else -0.08, bool(i % 2)) for i in range(32)]
+    pairs = [[(0.05 + order + rng.gauss(0, 0.001), first) for order, first in rounds] for _ in range(6)]
+    for rounds in orderless(pairs):
+        assert max(rounds) - min(rounds) < 0.02
+        assert sum(rounds) / len(rounds) == pytest.approx(0.05, abs=0.002)
+    assert orderless([[(0.1, True), (0.2, True)]]) == [[0.1, 0.2]]
+
+
+def measured(values, arms=("eager", "candidate", TWIN)):
+    """Pairs of one round in which the twin takes ``1 + value`` times eager's time."""
+    block = lambda seconds: Block(seconds, 1, Disturbance(seconds))  # noqa: E731
+    return Arms(arms, [[{arm: block(1 + value if arm == TWIN else 1.0) for arm in arms}] for value in values])
+
+
+def test_the_floor_is_measured_on_the_first_subgraphs_and_on_other_sizes():
+    noise, asked = Noise(), []
+    for size in [100] * 10 + [100_000] + [100] * 30:
+        asked.append(noise.wants(size))
+        noise.add(measured([0.0] * 6, ("eager", "candidate", TWIN) if asked[-1] else ("eager", "candidate")), size)
+    assert asked[:FIRST] == [True] * FIRST
+    assert not any(asked[FIRST:10])
+    assert asked[10]
+    assert sum(asked[11:]) == 1
+    assert noise.to_json()["sessions"] == FIRST + 2
+
+
+def test_delta_is_never_below_the_floor():
+    noise = Noise()
+    for index in range(8):
+        noise.add(measured([0.05 if index % 2 else -0.05] * 6), 100)
+    said = noise.to_json()
+    assert said["width"] > 0.1
+    assert said["delta"] == said["width"]
+
+
+def test_the_noise_of_a_run_is_that_of_its_noisiest_worker():
+    quiet = {"width": 0.01, "offset": 0.01, "sessions": 4, "delta": 0.02}
+    loud = {"width": 0.05, "offset": 0.03, "sessions": 3, "delta": 0.05}
+    assert merged([quiet, {}, loud]) == {**loud, "sessions": 7}
+    assert merged([{}, {}]) == {}
+
+
+def test_a_budget_is_shared_among_those_left():
+    now = SimpleNamespace(time=0.0)
+    budget = Budget(20.0, 10, clock=lambda: now.time)
+    budget.begin(10)
+    assert budget.allowance(2).pair == PAIR  # two seconds each are plenty
+    now.time = 19.0
+    for _ in range(5):
+        budget.done(3.8, blocks=0.2, pairs=6, other=0.1)
+    tight = budget.allowance(2)
+    assert tight.pair < PAIR / 4
+    assert tight.seconds < 0.2
+    assert not budget.spare(1.0)
+    now.time = 100.0
+    assert budget.allowance(2).seconds == 0.0  # overdrawn: the least that gives an interval
+    assert Budget(None).allowance(2) is None
+    assert Budget(None).spare(1e9)
+
+
+def test_phases_add_up():
+    spent: dict[str, float] = {}
+    phases = Stopwatch(spent)
+    begin = time.perf_counter()
+    with phases("outer"):
+        time.sleep(0.01)
+        with phases("inner"):
+            time.sleep(0.02)
+    total = time.perf_counter() - begin
+    assert sum(spent.values()) == pytest.approx(total, abs=0.002)
+    assert spent["inner"] >= 0.02
+    assert spent["outer"] < total - 0.019
+
+
+def test_a_stopped_process_is_seen_as_such():
+    import os
+    import signal
+    import subprocess
+
+    from pytest_passbench.judge.processes import Gone
+
+    process = subprocess.Popen(["sleep", "60"])
+    watch = Watch(process.pid)
+    try:
+        with pytest.raises(Gone):
+            watch.wait_stopped(limit=0.01)
+        os.kill(process.pid, signal.SIGSTOP)
+        watch.wait_stopped()
+        assert watch.waited() >= 0
+    finally:
+        process.kill()
+        process.wait()
+    with pytest.raises(Gone):
+        watch.waited()
+    watch.close()
