@@ -1,4 +1,4 @@
-"""The walls around an arm: bubblewrap where it works, otherwise what a process can give up by itself.
+"""The walls around an arm: bubblewrap where it works, otherwise what a process can give up by itself (weak).
 
 One sandbox per arm, because processes of one sandbox can read each other's memory. Inside there are the system's
 programs and libraries, Python, this package without its judge and its tasks, the candidate's folder (read-only, and
@@ -7,8 +7,10 @@ only in the candidate's sandbox), and an empty, limited /tmp. No home directory,
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
+import platform
 import shutil
 import site
 import subprocess
@@ -36,7 +38,20 @@ class Walls:
     disable_userns: bool = True
 
     def __str__(self) -> str:
-        return "bubblewrap" if self.strong else f"weak ({self.reason})"
+        return "bubblewrap" if self.strong else f"weak ({self.reason}; {_held()})"
+
+
+def _held() -> str:
+    """What the weak form still keeps, for the header."""
+    version = _landlock_version()
+    files = "Landlock: files, memory" + (", signals" if version >= 6 else "") if version > 0 else "no Landlock"
+    calls = "seccomp: sockets, processes" if platform.machine() in ("x86_64", "aarch64") else "no seccomp"
+    return f"{files}; {calls}"
+
+
+def _landlock_version() -> int:
+    libc = ctypes.CDLL(None)
+    return int(libc.syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint32(1)))
 
 
 @functools.cache
@@ -72,7 +87,7 @@ def command(program: list[str], walls: Walls, candidate: Path | None, devices: b
     bwrap = shutil.which("bwrap") or "bwrap"
     userns = ["--disable-userns"] if walls.disable_userns else []
     mounts = [*_mounts(candidate), *_device_mounts(devices)]
-    return [bwrap, *_BARE, *userns, *mounts, "--chdir", "/tmp", *program]
+    return [bwrap, *_BARE, *userns, *mounts, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp", *program]
 
 
 def _mounts(candidate: Path | None) -> list[str]:
@@ -82,6 +97,7 @@ def _mounts(candidate: Path | None) -> list[str]:
     for name in _ETC:
         arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     arguments += ["--proc", "/proc", "--dev", "/dev", "--size", str(SCRATCH_BYTES), "--tmpfs", "/tmp"]
+    arguments += ["--size", str(SCRATCH_BYTES), "--tmpfs", "/dev/shm"]
     for path in _python_folders():
         arguments += ["--ro-bind", str(path), str(path)]
     for name in _HIDDEN:
@@ -90,6 +106,16 @@ def _mounts(candidate: Path | None) -> list[str]:
     if candidate is not None:
         arguments += ["--ro-bind", str(candidate.resolve()), CANDIDATE_MOUNT]
     return arguments
+
+
+def weak_paths(candidate: Path | None, scratch: Path, devices: bool) -> dict[str, list[str]]:
+    """What an arm behind weak walls may read and write, as far as Landlock is there to see to it."""
+    readable = [*_SYSTEM, *(f"/etc/{name}" for name in _ETC), "/proc", "/sys/devices", "/dev/urandom", "/dev/random"]
+    readable += [str(path) for path in _python_folders() if path != _PACKAGE]
+    readable += [str(entry) for entry in _PACKAGE.iterdir() if entry.name not in _HIDDEN]
+    readable += [str(candidate.resolve())] if candidate is not None else []
+    nodes = [str(node) for node in Path("/dev").glob("nvidia*")] if devices else []
+    return {"read": readable, "write": [str(scratch), "/dev/null", "/dev/zero", *nodes]}
 
 
 def _link_or_bind(folder: Path) -> list[str]:

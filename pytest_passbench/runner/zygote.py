@@ -14,6 +14,7 @@ from typing import Any
 
 from ..protocol import ProtocolError, receive, send
 from . import harden
+from .confine import confine
 
 
 def main() -> None:
@@ -22,6 +23,8 @@ def main() -> None:
     channel = socket.socket(fileno=int(sys.argv[1]))
     wants = json.loads(sys.argv[2])
     harden.not_dumpable()
+    if "paths" in wants:
+        confine(wants["paths"]["read"], wants["paths"]["write"])
     versions = _import(wants)
     send(channel, {"status": "ready", "pid": os.getpid(), "versions": versions})
     while True:
