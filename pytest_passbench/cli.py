@@ -16,6 +16,7 @@ COMMANDS = (
     "score",
     "audit",
     "merge",
+    "verify",
     "doctor",
     "plan",
     "forge",

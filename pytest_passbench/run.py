@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_passbench.errors import UserError
+from pytest_passbench.hashes import of_harness
 from pytest_passbench.judge import seed as seeds
 from pytest_passbench.report.disqualify import disqualify
 from pytest_passbench.report.record import Record
@@ -104,6 +105,7 @@ class Ledger:
             environment=self.environment,
             tasks=list(self.tasks),
             records=disqualify(self.records),
+            hashes={"tasks": {r.task: r.task_hash for r in self.records if r.task_hash}, "harness": of_harness()},
             candidates=[
                 {"name": c.name, "path": str(c.path), "content_hash": c.content_hash} for c in self.candidates
             ],

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ..candidate.layout import Candidate, PassDir
+from ..hashes import of_task
 from ..protocol import Plan
 from ..report.record import Arm as ArmRecord
 from ..report.record import Record
@@ -88,7 +89,7 @@ class Session:
             else:
                 subject = self._judged(task, subgraph, candidate, record)
                 self._after(task, candidate, record)
-                if subject.noisy:
+                if subject.noisy and record.arm.status == "correct":
                     noisy.append((subgraph, subject))
             yield record
         for subgraph, subject in noisy:
@@ -151,6 +152,7 @@ class Session:
         record = Record(task.id, subgraph.id, candidate.name, subgraph.source, subgraph.dtype)
         passes = candidate.passes_for(task.id)
         record.folder = folder(candidate, passes) if passes is not None else ""
+        record.task_hash = of_task(task)
         record.operators = list(task.header.ops)
         return record
 

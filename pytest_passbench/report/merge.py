@@ -36,7 +36,15 @@ def merge(shards: Sequence[tuple[Path, Run]]) -> Run:
         finished=max((run.finished for run in runs), key=_moment),
         interrupted=any(run.interrupted for run in runs),
         parts=[part for path, run in shards for part in _parts(path, run)],
+        hashes=_hashes(runs),
     )
+
+
+def _hashes(runs: Sequence[Run]) -> dict[str, Any]:
+    """Every task's, and the harness's where all shards had the same one."""
+    tasks = {name: value for run in runs for name, value in run.hashes.get("tasks", {}).items()}
+    harness = {str(run.hashes.get("harness", "")) for run in runs}
+    return {"tasks": tasks, "harness": harness.pop() if len(harness) == 1 else ""}
 
 
 def _check_same(first_path: Path, first: Run, path: Path, run: Run) -> None:

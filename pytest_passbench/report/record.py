@@ -85,6 +85,7 @@ class Record:
     findings: list[Finding] = field(default_factory=list)
     durations: dict[str, float] = field(default_factory=dict)  # seconds by phase
     folder: str = ""  # the pass directory that answered, within the candidate; "" for the candidate itself
+    task_hash: str = ""  # SHA-256 of the task's contents
 
     def to_json(self) -> dict[str, Any]:
         """The record as JSON-ready builtins."""

@@ -19,7 +19,8 @@ class Run:
 
     ``tasks`` are the ids that were selected, judged or not; ``candidates`` have ``name``, ``path`` and
     ``content_hash``; ``started`` and ``finished`` are ISO 8601 times; ``parts`` says what a merged run was
-    made of; ``digest`` is what the file said.
+    made of; ``hashes`` are the SHA-256 of each task judged (``tasks``) and of the ``harness``; ``digest`` is
+    what the file said.
     """
 
     settings: dict[str, Any] = field(default_factory=dict)
@@ -33,6 +34,7 @@ class Run:
     finished: str = ""
     interrupted: bool = False
     parts: list[dict[str, Any]] = field(default_factory=list)
+    hashes: dict[str, Any] = field(default_factory=dict)
     digest: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -76,6 +78,10 @@ class Run:
     def baselines(self) -> list[str]:
         """The baselines' names, in the order in which the records have them."""
         return list(dict.fromkeys(name for record in self.records for name in record.baselines))
+
+    def interpreted(self, task: str) -> bool:
+        """Whether some record of the task says that Triton's interpreter ran it."""
+        return any(record.task == task and "interpreter" in record.arm.speed_note for record in self.records)
 
     def of(self, candidate: str) -> list[Record]:
         """One candidate's records."""

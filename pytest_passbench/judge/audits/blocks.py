@@ -121,4 +121,5 @@ class Blocks:
                  if before and level > self.tolerance]  # fmt: skip
         if not wrong:
             return []
-        return [violation("outputs", "differs", f"output {wrong[0]} is wrong {where}: {verdict.worst or verdict.message}")]
+        said = f"output {wrong[0]} is wrong {where}: {verdict.worst or verdict.message}"
+        return [violation("outputs", "differs", said)]

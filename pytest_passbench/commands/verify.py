@@ -1,0 +1,97 @@
+"""``passbench verify``: whether a results file is what a run wrote, of these tasks and this candidate."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_passbench.errors import UserError
+
+if TYPE_CHECKING:
+    from pytest_passbench.candidate.layout import Candidate
+    from pytest_passbench.report.run import Run
+    from pytest_passbench.suite.model import Task
+
+
+def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser("verify", help="check a results file, and judge some of it anew",
+                                   description=__doc__)  # fmt: skip
+    parser.add_argument("file", type=Path, metavar="RESULTS", help="results.json, or a run's folder")
+    parser.add_argument("--candidate", type=Path, metavar="DIR", help="the candidate that was judged")
+    parser.add_argument("--tasks", type=Path, action="append", metavar="PATH",
+                        help="task files or folders (default: those of the run, or the installed ones)")  # fmt: skip
+    parser.add_argument("--rerun", type=int, default=0, metavar="K", help="judge K random subgraphs anew")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what does not fit; 1 where anything does not."""
+    from pytest_passbench.report import results
+
+    found = results.read(args.file)
+    candidate = _candidate(args.candidate)
+    if args.rerun and candidate is None:
+        remedy = "add --candidate=DIR"
+        raise UserError("judging anew takes the candidate itself", where="--rerun", remedy=remedy)
+    tasks = _tasks(found, args.tasks)
+    said = list(_problems(found, tasks, candidate))
+    if args.rerun and candidate is not None and not said:
+        from pytest_passbench.rerun import disagreements
+
+        said += disagreements(found, tasks, candidate, args.rerun)
+    for line in said:
+        print(line)
+    print(_summary(found, tasks, candidate, args.rerun) if not said else f"{len(said)} problems")
+    return int(bool(said))
+
+
+def _candidate(path: Path | None) -> Candidate | None:
+    from pytest_passbench.candidate.layout import Candidate
+
+    return Candidate.open(path) if path is not None else None
+
+
+def _tasks(found: Run, paths: list[Path] | None) -> dict[str, Task]:
+    """The run's tasks that can be found, by id."""
+    from pytest_passbench.suite import find
+
+    given = [Path(str(path)) for path in found.settings.get("tasks") or []]
+    bases = paths or [path for path in given if path.exists()] or [find.installed_tasks()]
+    refs = [ref for base in bases for ref in find.discover(base)]
+    return {ref.header.id: ref.load() for ref in refs if ref.header.id in found.tasks}
+
+
+def _problems(found: Run, tasks: dict[str, Task], candidate: Candidate | None) -> Iterator[str]:
+    from pytest_passbench.hashes import of_harness, of_task
+    from pytest_passbench.report import check
+
+    counts = {name: _count(found, task, candidate) for name, task in tasks.items()}
+    yield from check.problems(found, counts, {name: of_task(task) for name, task in tasks.items()})
+    missing = [name for name in found.tasks if name not in tasks]
+    if missing:
+        yield f"tasks not found, so not checked: {', '.join(missing[:5])} (name their folder with --tasks)"
+    harness = found.hashes.get("harness")
+    if harness != of_harness():
+        yield "the run was made with other code of passbench than this" if harness else "no hash of the harness"
+    if candidate is not None:
+        listed = [item.get("content_hash") for item in found.candidates]
+        if candidate.content_hash not in listed:
+            yield f"{candidate.path}: not the candidate that was judged (its contents differ)"
+
+
+def _count(found: Run, task: Task, candidate: Candidate | None) -> int:
+    """How many subgraphs of a task were to be judged: fewer where Triton's interpreter would run them."""
+    triton = found.interpreted(task.id) or (candidate is not None and candidate.uses_triton)
+    if triton and not str(found.settings.get("device", "cpu")).startswith("cuda"):
+        return len({subgraph.dtype for subgraph in task.subgraphs})
+    return len(task.subgraphs)
+
+
+def _summary(found: Run, tasks: dict[str, Task], candidate: Candidate | None, rerun: int) -> str:
+    parts = ["digest, seed and speed-ups fit", f"{len(found.records)} records of {len(tasks)} tasks complete"]
+    parts += ["the candidate is the one judged"] if candidate is not None else []
+    parts += [f"{min(rerun, len(found.records))} subgraphs judged anew agree"] if rerun else []
+    return "; ".join(parts)

@@ -1,0 +1,88 @@
+"""The corpus of candidates as one: a folder of per-task pass directories, so that one session serves all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+EXPLOITS, HONEST = HERE / "exploits", HERE / "honest"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One candidate of the corpus: ``expect`` is "rejected", "neutralised" or "passes"."""
+
+    name: str
+    folder: Path
+    expect: str
+    layer: str
+    twin: str
+    task: str
+    gpu: bool
+    line: int
+
+
+def entries(root: Path) -> list[Entry]:
+    """Everything below ``root`` with an ``expect.json``."""
+    return [_entry(path.parent) for path in sorted(root.glob("*/expect.json"))]
+
+
+def _entry(folder: Path) -> Entry:
+    told = json.loads((folder / "expect.json").read_text())
+    return Entry(
+        folder.name,
+        folder,
+        told.get("expect", "passes"),
+        told.get("layer", ""),
+        told.get("twin", ""),
+        told.get("task", "target"),
+        bool(told.get("gpu", False)),
+        int(told.get("line", 0)),
+    )
+
+
+def combine(chosen: Iterable[Entry], folder: Path, subgraphs: int = 1) -> Path:
+    """Write ``folder/cand`` and ``folder/tasks`` with a task for each entry; returns the candidate."""
+    (folder / "tasks").mkdir(parents=True)
+    for entry in chosen:
+        shutil.copytree(entry.folder, folder / "cand" / entry.name / "pass_dir")
+        (folder / "tasks" / f"{entry.name}.task.yaml").write_text(_task(entry, subgraphs))
+    return folder / "cand"
+
+
+def _task(entry: Entry, subgraphs: int) -> str:
+    text = (EXPLOITS / f"{entry.task}.task.yaml").read_text()
+    lines = text.splitlines(keepends=True)
+    head = [f"id: {entry.name}\n" if line.startswith("id: ") else line for line in lines]
+    head = [f"subgraphs: {subgraphs}\n" if line.startswith("subgraphs: ") else line for line in head]
+    starts = [index for index, line in enumerate(head) if line.startswith("- id: ")]
+    return "".join(head[: starts[subgraphs]] if subgraphs < len(starts) else head)
+
+
+def judge(candidate: Path, **settings: Any) -> dict[str, list[Any]]:
+    """The records of every entry that :func:`combine` wrote, by its name."""
+    from pytest_passbench.candidate.layout import Candidate
+    from pytest_passbench.judge.session import Session
+    from pytest_passbench.settings import Settings
+    from pytest_passbench.suite.taskfile import read_task
+
+    settings = {"pipeline": "direct", "timeout": 30.0, **settings}
+    chosen = Candidate.open(candidate)
+    found: dict[str, list[Any]] = {}
+    with Session(Settings(**settings), b"a secret of the corpus") as session:
+        for path in sorted((candidate.parent / "tasks").glob("*.yaml")):
+            for record in session.judge(read_task(path), chosen):
+                found.setdefault(record.task, []).append(record)
+    return found
+
+
+def outcome(record: Any, tolerance: int = -5) -> str:
+    """"rejected" with b at t, or "passes"."""
+    from pytest_passbench.failure import failed
+
+    return "rejected" if failed(record, tolerance) else "passes"
