@@ -1,0 +1,175 @@
+"""``passbench verify``: what was changed after a run, by whoever, is found."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from pytest_passbench.cli import main
+from pytest_passbench.report import results
+from pytest_passbench.report.disqualify import disqualify
+from pytest_passbench.report.record import Arm, PassReport, Record, Speed
+
+PASS = """
+import torch
+def pattern(x): return torch.relu(x)
+def replacement_args(x): return (x,)
+def kernel(x): return x
+def replacement_func(): return kernel
+"""
+TASK = """passbench: task/1
+id: {name}
+ops: [relu]
+sources: [tests]
+modality: text
+tags: [lite]
+subgraphs: 2
+---
+graphs:
+  g0: |
+    def forward(in_0):
+        return (torch.relu(in_0),)
+subgraphs:
+- id: a
+  graph: g0
+  dtype: float32
+  source: tests
+  inputs:
+  - {{name: in_0, shape: [4], dtype: float32, mean: 0.0, std: 1.0}}
+- id: b
+  graph: g0
+  dtype: float32
+  source: tests
+  inputs:
+  - {{name: in_0, shape: [8], dtype: float32, mean: 0.0, std: 1.0}}
+"""
+
+
+class Judge:
+    """Finds every subgraph correct and ``ratio`` times as fast."""
+
+    ratio = 1.5
+
+    def __init__(self, settings, seed, worker=0):
+        pass
+
+    def environment(self):
+        return {}
+
+    def close(self):
+        pass
+
+    def judge(self, task, candidate):
+        from pytest_passbench.hashes import of_task
+
+        for subgraph in task.subgraphs:
+            pairs = [[math.log(self.ratio)] * 2] * 6
+            speed = Speed(self.ratio, self.ratio - 0.1, self.ratio + 0.1, "FASTER", 10.0, 10.0 / self.ratio, pairs)
+            arm = Arm(correct_from=[-11], speed=speed)
+            yield Record(task.id, subgraph.id, candidate.name, arm=arm, task_hash=of_task(task))
+
+
+@pytest.fixture
+def made(tmp_path: Path):
+    """A candidate, tasks and a run of them in ``run/results.json``."""
+    from pytest_passbench.api import evaluate
+
+    (tmp_path / "cand").mkdir()
+    (tmp_path / "cand" / "fuse.py").write_text(PASS)
+    (tmp_path / "cand" / "sorted_output_pass_rule_names.json").write_text('["fuse"]')
+    (tmp_path / "tasks").mkdir()
+    for name in ("one", "two"):
+        (tmp_path / "tasks" / f"{name}.task.yaml").write_text(TASK.format(name=name))
+    run = evaluate(tmp_path / "cand", tmp_path / "tasks", session=Judge)
+    results.write(tmp_path / "run", run)
+    return tmp_path
+
+
+def verify(folder: Path, *more: str) -> int:
+    return main(["verify", str(folder / "run"), "--candidate", str(folder / "cand"), *more])
+
+
+def edit(folder: Path, change, digest: bool = True) -> None:
+    """Change the run; with ``digest``, as somebody would who knows how the digest is made."""
+    path = folder / "run" / "results.json"
+    if digest:
+        run = results.read(path)
+        change(run)
+        results.write_file(path, run)
+        return
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+
+
+def test_an_untouched_run_is_fine(made, capsys):
+    assert verify(made) == 0
+    assert "4 records of 2 tasks complete" in capsys.readouterr().out
+
+
+def test_a_changed_speed_up_is_found_with_the_digest_or_without(made, capsys):
+    edit(made, lambda run: setattr(run.records[0].arm.speed, "ratio", 1.55))
+    assert verify(made) == 1
+    assert "one/a: the speed-up of candidate is not what its pairs say" in capsys.readouterr().out
+    edit(made, lambda data: data["records"][0]["arm"]["speed"].update(ratio=1.5, high=3.0), digest=False)
+    assert verify(made) == 1
+    assert "the digest is not that of the contents" in capsys.readouterr().out
+
+
+def test_a_dropped_subgraph_is_found(made, capsys):
+    edit(made, lambda run: run.records.pop())
+    assert verify(made) == 1
+    assert "cand: 1 records of task two, which has 2 subgraphs" in capsys.readouterr().out
+
+
+def test_a_swapped_task_is_found(made, capsys):
+    task = made / "tasks" / "two.task.yaml"
+    task.write_text(task.read_text().replace("torch.relu(in_0)", "torch.relu(in_0) + 1"))
+    assert verify(made) == 1
+    assert "task two: its contents are not those that were judged" in capsys.readouterr().out
+
+
+def test_an_edited_candidate_is_found(made, capsys):
+    (made / "cand" / "fuse.py").write_text(PASS + "\n# faster now\n")
+    assert verify(made) == 1
+    assert "not the candidate that was judged" in capsys.readouterr().out
+
+
+def test_a_truncated_file_is_one_message(made, capsys):
+    path = made / "run" / "results.json"
+    path.write_text(path.read_text()[:-200])
+    assert verify(made) == 1
+    assert "cut short" in capsys.readouterr().err
+
+
+def test_another_seed_is_found(made, capsys):
+    edit(made, lambda run: run.seed.update(revealed="00" * 32))
+    assert verify(made) == 1
+    assert "not the one that the run committed to" in capsys.readouterr().out
+
+
+def test_rerun_agrees_or_says_what_differs(made, capsys, monkeypatch):
+    monkeypatch.setattr("pytest_passbench.api.make_session", Judge)
+    assert verify(made, "--rerun=2") == 0
+    assert "2 subgraphs judged anew agree" in capsys.readouterr().out
+    monkeypatch.setattr(Judge, "ratio", 1.1)
+    assert verify(made, "--rerun=1") == 1
+    assert "1.500 times as fast in the file, 1.100 now" in capsys.readouterr().out
+
+
+def record(task: str, name: str, status: str = "correct", folder: str = "") -> Record:
+    speed = Speed(2.0, 1.9, 2.1, "FASTER", 2.0, 1.0)
+    arm = Arm(status, message="caught" if status != "correct" else "", correct_from=[-11], speed=speed)
+    return Record(task, "s", "cand", arm=arm, passes=[PassReport(name, matches=1)], folder=folder)
+
+
+def test_one_caught_of_ten_does_not_pay():
+    records = [record("a", "p"), record("b", "p", "integrity"), record("c", "q"), record("d", "p", folder="own")]
+    marked = disqualify(records)
+    assert [item.arm.status for item in marked] == ["integrity", "integrity", "correct", "correct"]
+    assert "pass p broke a rule on b/s: caught" in marked[0].arm.message
+    assert marked[0].arm.speed is None
+    assert records[0].arm.status == "correct"
