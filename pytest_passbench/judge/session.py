@@ -18,6 +18,7 @@ from ..protocol import Plan
 from ..report.record import Arm as ArmRecord
 from ..report.record import Record
 from ..settings import Settings
+from ..suite.build import build_graph
 from ..suite.model import Subgraph, Task
 from ..timing.looks import LOOKS, Stopping
 from ..timing.session import Arms
@@ -76,6 +77,8 @@ class Session:
         Where noise kept a verdict open, the subgraph is measured again at the end of the task, by new processes,
         and its record given out once more: the later one counts.
         """
+        for key, source in task.graphs.items():  # a graph that is not allowed is named before anything runs
+            build_graph(source, str(task.path), line=task.graph_lines.get(key, 1))
         subgraphs = self.selected(task, candidate)
         self._budget.expected = self.expected
         self._budget.begin(len(subgraphs))
