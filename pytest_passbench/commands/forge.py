@@ -68,6 +68,11 @@ def _list() -> int:
     return 0
 
 
+def spare(count: int) -> int:
+    """How many sequences to try for ``count`` tasks: about a third has no three subgraphs that pass the rules."""
+    return count * 3 // 2
+
+
 def _verify(args: argparse.Namespace) -> int:
     """Prints a line per architecture; exit code 1 where a committed subgraph did not come out again."""
     from pytest_passbench.forge.models import pick
@@ -95,6 +100,7 @@ def _single(args: argparse.Namespace) -> int:
 
 def _suite(args: argparse.Namespace) -> int:
     from pytest_passbench.forge import plan_data, steps
+    from pytest_passbench.forge.final import split
 
     plan = steps.Plan(args.work, args.processes, args.timeout)
     todo = _steps(args.steps)
@@ -106,10 +112,14 @@ def _suite(args: argparse.Namespace) -> int:
         return _describe(args, plan, todo)
     if not {"select", "curate", "write"} & set(todo):
         return 0
-    wanted = steps.select_step(plan, args.tasks or 200, args.train, plan_data.LITE)
+    wanted = steps.select_step(plan, spare(args.tasks or 200), args.train, plan_data.LITE)
     if "curate" in todo:
         steps.curate_step(plan, wanted)
-    return _write(args, steps.curated_tasks(plan)) if "write" in todo else 0
+        steps.curate_step(plan, steps.cover_step(plan))
+    if "write" not in todo:
+        return 0
+    suite, rest = split(steps.curated_tasks(plan), args.tasks or 200)
+    return _write(args, [*suite, *rest])
 
 
 def _describe(args: argparse.Namespace, plan: Plan, todo: list[str]) -> int:

@@ -1,0 +1,41 @@
+"""The last choice: which of the curated tasks make the suite, and which are left for training."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+
+from pytest_passbench.suite.model import Task
+
+DTYPES = {"float32", "bfloat16", "float16"}
+
+
+def split(tasks: Sequence[Task], count: int) -> tuple[list[Task], list[Task]]:
+    """``count`` tasks for the suite and the rest, tagged ``train``; the lite tasks are of the suite.
+
+    The least valuable tasks leave first, unless they alone have some operator. No two tasks share an operator
+    sequence, so the two splits have none in common.
+    """
+    holders = Counter(op for task in tasks for op in set(task.header.ops))
+    kept, left = list(tasks), []
+    for task in sorted(tasks, key=value):
+        alone = any(holders[op] == 1 for op in task.header.ops)
+        if len(kept) > count and not alone and "lite" not in task.header.tags:
+            kept.remove(task)
+            left.append(task)
+            holders.subtract(set(task.header.ops))
+    return [_tagged(task, "") for task in kept], [_tagged(task, "train") for task in left]
+
+
+def value(task: Task) -> float:
+    """More subgraphs, all three dtypes and a middling length count for a task."""
+    complete = {s.dtype for s in task.subgraphs} >= DTYPES
+    return min(len(task.subgraphs), 14) + 4.0 * complete + 3.0 * min(len(task.header.ops), 5)
+
+
+def _tagged(task: Task, tag: str) -> Task:
+    if "lite" in task.header.tags:
+        return task
+    tags = (tag,) if tag else ()
+    return dataclasses.replace(task, header=dataclasses.replace(task.header, tags=tags))
