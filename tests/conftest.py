@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -122,18 +125,59 @@ def gelu_add_pass() -> str:
     return GELU_ADD_PASS
 
 
-@pytest.fixture
-def wrapper() -> Callable[[str], str]:
+def make_wrapper(body: str, head: str = "") -> str:
     """A pass for gelu(x) + y whose wrapper has the given body."""
+    lines = textwrap.indent(textwrap.dedent(body).strip(), "    ")
+    return (
+        f"import torch\n{textwrap.dedent(head)}\n"
+        "def pattern(x, y):\n    return torch.nn.functional.gelu(x) + y\n\n"
+        "def replacement_args(x, y):\n    return (x, y)\n\n"
+        f"def kernel(x, y):\n{lines}\n\n"
+        "def replacement_func():\n    return kernel\n"
+    )
 
-    def make(body: str, head: str = "") -> str:
-        lines = textwrap.indent(textwrap.dedent(body).strip(), "    ")
-        return (
-            f"import torch\n{textwrap.dedent(head)}\n"
-            "def pattern(x, y):\n    return torch.nn.functional.gelu(x) + y\n\n"
-            "def replacement_args(x, y):\n    return (x, y)\n\n"
-            f"def kernel(x, y):\n{lines}\n\n"
-            "def replacement_func():\n    return kernel\n"
-        )
 
-    return make
+@pytest.fixture
+def wrapper() -> Callable[..., str]:
+    return make_wrapper
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "bubblewrap: needs the strong sandbox")
+    config.addinivalue_line("markers", "root: needs the superuser, and an interpreter that everybody can run")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What this machine can't run is deselected, and counted as such."""
+    lacking = [name for name, there in HAS.items() if any(map(_marked(name), items)) and not there()]
+    dropped = [item for item in items if any(item.get_closest_marker(name) for name in lacking)]
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = [item for item in items if item not in dropped]
+
+
+def _marked(name: str) -> Callable[[pytest.Item], bool]:
+    return lambda item: item.get_closest_marker(name) is not None
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _has_bubblewrap() -> bool:
+    from pytest_passbench.judge import sandbox
+
+    return sandbox.walls().strong
+
+
+def _has_other_user() -> bool:
+    """Whether we may become another user, who can run this interpreter too."""
+    try:
+        return os.geteuid() == 0 and subprocess.run([sys.executable, "-c", ""], user=65534, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+HAS = {"gpu": _has_gpu, "bubblewrap": _has_bubblewrap, "root": _has_other_user}

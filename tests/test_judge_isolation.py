@@ -20,13 +20,13 @@ from pathlib import Path
 import pytest
 
 import pytest_passbench
-from pytest_passbench.judge import processes, sandbox
+from pytest_passbench.judge import processes
 
 HERE = Path(__file__).resolve().parent
 PACKAGE = Path(pytest_passbench.__file__).resolve().parent
 PROBING = "import probe\nprobe.tell()\nreturn torch.nn.functional.gelu(x) + y"
 HONEST = "return torch.nn.functional.gelu(x) + y"
-SLOW = "import time\ntime.sleep(0.3)\nreturn torch.nn.functional.gelu(x) + y"
+SLOW = "import time\ntime.sleep(0.4)\nreturn torch.nn.functional.gelu(x) + y"
 
 
 def target(folder: Path, stack: ExitStack) -> tuple[str, list[object]]:
@@ -91,9 +91,110 @@ def leftovers() -> set[str]:
     return {name for name in names if name.startswith("passbench-") and not name.endswith(".lock")}
 
 
-@pytest.mark.skipif(not sandbox.walls().strong, reason="needs bubblewrap")
+@pytest.mark.bubblewrap
 def test_from_a_runner_nothing_is_reached(bench, wrapper, tmp_path):
     before, kept = set(processes.descendants(os.getpid())), leftovers()
     check(probed(bench, wrapper, tmp_path))
     assert not [pid for pid in processes.descendants(os.getpid()) if pid not in before and processes.alive(pid)]
     assert leftovers() <= kept
+
+
+@pytest.mark.bubblewrap
+@pytest.mark.root
+def test_an_ordinary_user_is_as_safe():
+    with tempfile.TemporaryDirectory(prefix="passbench-user-") as home:
+        os.chown(home, 65534, 65534)
+        environment = {**os.environ, "HOME": home, "TMPDIR": home, "PYTHONPATH": f"{PACKAGE.parent}:{HERE}"}
+        command = [sys.executable, "-c", "import test_judge_isolation as test; test.alone()", home]
+        ran = subprocess.run(
+            command, user=65534, group=65534, extra_groups=[], cwd=home, env=environment, capture_output=True, text=True
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        check(ran.stdout)
+
+
+def alone() -> None:
+    """The probe without pytest around it, in the folder that is the first argument."""
+    from conftest import Bench, make_wrapper
+
+    folder = Path(sys.argv[1])
+    print(probed(Bench(folder), make_wrapper, folder))
+
+
+def runners(arm: str) -> list[int]:
+    """Measured runners of an arm, below this process: they have both filters."""
+    found = []
+    for pid in processes.descendants(os.getpid()):
+        try:
+            status = Path(f"/proc/{pid}/status").read_text()
+            line = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if f'"arm": "{arm}"'.encode() in line and re.search(r"Seccomp_filters:\t2", status):
+            found.append(pid)
+    return found
+
+
+def asleep(pid: int) -> bool:
+    """In a kernel's sleep: a runner that waits for its turn is stopped, not asleep."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+    except OSError:
+        return False
+
+
+def kill_a_runner(killed: list[int]) -> None:
+    deadline = time.monotonic() + 120
+    while not killed and time.monotonic() < deadline:
+        before = [pid for pid in runners("candidate") if asleep(pid)]
+        time.sleep(0.1)
+        for pid in before:
+            if asleep(pid):
+                os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
+
+
+def test_a_killed_runner_is_one_crash_and_the_rest_are_judged(bench, wrapper):
+    for name, body in (("a-first", HONEST), ("b-slow", SLOW), ("c-last", HONEST)):
+        bench.task(name)
+        bench.candidate({"p": wrapper(body)}, task=name)
+    killed: list[int] = []
+    thread = threading.Thread(target=kill_a_runner, args=(killed,))
+    thread.start()
+    records = bench.judge(policy="open", budget=30)
+    thread.join()
+    statuses = [records[f"{name}/float32-x1"].arm.status for name in ("a-first", "b-slow", "c-last")]
+    assert killed
+    assert sorted(statuses) == ["correct", "correct", "crash"]
+    crashed = next(record.arm for record in records.values() if record.arm.status == "crash")
+    assert "SIGKILL" in crashed.message
+    assert crashed.speed is None
+
+
+LINGERS = """
+import os, time
+if os.fork() == 0:
+    while True:
+        time.sleep(1)
+"""
+RESPAWNS = """
+import os, threading, time
+def respawn():
+    while True:
+        if os.fork() == 0:
+            time.sleep(60)
+            os._exit(0)
+        time.sleep(0.02)
+threading.Thread(target=respawn, daemon=True).start()
+"""
+
+
+def test_processes_that_a_pass_starts_do_not_run_beside_its_runners(bench, wrapper):
+    for name, head in (("lingers", LINGERS), ("respawns", RESPAWNS)):
+        bench.task(name)
+        bench.candidate({"p": wrapper(HONEST, head=head)}, task=name)
+    records = bench.judge(policy="open", budget=20)
+    assert records["lingers/float32-x1"].arm.status == "correct"
+    arm = records["respawns/float32-x1"].arm
+    assert arm.status == "integrity"
+    assert "process" in arm.message
