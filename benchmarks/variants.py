@@ -32,22 +32,27 @@ def main() -> int:
 
 def sweep(kind: str, names: tuple[str, ...], count: int, *, caught: bool) -> list[str]:
     """Names of the variants for which "there is a violation" came out as ``caught``, the wrong way."""
-    wrong, start, distinct = [], time.perf_counter(), set()
-    for number in range(count):
+    wrong, start, seen, number = [], time.perf_counter(), set(), 0
+    while len(seen) < count:
         name, seed = names[number % len(names)], number // len(names)
+        number += 1
         files = variants.variant(variants.CORPUS / kind / name, seed)
-        distinct.add(str(files))
-        with tempfile.TemporaryDirectory() as scratch:
-            folder = variants.write(files, Path(scratch) / "candidate")
-            found = [f for f in audit(folder) if f.severity == "violation"]
+        if str(files) in seen:
+            continue
+        seen.add(str(files))
+        found = violations(files)
         if bool(found) == caught:
-            wrong.append(
-                f"{kind}/{name} seed {seed}: " + "; ".join(f"{f.file}:{f.line} {f.rule} {f.message}" for f in found)
-            )
+            wrong.append(f"{kind}/{name} seed {seed}: {'; '.join(found)}")
     seconds = time.perf_counter() - start
-    print(f"{kind}: {count} variants ({len(distinct)} distinct), {len(wrong)} wrong, {seconds:.1f} s")
-    print("\n".join(wrong))
+    print("\n".join([f"{kind}: {count} different variants, {len(wrong)} wrong, {seconds:.1f} s", *wrong]))
     return wrong
+
+
+def violations(files: dict[str, str]) -> list[str]:
+    """What the source layer finds in a variant."""
+    with tempfile.TemporaryDirectory() as scratch:
+        found = audit(variants.write(files, Path(scratch) / "candidate"))
+    return [f"{f.file}:{f.line} {f.rule} {f.message}" for f in found if f.severity == "violation"]
 
 
 if __name__ == "__main__":

@@ -45,13 +45,20 @@ def _audit_folder(folder: Path, root: Path, policy: PolicyName, report: Report) 
         source = folder / f"{stem}.py"
         if source.is_file():
             files.load(program, source, folder, is_pass=True)
+    _settle(program)
+    program.settled = True
+    _settle(program)
+    report.muted = False
+    _round(program)
+
+
+def _settle(program: Program) -> None:
+    """Rounds until one adds nothing."""
     for _ in range(_ROUNDS):
         program.changed = False
         _round(program)
         if not program.changed:
-            break
-    report.muted = False
-    _round(program)
+            return
 
 
 def _round(program: Program) -> None:

@@ -41,7 +41,7 @@ def call(frame: Frame, node: ast.Call, name: str, given: Arguments) -> Value:
     if name == "getattr":
         return _getattr(frame, node, given)
     if name == "object":
-        return given.first()  # what a pass-through decorator gives back
+        return given.first() if given.args else MAYBE  # as a decorator: it gives back what it is given
     if name in _SEQUENCES:
         return _sequence(frame, node, name, given)
     if name in ("map", "filter"):
@@ -136,6 +136,8 @@ def _chr(_frame: Frame, _node: ast.Call, given: Arguments) -> Value:
 def _str(frame: Frame, node: ast.Call, given: Arguments) -> Value:
     if not frame.raising:
         frame.refuse_tensors(node, "str of a tensor", *given.all, rule="reads-values")
+    if given.args and not given.first():
+        return NOTHING
     known = constants(given.first())
     if known is not None and len(given.args) == 1:
         return join([const(str(item)) for item in known])

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pytest_passbench.candidate.audit import containers, externals, fold, tables
+from pytest_passbench.candidate.audit import containers, externals, fold, inlined, tables
 from pytest_passbench.candidate.audit.frame import Frame
 from pytest_passbench.candidate.audit.program import REST, Class
 from pytest_passbench.candidate.audit.values import (
@@ -119,6 +119,8 @@ def _function(frame: Frame, node: ast.Call, atom: FuncRef, given: Arguments) -> 
     function = frame.program.functions[atom.key]
     if function.cached and frame.strict and frame.holds_tensor(*given.all):
         frame.report("address-cache", node, f"{function.name} keeps results by the tensors it is given")
+    if inlined.can(frame, function):
+        return inlined.run(frame, function, given)
     result = frame.program.bind(function, given.args, given.named, given.rest, frame.mode)
     return MAYBE if function.kernel else result
 

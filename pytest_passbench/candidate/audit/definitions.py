@@ -111,10 +111,11 @@ def body(frame: Frame, made: Function) -> None:
     frame.weak = assigned_inside(frame.program, node)
     for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
         value = made.params.get(arg.arg, NOTHING)
-        frame.assign(arg.arg, value if value or made.callers else MAYBE)
+        frame.assign(arg.arg, value if value or made.callers or not frame.program.settled else MAYBE)
     for extra, kind in ((node.args.vararg, "list"), (node.args.kwarg, "rest")):
         if extra is not None:
-            held = made.params.get(extra.arg, NOTHING if made.callers else MAYBE)
+            unknown = NOTHING if made.callers or not frame.program.settled else MAYBE
+            held = made.params.get(extra.arg, unknown)
             box = frame.program.box(extra, kind, {"*": held})
             frame.function_boxes.update(atom.site for atom in box)  # type: ignore[union-attr]
             frame.env[extra.arg] = box

@@ -35,6 +35,7 @@ class Frame:
     function: Function | None = None
     env: dict[str, Value] = field(default_factory=dict)
     raising: bool = False
+    depth: int = 0  # of calls evaluated in place
     weak: frozenset[str] = frozenset()  # names that inner functions assign: what they hold here is not followed
     function_boxes: set[tuple[int, str]] = field(default_factory=set)
 

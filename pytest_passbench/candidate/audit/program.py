@@ -114,6 +114,7 @@ class Program:
     stand_ins: dict[int, ast.Call] = field(default_factory=dict)
     assigned_inside: dict[int, frozenset[str]] = field(default_factory=dict)
     changed: bool = False
+    settled: bool = False  # all calls are known: what has no caller by now may be called with anything
 
     def grow(self, table: dict[Key, Value], key: Key, value: Value) -> None:
         """Join ``value`` into ``table[key]`` and note whether that changed it."""
