@@ -69,7 +69,7 @@ def _measure(store: Store, chosen: Sequence[Case], args: argparse.Namespace) -> 
         if args.swap:
             _swap_sessions(store, [next(queue) for _ in range(count)])
         else:
-            with Twins(Settings(pipeline="direct", threads=args.threads)) as twins:
+            with Twins(Settings(pipeline="direct", audit="off", threads=args.threads)) as twins:
                 for _ in range(count):
                     case = next(queue)
                     begin, stolen = time.perf_counter(), steal()
@@ -81,7 +81,7 @@ def _measure(store: Store, chosen: Sequence[Case], args: argparse.Namespace) -> 
 def _swap_sessions(store: Store, chosen: Sequence[Case]) -> None:
     """Each case twice: the longer program as the candidate, then as eager."""
     for longer in ("candidate", "eager"):
-        with Twins(Settings(pipeline="direct"), partial(_longer_at, longer)) as twins:
+        with Twins(Settings(pipeline="direct", audit="off"), partial(_longer_at, longer)) as twins:
             for case in chosen:
                 begin = time.perf_counter()
                 record = twins.against(case)

@@ -72,6 +72,7 @@ class Twins(Session):
     def __init__(self, settings: Settings, sources: Callable[[str, str], str] | None = None) -> None:
         super().__init__(settings, os.urandom(32))
         self.floor = False
+        self._sources = NO_SOURCES
         self.sources = sources or (lambda _arm, source: source)
 
     def _arm_settings(self, name: str, candidate: Path | None) -> ArmSettings:
@@ -91,9 +92,16 @@ class Twins(Session):
         return next(iter(self.judge(task, NOBODY)))
 
 
+#: Stands for what a candidate's files say, where there are none.
+NO_SOURCES: Any = SimpleNamespace(
+    read=lambda *_: SimpleNamespace(violations=(), findings=[]), allowed=lambda _, passes: passes
+)
 #: Stands for a candidate where there is none.
 NOBODY: Any = SimpleNamespace(
-    name="eager", path=None, uses_triton=False, passes_for=lambda _task: SimpleNamespace(faults=())
+    name="eager",
+    path=Path(),
+    uses_triton=False,
+    passes_for=lambda _task: SimpleNamespace(path=Path(), stems=(), faults=()),
 )
 
 

@@ -31,7 +31,7 @@ def main() -> None:
     args = parser.parse_args()
     sessions = []
     REPORTS.mkdir(parents=True, exist_ok=True)
-    with Twins(Settings(pipeline="direct")) as twins:
+    with Twins(Settings(pipeline="direct", audit="off")) as twins:
         for case in spread(cases(), args.subgraphs):
             begin = time.perf_counter()
             record = twins.against(case)
