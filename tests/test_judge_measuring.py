@@ -20,7 +20,9 @@ from pytest_passbench.timing.rounds import PAIR, orderless
 from pytest_passbench.timing.rounds import Noise as Disturbance
 from pytest_passbench.timing.session import Arms
 
-PHASES = set("start inputs build wait fork warm-up blocks verify audit measure end other".split())
+PHASES = {
+    "start", "inputs", "build", "wait", "fork", "warm-up", "blocks", "verify", "audit", "measure", "end", "other",
+}  # fmt: skip
 TWIN_OF_EAGER = "return torch.nn.functional.gelu(x) + y"
 
 
