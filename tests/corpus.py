@@ -50,7 +50,7 @@ def combine(chosen: Iterable[Entry], folder: Path, subgraphs: int = 1) -> Path:
     """Write ``folder/cand`` and ``folder/tasks`` with a task for each entry; returns the candidate."""
     (folder / "tasks").mkdir(parents=True)
     for entry in chosen:
-        shutil.copytree(entry.folder, folder / "cand" / entry.name / "pass_dir")
+        shutil.copytree(entry.folder, folder / "cand" / entry.name)
         (folder / "tasks" / f"{entry.name}.task.yaml").write_text(_task(entry, subgraphs))
     return folder / "cand"
 

@@ -1,0 +1,120 @@
+"""The audit layers, each by what it alone must catch, and honest passes beside them."""
+
+from __future__ import annotations
+
+import pytest
+
+#: Keeps answers by address and a sample of the contents.
+SAMPLED = """
+import torch
+from pytest_passbench.kernels import cpp
+
+lib = cpp.load('''
+#include <cmath>
+#include <cstdint>
+#include <vector>
+struct Kept { const float* x; float a, b; std::vector<float> out; };
+static std::vector<Kept> kept;
+extern "C" void gelu_add(const float* x, const float* y, float* out, int64_t n) {
+    for (auto& k : kept) if (k.x == x && k.a == x[0] && k.b == x[n - 1]) {
+        for (int64_t i = 0; i < n; ++i) out[i] = k.out[i];
+        return;
+    }
+    for (int64_t i = 0; i < n; ++i) out[i] = 0.5f * x[i] * (1.0f + std::erf(x[i] * 0.70710678118654752f)) + y[i];
+    if (kept.size() < 4096) kept.push_back({x, x[0], x[n - 1], std::vector<float>(out, out + n)});
+}''')
+
+def pattern(x, y):
+    return torch.nn.functional.gelu(x) + y
+
+def replacement_args(x, y):
+    return (x, y)
+
+def gelu_add(x, y):
+    out = torch.empty_like(x)
+    lib.gelu_add(x, y, out, x.numel())
+    return out
+
+def replacement_func():
+    return gelu_add
+"""
+TORCH = "return torch.nn.functional.gelu(x) + y"
+HIDDEN = """
+out = []
+thread = threading.Thread(target=lambda: out.append(torch.nn.functional.gelu(x) + y))
+thread.start()
+thread.join()
+return out[0]
+"""
+RUNTIME = {
+    "dispatch": (TORCH, "", "aten::gelu"),
+    "dispatch-thread": (HIDDEN, "import threading", "aten::gelu"),
+    "load-process": (TORCH, "import subprocess\nsubprocess.run(['true'])", "started a process during import"),
+    "load-frames": (f"import sys\nsys._getframe(1)\n{TORCH}", "", "looked at stack frames"),
+    "load-gc": (f"import gc\ngc.get_objects()\n{TORCH}", "", "walked the collector's objects"),
+    "load-socket": (TORCH, "import socket\nsocket.socket().close()", "socket"),
+    "load-exec": (TORCH, "exec('a = 1')", "ran code made at run time"),
+    "clock-left": (TORCH, "import os, time\nif os.fork() == 0:\n    time.sleep(20)\n    os._exit(0)", ""),
+}
+
+
+def test_the_layers_behind_the_source_layer(bench, wrapper, gelu_add_pass):
+    for name, (body, head, _text) in RUNTIME.items():
+        bench.task(name)
+        bench.candidate({"p": wrapper(body, head)}, task=name)
+    for name, text in (("outputs-sampled", SAMPLED), ("zz-honest", gelu_add_pass)):
+        bench.task(name)
+        bench.candidate({"p": text}, task=name)
+    records = bench.judge(audit="standard", audit_skip=("source",))
+    for name, (_body, _head, text) in RUNTIME.items():
+        arm = records[f"{name}/float32-x1"].arm
+        assert (name, arm.status) == (name, "integrity"), arm.message
+        assert text in " ".join(finding.message for finding in records[f"{name}/float32-x1"].findings), name
+        assert arm.speed is None
+    sampled = records["outputs-sampled/float32-x1"]
+    assert sampled.arm.status == "integrity"
+    assert sampled.findings[-1].layer == "outputs"
+    honest = records["zz-honest/float32-x1"]
+    assert (honest.arm.status, honest.findings) == ("correct", [])
+    assert honest.durations["audit"] < 0.4 * sum(honest.durations.values())
+
+
+@pytest.mark.parametrize("pipeline", ["dynamo", "inductor"])
+def test_operators_inside_a_replacement_are_seen_in_every_pipeline(bench, wrapper, gelu_add_pass, pipeline):
+    for name, text in (("foul", wrapper(TORCH)), ("honest", gelu_add_pass)):
+        bench.task(name)
+        bench.candidate({"p": text}, task=name)
+    records = bench.judge(audit="standard", audit_skip=("source",), pipeline=pipeline)
+    assert records["foul/float32-x1"].arm.status == "integrity"
+    assert "aten::gelu" in records["foul/float32-x1"].arm.message
+    assert records["honest/float32-x1"].arm.status == "correct"
+
+
+def test_the_source_layer_leaves_a_pass_out_and_the_others_in(bench, wrapper, gelu_add_pass):
+    bench.task("gelu-add")
+    bench.task("relu", source="def forward(in_0, in_1):\n    return (torch.relu(in_0),)", ops=("relu",))
+    foul = wrapper("return x").replace("torch.nn.functional.gelu(x) + y", "torch.relu(x)").replace("(x, y)", "(x)")
+    foul = foul.replace("return x\n", "return torch.relu(x)\n").replace("return (x)", "return (x,)")
+    bench.candidate({"foul": foul, "honest": gelu_add_pass})
+    records = bench.judge(audit="standard")
+    relu, gelu = records["relu/float32-x1"], records["gelu-add/float32-x1"]
+    assert relu.arm.status == "integrity"
+    assert "foul.py:" in relu.arm.message
+    assert "torch-op" in relu.arm.message
+    assert gelu.arm.status == "correct"
+    assert [finding.severity for finding in gelu.findings] == ["warning"]
+
+
+def test_with_the_open_policy_torch_may_be_used(bench, wrapper):
+    bench.task("gelu-add")
+    bench.candidate({"p": wrapper(TORCH)})
+    record = bench.judge(audit="standard", policy="open")["gelu-add/float32-x1"]
+    assert (record.arm.status, record.findings) == ("correct", [])
+
+
+def test_a_pass_caught_once_is_out_of_the_rest(bench, wrapper):
+    bench.task("gelu-add", scales=(1, 2))
+    bench.candidate({"p": wrapper(TORCH)})
+    records = list(bench.judge(audit="standard", audit_skip=("source",)).values())
+    assert [record.arm.status for record in records] == ["integrity", "integrity"]
+    assert records[1].arm.phase == "disqualified"
