@@ -22,6 +22,8 @@ NONCE_BYTES = 16
 GO = struct.Struct("<16sII")  # nonce, calls, flags
 DONE = struct.Struct("<16sII")  # nonce, calls made, outcome
 FLAG_EMPTY = 1  # run the block with a call that does nothing: what the harness itself costs
+FLAG_PREPARE = 2  # put the inputs of so many calls on the device
+FLAG_COLLECT = 4  # bring what call number ``calls`` left on the device to the host
 OUTCOME_OK, OUTCOME_RAISED = 0, 1
 
 #: One output of one call: address, index into the table of forms.

@@ -175,7 +175,8 @@ def _has_bubblewrap() -> bool:
 def _has_other_user() -> bool:
     """Whether we may become another user, who can run this interpreter too."""
     try:
-        return os.geteuid() == 0 and subprocess.run([sys.executable, "-c", ""], user=65534, check=False).returncode == 0
+        tried = subprocess.run([sys.executable, "-c", ""], user=65534, check=False) if os.geteuid() == 0 else None
+        return tried is not None and tried.returncode == 0
     except OSError:
         return False
 

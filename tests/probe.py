@@ -4,6 +4,8 @@ Line ``PROBE <phase> <number of attempts> [what succeeded]``; phase ``build`` (t
 ``TARGET`` is filled in by the test: process id and address of a secret, paths, a port.
 """
 
+# As a candidate would write it.
+# ruff: noqa: PTH112, PTH114, PTH115, PTH123, PTH208, SIM115
 import ctypes
 import json
 import os
@@ -146,9 +148,10 @@ def input_handles():
     assert lines
     paths = [f"/proc/self/map_files/{line.split()[0]}" for line in lines]
     for entry in os.listdir("/proc/self/fd"):
-        if Path(f"/proc/self/fd/{entry}").is_symlink() and "passbench-inputs" in os.readlink(f"/proc/self/fd/{entry}"):
+        link = f"/proc/self/fd/{entry}"
+        if os.path.islink(link) and "passbench-inputs" in os.readlink(link):
             yield int(entry)
-            paths.append(f"/proc/self/fd/{entry}")
+            paths.append(link)
     for path in paths:
         try:
             yield os.open(path, os.O_RDWR)
@@ -163,9 +166,10 @@ def shared_pages():
     for handle in input_handles():
         if libc.mmap(None, ctypes.c_size_t(4096), 3, 1, handle, ctypes.c_long(0)) != failed:
             found.append("mapped")
-        for change in (lambda h: os.pwrite(h, b"x", 0), lambda h: os.ftruncate(h, 0), lambda h: libc.fallocate(h, 3, 0, 64)):
+        calls = (os.pwrite, b"x", 0), (os.ftruncate, 0), (libc.fallocate, 3, ctypes.c_long(0), ctypes.c_long(64))
+        for change, *arguments in calls:
             try:
-                if change(handle) != -1:
+                if change(handle, *arguments) != -1:
                     found.append("changed")
             except OSError:
                 continue

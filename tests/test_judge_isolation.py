@@ -39,7 +39,7 @@ def target(folder: Path, stack: ExitStack) -> tuple[str, list[object]]:
     abstract = stack.enter_context(socket.socket(socket.AF_UNIX))
     abstract.bind(f"\0passbench-test-{os.getpid()}")
     abstract.listen()
-    home = Path(os.path.expanduser("~"))
+    home = Path.home()
     unreadable = [str(folder / "private"), str(HERE), str(PACKAGE.parent / "pyproject.toml"), "/etc/shadow"]
     unreadable += [str(PACKAGE / name) for name in ("judge", "tasks", "forge")]
     unreadable += [str(home)] if not Path(sys.base_prefix).is_relative_to(home) else []
@@ -49,7 +49,7 @@ def target(folder: Path, stack: ExitStack) -> tuple[str, list[object]]:
         "address": ctypes.addressof(kept),
         "secret_reversed": secret[::-1].hex(),
         "unreadable": unreadable,
-        "unwritable": ["/", "/usr", "/etc", "/candidate", sys.prefix, str(PACKAGE), str(folder), str(folder / "private")],
+        "unwritable": ["/", "/usr", "/etc", "/candidate", sys.prefix, str(PACKAGE), str(folder), unreadable[0]],
         "port": listener.getsockname()[1],
         "abstract": f"passbench-test-{os.getpid()}",
     }
@@ -87,7 +87,8 @@ def check(output: str) -> None:
 
 def leftovers() -> set[str]:
     """Files of ours, but for the machine's locks."""
-    names = [*os.listdir(tempfile.gettempdir()), *os.listdir("/dev/shm")]
+    folders = Path(tempfile.gettempdir()), Path("/dev/shm")
+    names = [path.name for folder in folders for path in folder.iterdir()]
     return {name for name in names if name.startswith("passbench-") and not name.endswith(".lock")}
 
 
@@ -102,13 +103,13 @@ def test_from_a_runner_nothing_is_reached(bench, wrapper, tmp_path):
 @pytest.mark.bubblewrap
 @pytest.mark.root
 def test_an_ordinary_user_is_as_safe():
-    with tempfile.TemporaryDirectory(prefix="passbench-user-") as home:
-        os.chown(home, 65534, 65534)
-        environment = {**os.environ, "HOME": home, "TMPDIR": home, "PYTHONPATH": f"{PACKAGE.parent}:{HERE}"}
+    with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as scratch:
+        for folder in (home, scratch):
+            os.chown(folder, 65534, 65534)
+        environment = {**os.environ, "HOME": home, "TMPDIR": scratch, "PYTHONPATH": f"{PACKAGE.parent}:{HERE}"}
         command = [sys.executable, "-c", "import test_judge_isolation as test; test.alone()", home]
-        ran = subprocess.run(
-            command, user=65534, group=65534, extra_groups=[], cwd=home, env=environment, capture_output=True, text=True
-        )
+        nobody = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": home, "env": environment}
+        ran = subprocess.run(command, **nobody, capture_output=True, text=True)
         assert ran.returncode == 0, ran.stdout + ran.stderr
         check(ran.stdout)
 

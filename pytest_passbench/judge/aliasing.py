@@ -50,12 +50,11 @@ def changed_input(
     runner: Runner, layout: Layout, slot: int, values: Sequence[torch.Tensor], mutated: Sequence[int]
 ) -> int | None:
     """The first input of the call that the runner changed although eager does not; None where there is none."""
-    first = int(runner.hello["pages"]) + slot * layout.stride
     for index, value in enumerate(values):
         if index in mutated or value.numel() == 0:
             continue
         size = value.numel() * value.element_size()
-        theirs = torch.frombuffer(runner.memory(first + layout.offsets[index], size), dtype=torch.uint8)
+        theirs = torch.frombuffer(runner.input_bytes(layout, slot, index, size), dtype=torch.uint8)
         if not torch.equal(theirs, value.contiguous().flatten().view(torch.uint8)):
             return index
     return None

@@ -174,6 +174,10 @@ class Arm:
             raise ArmFailure("crash", "fork", "the zygote is gone") from error
         finally:
             theirs.close()
+        if self.settings.device.startswith("cuda"):
+            from .cuda import CudaTemplate
+
+            return CudaTemplate(self, mine, log)
         return Template(self, mine, log)
 
     def _memory(self) -> int:
@@ -375,13 +379,13 @@ class Fork:
     """A runner on its way."""
 
     def __init__(self, template: Template, channel: socket.socket) -> None:
-        self._template, self._channel = template, channel
+        self._template, self.channel = template, channel
 
     def wait(self, core: frozenset[int]) -> Runner:
         """The runner, stopped. Raises ArmFailure."""
-        with self._template.forking(self._channel):
+        with self._template.forking(self.channel):
             self._template.forked()
-            return Runner(self._template, self._channel, core)
+            return Runner(self._template, self.channel, core)
 
 
 class Runner:
@@ -391,7 +395,7 @@ class Runner:
         self.template, self._channel = template, channel
         channel.settimeout(template.arm.settings.timeout)
         self.pid = _peer(channel)
-        if processes_parent(self.pid) != template.pid:
+        if not self._expected():
             raise ArmFailure("integrity", "fork", "another process than the runner answered")
         self.hello = _hear(channel)
         processes.stop(self.pid)
@@ -410,6 +414,10 @@ class Runner:
             self.close()
             raise
 
+    def _expected(self) -> bool:
+        """Whether the process that answered is the one that the template forked."""
+        return processes_parent(self.pid) == self.template.pid
+
     def _limit(self, seconds: float) -> None:
         # A blocking socket with the kernel's own time-out: one system call less than Python's, in every block.
         self._channel.settimeout(None)
@@ -418,9 +426,12 @@ class Runner:
 
     def block(self, calls: int, empty: bool = False) -> BlockTime:
         """Run a block and stop the clock once the stop is on its way. Raises ArmFailure."""
+        return self._step(calls, FLAG_EMPTY if empty else 0)
+
+    def _step(self, calls: int, flags: int) -> BlockTime:
         pid, channel, clock = self.pid, self._channel, self._clock
         nonce = os.urandom(NONCE_BYTES)
-        go = GO.pack(nonce, calls, FLAG_EMPTY if empty else 0)
+        go = GO.pack(nonce, calls, flags)
         try:
             cpu = processes.cpu_seconds(clock)
             begin = time.perf_counter_ns()
@@ -466,6 +477,14 @@ class Runner:
         time.sleep(0.01)
         message = ending(self.template.runner_signal(), "the runner")
         return ArmFailure("crash", "run", message)
+
+    def fetch(self, _call: int) -> list[int] | None:
+        """Where copies of a call's outputs lie on the host; None where the outputs themselves do."""
+        return None
+
+    def input_bytes(self, layout: Layout, slot: int, index: int, size: int) -> bytearray:
+        """What a call's input holds now. Raises ArmFailure."""
+        return self.memory(int(self.hello["pages"]) + slot * layout.stride + layout.offsets[index], size)
 
     def memory(self, address: int, size: int) -> bytearray:
         """Memory of the stopped runner. Raises ArmFailure where it has none there."""

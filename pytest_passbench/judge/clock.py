@@ -194,6 +194,10 @@ class CpuClock:
             self.cpu_excess = max(self.cpu_excess, taken.cpu - taken.wall * len(self._core))
         return taken
 
+    def device_us(self, _arm: str) -> float | None:
+        """What a device's own clock says of a call; None where the judge's clock is the only one."""
+        return None
+
     def end_runners(self) -> None:
         """End the runners of this pair."""
         for runner in self._runners.values():

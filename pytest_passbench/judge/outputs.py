@@ -58,17 +58,22 @@ def read_call(runner: Runner, call: int) -> list[Output]:
     size = ENTRY.size * width
     entries = runner.memory(int(runner.hello["entries"]) + call * size, size)
     forms = bytes(runner.memory(int(runner.hello["forms"]), FORM.size * MAX_FORMS))
-    return [_output(runner, ENTRY.unpack_from(entries, i * ENTRY.size), forms) for i in range(width)]
+    copies = runner.fetch(call)  # what was said of the outputs within the block counts, so it is read before
+    return [
+        _output(runner, ENTRY.unpack_from(entries, i * ENTRY.size), forms, copies[i] if copies else None)
+        for i in range(width)
+    ]
 
 
-def _output(runner: Runner, entry: tuple[int, ...], forms: bytes) -> Output:
+def _output(runner: Runner, entry: tuple[int, ...], forms: bytes, copy: int | None) -> Output:
     address, index = entry
     if index >= MAX_FORMS:
         raise ArmFailure("type_mismatch", "read", "outputs of too many different forms")
     form = _form(FORM.unpack_from(forms, index * FORM.size))
     if form.kind == KIND_SCALAR:
         return Output(form, address, None)
-    value = _value(runner, address, form) if form.kind == KIND_TENSOR and form.device == "cpu" else None
+    readable = form.kind == KIND_TENSOR and (form.device == "cpu" or copy is not None)
+    value = _value(runner, address if copy is None else copy, form) if readable else None
     return Output(form, address, value)
 
 

@@ -30,6 +30,7 @@ from .audits.source import Sources, folder
 from .budget import Allowance, Budget
 from .clock import EAGER
 from .cores import Cores
+from .cuda import device_state
 from .floor import TWIN, Noise
 from .inputs import Inputs, Reservoir
 from .pages import Pages, plan_layout
@@ -207,7 +208,7 @@ class Session:
             pages=pages,
             inputs=inputs,
             cores=self._cores,
-            locks=[f"core-{core}" for core in self._cores.arms],
+            locks=self._locks(),
             stopping=self._stopping(earlier),
             tolerance=self.settings.tolerance,
             rng=rng,
@@ -216,6 +217,11 @@ class Session:
             auditor=Auditor(self.settings),
             earlier=earlier,
         )
+
+    def _locks(self) -> list[str]:
+        device = self.settings.device
+        cores = [f"core-{core}" for core in self._cores.arms]
+        return [*cores, f"device-{device.partition(':')[2] or 0}"] if device.startswith("cuda") else cores
 
     def _stopping(self, earlier: Arms | None) -> Stopping:
         pairs = LOOKS[-2] if earlier is None else LOOKS[-1]
@@ -286,6 +292,7 @@ class Session:
             "threads": self.settings.threads,
             "device": self.settings.device,
             "sandbox": str(self._walls),
+            **({"gpu": device_state(self.settings.device)} if self.settings.device.startswith("cuda") else {}),
             "python": platform.python_version(),
             "torch": torch.__version__,
             "priority": "real-time" if priority.allowed() else "ordinary",

@@ -188,7 +188,7 @@ class Subject:
         report = self.templates[EAGER].report
         program = Program(list(report["mutated"]), int(report["outputs"]))
         checker = Checker(self.inputs, self.layout, program.mutated, self.tolerance, self.rng)
-        clock = CpuClock(
+        clock = clock_of(self.plans[EAGER].device)(
             self.templates,
             program,
             self.pages,
@@ -265,7 +265,8 @@ class Subject:
         self.measured, results = measure(clock, timed, form, stopping, self.rng, earlier=earlier)
         self.noisy = any(results[arm].decision.worth_repeating for arm in self._judged(results))
         for arm, result in results.items():
-            self.result(arm).speed = speed_of(self.measured, arm, result)
+            self.result(arm).speed = speed = speed_of(self.measured, arm, result)
+            speed.eager_device_us, speed.other_device_us = clock.device_us(EAGER), clock.device_us(arm)
 
     @staticmethod
     def _verified_share(rounds: int, cost: float) -> float:
@@ -291,6 +292,15 @@ class Subject:
         for template in self.templates.values():
             template.close()
         self.pages.close()
+
+
+def clock_of(device: str) -> type[CpuClock]:
+    """The clock for blocks on this device."""
+    if not device.startswith("cuda"):
+        return CpuClock
+    from .cuda import CudaClock
+
+    return CudaClock
 
 
 def speed_of(measured: Arms, arm: str, result: Result) -> Speed:

@@ -22,6 +22,8 @@ class Speed:
     eager_us: float
     other_us: float
     pairs: list[list[float]] = field(default_factory=list)  # per pair the log ratios of its rounds
+    eager_device_us: float | None = None  # between events on the device, by the runners' word: evidence, no verdict
+    other_device_us: float | None = None
 
 
 @dataclass

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ..protocol import DONE, FLAG_EMPTY, GO, OUTCOME_OK, OUTCOME_RAISED, send
+from ..protocol import DONE, FLAG_COLLECT, FLAG_EMPTY, FLAG_PREPARE, GO, OUTCOME_OK, OUTCOME_RAISED, send
 from . import harden, seccomp
 from .audits import load
 from .describe import Tables
@@ -37,6 +37,14 @@ class Block:
         self.tables = Tables(len(self.slots), outputs + len(mutated))
         self.results: list[Any] = []
         self.copies = [tuple(slot[i].clone() for i in mutated) for slot in self.slots] if mutated else []
+        #: Where the inputs of the first slot begin, and what else the judge has to know: addresses.
+        self.inputs, self.places = pages.address, dict[str, int]()
+
+    def prepare(self, calls: int) -> None:
+        """Put the inputs where the calls find them. Nothing to do where they are in the shared pages."""
+
+    def collect(self, call: int) -> None:
+        """Bring a call's outputs to where the judge can read them. Nothing to do on the CPU."""
 
     def run(self, calls: int) -> None:
         """Make the calls and describe what came out."""
@@ -70,14 +78,14 @@ class Block:
         return inputs
 
 
-def serve(channel: socket.socket, block: Block, pages: Pages, threads: int) -> None:
+def serve(channel: socket.socket, block: Block, threads: int) -> None:
     """Announce the tables, then run blocks until the judge hangs up."""
     harden.dumpable()
     torch.set_num_threads(threads)
     filtered = seccomp.measured()
     gc.disable()
-    hello = {"pid": os.getpid(), "filtered": filtered, "pages": pages.address, **block.tables.addresses()}
-    send(channel, {**hello, "evidence": _evidence()})
+    hello = {"pid": os.getpid(), "filtered": filtered, "pages": block.inputs, **block.tables.addresses()}
+    send(channel, {**hello, **block.places, "evidence": _evidence()})
     with torch.no_grad():
         while data := channel.recv(GO.size):
             nonce, calls, flags = GO.unpack(data)
@@ -96,7 +104,11 @@ def _evidence() -> int:
 
 def _one(block: Block, calls: int, flags: int) -> int:
     try:
-        if flags & FLAG_EMPTY:
+        if flags & FLAG_PREPARE:
+            block.prepare(calls)
+        elif flags & FLAG_COLLECT:
+            block.collect(calls)
+        elif flags & FLAG_EMPTY:
             block.run_empty(calls)
         else:
             block.run(calls)

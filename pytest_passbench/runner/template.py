@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -38,6 +39,7 @@ class Ready:
     call: Callable[..., Any]
     pages: Pages
     report: dict[str, Any]
+    device: str
     modules: list[GraphModule] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)  # bytes of each output
 
@@ -100,9 +102,9 @@ def _ready(plan: Plan, pages: Pages) -> Ready:
         raise Failure(*_first_call_failed(error), _trace()) from error
     report = facts(built)
     if plan.arm == "candidate" and not built.rewritten:
-        return Ready(built.call, pages, {**report, "missed": True, "mutated": [], "outputs": 0})
+        return Ready(built.call, pages, {**report, "missed": True, "mutated": [], "outputs": 0}, plan.device)
     warm, sizes = _warm_up(plan, built.call, pages)
-    return Ready(built.call, pages, {**report, "missed": False, **warm}, built.modules, sizes)
+    return Ready(built.call, pages, {**report, "missed": False, **warm}, plan.device, built.modules, sizes)
 
 
 def _first_call_failed(error: BaseException) -> tuple[str, str]:
@@ -145,9 +147,12 @@ def _fork_on_request(channel: socket.socket, ready: Ready) -> None:
         if message["op"] == "reap":
             send(channel, {"ended": reap()})
             continue
+        if ready.device.startswith("cuda"):  # a device's context does not survive a fork
+            _become_runner(socket.socket(fileno=fds[0]), message, ready)
         pid = os.fork()
         if pid == 0:
             channel.close()
+            harden.die_with_parent()
             _become_runner(socket.socket(fileno=fds[0]), message, ready)
         for fd in fds:
             os.close(fd)
@@ -157,16 +162,23 @@ def _fork_on_request(channel: socket.socket, ready: Ready) -> None:
 def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready) -> None:
     """Never returns: what it is forked from must not go on in two processes."""
     try:
-        harden.die_with_parent()
         mutated, outputs = tuple(message["mutated"]), message["outputs"]
         load.phase("run")
         call = _audited(ready) if message["audit"] else ready.call
-        block = Block(call, ready.pages, message["calls"], mutated, outputs)
-        serve(channel, block, ready.pages, message["threads"])
+        block = _block_for(ready.device)(call, ready.pages, message["calls"], mutated, outputs)
+        serve(channel, block, message["threads"])
     except (ProtocolError, OSError):
         pass  # the judge has hung up
     finally:
         os._exit(0)
+
+
+def _block_for(device: str) -> Callable[..., Block]:
+    if not device.startswith("cuda"):
+        return Block
+    from .cuda import CudaBlock
+
+    return partial(CudaBlock, device)
 
 
 def _audited(ready: Ready) -> Callable[..., Any]:

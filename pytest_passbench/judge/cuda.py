@@ -1,0 +1,155 @@
+"""The judge's handles where arms run on a CUDA device: one process per arm and subgraph builds and runs.
+
+The judge itself opens no device: its clock is its own, around a block that begins and ends with the device idle.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import struct
+import subprocess
+from statistics import median
+from typing import Any
+
+from ..protocol import FLAG_COLLECT, FLAG_PREPARE, Layout
+from .arm import BlockTime, Fork, Program, Runner, Template
+from .clock import CpuClock
+
+_DOUBLE = struct.Struct("<d")
+_QUERY = ("name", "driver_version", "clocks.sm", "clocks_throttle_reasons.active", "temperature.gpu")
+
+
+class CudaTemplate(Template):
+    """Turns into the runner when first asked for one, and is that runner for the rest of the subgraph."""
+
+    runner: CudaRunner | None = None
+
+    def start_fork(self, program: Program, calls: int, audit: bool = False) -> Fork:
+        """The runner. The first time decides how many calls a block may have."""
+        if self.runner is not None:
+            return _Known(self, self.runner)
+        return _Turning(self, super().start_fork(program, calls, audit))
+
+    def forked(self) -> None:
+        """Nothing to hear: nothing was forked."""
+
+    def runner_signal(self) -> int:
+        """The signal that ended it, or 0."""
+        signals = [number for _pid, number in self.arm.reap() if number]
+        return signals[-1] if signals else 0
+
+    def leave(self) -> None:
+        """Hang up; the process ends by itself."""
+        self._end_runner()
+        super().leave()
+
+    def close(self) -> None:
+        """End it."""
+        self._end_runner()
+        super().close()
+
+    def _end_runner(self) -> None:
+        if self.runner is not None:
+            self.runner.end()
+            self.runner = None
+
+
+class _Turning(Fork):
+    """A template that is turning into a runner."""
+
+    def __init__(self, template: CudaTemplate, fork: Fork) -> None:
+        super().__init__(template, fork.channel)
+        self._cuda = template
+
+    def wait(self, core: frozenset[int]) -> Runner:
+        with self._cuda.forking(self.channel):
+            self._cuda.runner = CudaRunner(self._cuda, self.channel, core)
+        return self._cuda.runner
+
+
+class _Known(Fork):
+    """A runner that is there already."""
+
+    def __init__(self, template: Template, runner: CudaRunner) -> None:
+        super().__init__(template, runner._channel)
+        self._runner = runner
+
+    def wait(self, _core: frozenset[int]) -> Runner:
+        return self._runner
+
+
+class CudaRunner(Runner):
+    """A runner whose inputs and outputs lie on the device. ``device_seconds``: of the last block, by its own word."""
+
+    device_seconds = 0.0
+
+    def _expected(self) -> bool:
+        return self.pid == self.template.pid
+
+    def block(self, calls: int, empty: bool = False) -> BlockTime:
+        """Have the inputs copied, then run a block."""
+        if not empty:
+            self._step(calls, FLAG_PREPARE)
+        taken = super().block(calls, empty)
+        (self.device_seconds,) = _DOUBLE.unpack(self.memory(int(self.hello["device_seconds"]), _DOUBLE.size))
+        return taken
+
+    def fetch(self, call: int) -> list[int] | None:
+        """Have a call's outputs and inputs copied to the host; addresses of the outputs there."""
+        self._step(call, FLAG_COLLECT)
+        width = int(self.hello["width"])
+        return list(struct.unpack(f"<{width}Q", self.memory(int(self.hello["copies"]), 8 * width)))
+
+    def input_bytes(self, layout: Layout, _slot: int, index: int, size: int) -> bytearray:
+        """What an input of the call last fetched held then."""
+        return self.memory(int(self.hello["input_copy"]) + layout.offsets[index], size)
+
+    def close(self) -> None:
+        """Nothing: it serves for all pairs of its subgraph."""
+
+    def end(self) -> None:
+        """End the process."""
+        super().close()
+
+
+class CudaClock(CpuClock):
+    """Times blocks by the judge's clock, the device idle at both ends; keeps what events said beside it."""
+
+    name = "cuda-wall"
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._device: dict[str, list[float]] = {}
+
+    def _run(self, arm: str, calls: int) -> BlockTime:
+        taken = super()._run(arm, calls)
+        runner = self._runners[arm]
+        if isinstance(runner, CudaRunner):
+            self._device.setdefault(arm, []).append(runner.device_seconds / calls)
+        return taken
+
+    def device_us(self, arm: str) -> float | None:
+        """Microseconds of a call between two events on the runner's stream (median over blocks): evidence only."""
+        found = self._device.get(arm)
+        return median(found) * 1e6 if found else None
+
+
+@functools.cache
+def _smi() -> str | None:
+    return shutil.which("nvidia-smi")
+
+
+def device_state(device: str) -> dict[str, str]:
+    """What nvidia-smi says of the device now: SM clock (MHz), reasons for throttling; empty without the program."""
+    program = _smi()
+    if program is None:
+        return {}
+    index = device.partition(":")[2] or "0"
+    command = [program, f"--query-gpu={','.join(_QUERY)}", "--format=csv,noheader,nounits", f"--id={index}"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    values = [value.strip() for value in said.stdout.strip().split(",")]
+    return dict(zip(_QUERY, values, strict=True)) if len(values) == len(_QUERY) else {}
