@@ -39,7 +39,7 @@ from .stopwatch import Stopwatch
 from .subject import CANDIDATE, Subject
 
 SUBGRAPH_SECONDS, AGAIN_SECONDS = 0.6, 1.8  # of timed blocks, of two arms
-AROUND = ("build", "inputs", "wait", "end", "other", "verify")  # phases that do not come with every pair
+AROUND = ("build", "inputs", "wait", "end", "other", "verify", "audit")  # phases that do not come with every pair
 
 
 class Session:

@@ -1,8 +1,8 @@
 """Extra blocks that look like any other: poisoned memory, operators noted, inputs nearly as before.
 
 A runner of the candidate that its template made for the purpose, and one of eager's. The first block has fresh
-inputs; before the second, a small part of each input changes at the same addresses, and slots change places: who
-answers from a sample of the contents, or from addresses, is wrong now.
+inputs; before the second, a small part of each input changes at the same addresses: who answers from a sample of the
+contents, or by address, is wrong now.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ BLOCK_SECONDS, MOST_CALLS = 0.01, 12
 VERIFIED = 2  # calls of a block
 CHANGED = 64  # one part of an input in so many is changed
 CANDIDATE = "candidate"
+#: An address in the judge's pages, and the values that go there.
+Change = tuple[int, torch.Tensor]
 
 
 @dataclass
@@ -62,10 +64,9 @@ class Blocks:
 
     def _both(self, runners: dict[str, Runner], calls: int, passing: Sequence[bool]) -> list[Finding]:
         batch = self.inputs.draw(calls)
-        found = self._block(runners, batch, calls, passing, "in memory that held other values before", alter=False)
-        turned = [*batch[1:], batch[0]]
+        found = self._block(runners, batch, [], passing, "in memory that held other values before")
         where = "for inputs that differ little from those before, at the same addresses"
-        found += self._block(runners, turned, calls, passing, where, alter=True)
+        found += self._block(runners, batch, self._changes(batch), passing, where)
         with blaming(CANDIDATE):
             said = evidence.read(runners[CANDIDATE])
         if "load" in self.layers:
@@ -75,29 +76,23 @@ class Blocks:
         return found
 
     def _block(
-        self, runners: dict[str, Runner], batch: Batch, calls: int, passing: Sequence[bool], where: str, alter: bool
+        self, runners: dict[str, Runner], batch: Batch, changes: list[Change], passing: Sequence[bool], where: str
     ) -> list[Finding]:
-        for arm in (EAGER, CANDIDATE):
-            if alter:  # first as it was, then nearly so: with the same answers in store
-                self.inputs.write(batch, self.pages)
-                with blaming(arm):
-                    runners[arm].block(calls)
-        changes = self._changes(batch) if alter else []
         for arm in (EAGER, CANDIDATE):
             self.inputs.write(batch, self.pages)
             for place, data in changes:
                 ctypes.memmove(place, data.data_ptr(), data.numel() * data.element_size())
             with blaming(arm):
-                runners[arm].block(calls)
+                runners[arm].block(len(batch))
         if "outputs" not in self.layers:
             return []
-        chosen = self.rng.sample(range(calls), min(VERIFIED, calls))
+        chosen = self.rng.sample(range(len(batch)), min(VERIFIED, len(batch)))
         return [finding for call in chosen for finding in self._compared(runners, call, passing, where)][:1]
 
-    def _changes(self, batch: Batch) -> list[tuple[int, torch.Tensor]]:
+    def _changes(self, batch: Batch) -> list[Change]:
         """New values for a small part of every input of every call, and where they go."""
         other = self.inputs.draw(len(batch))
-        changes = []
+        changes: list[Change] = []
         for slot, windows in enumerate(batch):
             for index, window in enumerate(other[slot]):
                 values = self.inputs.values(index, window._replace(variant=windows[index].variant)).flatten()
