@@ -39,7 +39,9 @@ def test_the_device_is_described_only_where_nvidia_smi_is(monkeypatch, tmp_path)
     program.write_text("#!/bin/sh\necho 'NVIDIA X, 555.1, 1980, 0x0000000000000000, 40'\n")
     program.chmod(0o755)
     monkeypatch.setattr(judge_cuda, "_smi", lambda: str(program))
-    assert judge_cuda.device_state("cuda:1")["clocks.sm"] == "1980"
+    found = judge_cuda.device_state("cuda:1")
+    assert found["gpu"] == "NVIDIA X"
+    assert found["gpu_state"]["clocks.sm"] == "1980"
 
 
 class Event:

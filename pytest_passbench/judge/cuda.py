@@ -140,8 +140,10 @@ def _smi() -> str | None:
     return shutil.which("nvidia-smi")
 
 
-def device_state(device: str) -> dict[str, str]:
-    """What nvidia-smi says of the device now: SM clock (MHz), reasons for throttling; empty without the program."""
+def device_state(device: str) -> dict[str, Any]:
+    """For the environment: ``gpu``, its name, and ``gpu_state``, what nvidia-smi says of it now (SM clock in MHz,
+    reasons for throttling, …). Empty without the program.
+    """
     program = _smi()
     if program is None:
         return {}
@@ -152,4 +154,6 @@ def device_state(device: str) -> dict[str, str]:
     except (OSError, subprocess.TimeoutExpired):
         return {}
     values = [value.strip() for value in said.stdout.strip().split(",")]
-    return dict(zip(_QUERY, values, strict=True)) if len(values) == len(_QUERY) else {}
+    if len(values) != len(_QUERY):
+        return {}
+    return {"gpu": values[0], "gpu_state": dict(zip(_QUERY[1:], values[1:], strict=True))}

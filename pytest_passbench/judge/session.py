@@ -292,7 +292,7 @@ class Session:
             "threads": self.settings.threads,
             "device": self.settings.device,
             "sandbox": str(self._walls),
-            **({"gpu": device_state(self.settings.device)} if self.settings.device.startswith("cuda") else {}),
+            **(device_state(self.settings.device) if self.settings.device.startswith("cuda") else {}),
             "python": platform.python_version(),
             "torch": torch.__version__,
             "priority": "real-time" if priority.allowed() else "ordinary",
