@@ -28,6 +28,8 @@ _ANYHOW = frozenset({
 })  # fmt: skip
 #: The standard library does these for its own ends; the candidate may not do them itself.
 _DIRECTLY = frozenset({"sys._getframe", "exec", "compile", "code.__new__", "object.__setattr__", "marshal.loads"})
+#: Files of the standard library that look at frames on behalf of their caller.
+_LOOKERS = ("/inspect.py", "/traceback.py")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
@@ -71,7 +73,7 @@ class Recorder:
             name = frame.f_code.co_filename
             if name.startswith(self.folder):
                 return frame
-            if direct or any(part in name for part in _LIBRARIES):
+            if (direct and not name.endswith(_LOOKERS)) or any(part in name for part in _LIBRARIES):
                 return None
             frame = frame.f_back
         return None
