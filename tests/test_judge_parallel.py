@@ -17,7 +17,8 @@ from face import LEAN
 from pytest_passbench.judge import processes
 
 HONEST = "return torch.nn.functional.gelu(x) + y"
-WRONG = "return torch.nn.functional.gelu(x) + y * 1.5"
+# Wrong at every t: how wrong a nearer one is found depends on the calls that were drawn.
+WRONG = "return torch.nn.functional.gelu(x) + y * 100"
 EXITS = "import os; os._exit(0)"
 SLOW = "import time\ntime.sleep(1)\n" + HONEST
 OPTIONS = [
@@ -65,7 +66,7 @@ def test_two_workers_find_what_a_serial_run_finds(bench, wrapper):
         seen.append(found(results(bench.folder / f"reports-{number}")))
     assert seen[0] == seen[1]
     assert [seen[0][name, "float32-x1"][0] for name in "abcd"] == ["correct", "correct", "crash", "correct"]
-    assert seen[0]["b", "float32-x1"][1] > [-5]
+    assert seen[0]["b", "float32-x1"][1] == [99]
 
 
 def test_ctrl_c_writes_what_there_is_and_ends_every_sandbox(bench, wrapper):
