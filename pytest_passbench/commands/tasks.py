@@ -24,7 +24,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="the tasks at a path, one a line")
     listing.add_argument("path", type=Path, nargs="?", metavar="PATH", help="default: the installed tasks")
-    listing.add_argument("--suite", default="full", metavar="NAME", help="lite, full (default), train, or all")
+    listing.add_argument("--suite", metavar="NAME", help="lite, full, train or all (default: full; all of a PATH)")
     listing.add_argument("--json", action="store_true", help="print JSON: counts, and every task's header")
     listing.set_defaults(action=_list)
     showing = actions.add_parser("show", help="a task's code and inputs")
@@ -51,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
 def _list(args: argparse.Namespace) -> int:
     from pytest_passbench.suite.find import discover, installed_tasks, select
 
-    refs = select(discover(args.path if args.path is not None else installed_tasks()), args.suite)
+    path, suite = (installed_tasks(), "full") if args.path is None else (args.path, "all")
+    refs = select(discover(path), args.suite or suite)
     subgraphs = sum(r.header.subgraphs for r in refs)
     if args.json:
         tasks = [{**asdict(r.header), "kind": r.kind, "path": str(r.path)} for r in refs]
