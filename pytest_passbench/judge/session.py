@@ -233,7 +233,7 @@ class Session:
 
     def _values(self) -> Reservoir:
         if self._reservoir is None:
-            self._reservoir = Reservoir(derive(self._seed, "reservoir", str(os.getpid())))
+            self._reservoir = Reservoir(derive(self._seed, "reservoir"))
         return self._reservoir
 
     def _plans(
