@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 
 from ..protocol import Layout
-from .arm import Runner
 from .outputs import Output
+from .runner import Runner
 
 FRESH = -1
 

@@ -12,10 +12,10 @@ import torch
 from ..protocol import Layout
 from ..score.ladder import NEVER
 from .aliasing import changed_input, owners, shares_more
-from .arm import Runner
 from .clock import EAGER, FLOAT64, blaming
 from .inputs import Batch, Inputs
 from .outputs import Output, read_call
+from .runner import Runner
 from .verify import Verdict, compare, greatest_error, null_from
 
 NULL_CALLS = 2

@@ -16,12 +16,14 @@ from statistics import median
 
 from ..timing.clock import Block
 from ..timing.rounds import Noise
-from .arm import ArmFailure, BlockTime, Fork, Program, Runner, Template
+from .failures import ArmFailure
 from .inputs import Batch, Inputs
 from .pages import Pages
 from .priority import Preference
 from .processes import Gone
+from .runner import BlockTime, Runner
 from .stopwatch import Stopwatch
+from .template import Fork, Program, Template
 from .watch import waited, waiting
 
 EAGER = "eager"

@@ -13,8 +13,9 @@ from statistics import median
 from typing import Any
 
 from ..protocol import FLAG_COLLECT, FLAG_PREPARE, Layout
-from .arm import BlockTime, Fork, Program, Runner, Template
 from .clock import CpuClock
+from .runner import BlockTime, Runner
+from .template import Fork, Program, Template
 
 _DOUBLE = struct.Struct("<d")
 _QUERY = ("name", "driver_version", "clocks.sm", "clocks_throttle_reasons.active", "temperature.gpu")

@@ -18,7 +18,8 @@ from ..protocol import (
     MAX_DIMS,
     MAX_FORMS,
 )
-from .arm import ArmFailure, Runner
+from .failures import ArmFailure
+from .runner import Runner
 
 MOST_BYTES = 4 << 30
 

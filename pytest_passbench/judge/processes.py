@@ -93,6 +93,14 @@ def parent(pid: int) -> int:
     return int(data[data.rindex(b")") + 2 :].split()[1])
 
 
+def parent_if_any(pid: int) -> int:
+    """The parent of ``pid``, or 0 where it is gone."""
+    try:
+        return parent(pid)
+    except Gone:
+        return 0
+
+
 def cpu_clock(pid: int) -> int:
     """The id of another process's CPU-time clock, all threads together (Linux: ``~pid << 3 | CPUCLOCK_SCHED``)."""
     return (~pid << 3) | 2

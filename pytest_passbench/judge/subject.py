@@ -15,16 +15,18 @@ from ..score.ladder import NEVER
 from ..timing.looks import Stopping
 from ..timing.rounds import BLOCK, calls_per_block, shape
 from ..timing.session import Arms, Result, measure
-from .arm import Arm, ArmFailure, Program, Template, printable
+from .arm import Arm
 from .audits.auditor import Auditor
 from .budget import Allowance
 from .checker import Checker
 from .clock import EAGER, FLOAT64, ArmFailed, CpuClock
 from .cores import Cores, exclusive, pinned
+from .failures import ArmFailure, printable
 from .floor import TWIN
 from .inputs import Inputs
 from .pages import Pages
 from .stopwatch import Stopwatch
+from .template import Program, Template
 
 CANDIDATE = "candidate"
 MOST_PROBES = 12

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ...report.record import Finding, Record
 from ...settings import Settings
 from ..aliasing import FRESH, owners
-from ..arm import Arm, Program, Template
+from ..arm import Arm
 from ..clock import EAGER, CpuClock, blaming
 from ..outputs import read_call
+from ..template import Program, Template
 from . import evidence, plausibility, timing
 from .blocks import CANDIDATE, Blocks
 from .layers import chosen, note, pairs_of_blocks, violation

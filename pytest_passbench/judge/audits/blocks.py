@@ -17,11 +17,12 @@ import torch
 from ...protocol import Layout
 from ...report.record import Finding
 from ...settings import Policy
-from ..arm import Program, Runner, Template
 from ..clock import EAGER, blaming
 from ..inputs import Batch, Inputs
 from ..outputs import Output, read_call
 from ..pages import Pages
+from ..runner import Runner
+from ..template import Program, Template
 from ..verify import compare
 from . import evidence
 from .layers import violation

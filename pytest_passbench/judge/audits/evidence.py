@@ -9,7 +9,8 @@ from typing import Any
 from ...protocol import EVIDENCE_BYTES
 from ...report.record import Finding
 from ...settings import Policy
-from ..arm import Runner, printable
+from ..failures import printable
+from ..runner import Runner
 from .layers import violation
 
 _WORDS = {

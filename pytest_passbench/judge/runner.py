@@ -1,0 +1,143 @@
+"""A measured process, from outside: stopped, except while a block runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..protocol import DONE, FLAG_EMPTY, GO, NONCE_BYTES, OUTCOME_RAISED, TEXT_BYTES, Layout
+from . import priority, processes
+from .failures import ArmFailure, ending, printable
+from .processes import Gone
+from .watch import Watch
+from .wire import hear, peer
+
+if TYPE_CHECKING:
+    from .template import Template
+
+_SO_RCVTIMEO_FORM = struct.Struct("@ll")
+
+
+@dataclass(frozen=True)
+class BlockTime:
+    """One block: wall seconds by the judge's clock, CPU seconds of the runner."""
+
+    wall: float
+    cpu: float
+
+
+class Runner:
+    """A measured process. Stopped, except during :meth:`block`."""
+
+    def __init__(self, template: Template, channel: socket.socket, core: frozenset[int]) -> None:
+        self.template, self._channel = template, channel
+        channel.settimeout(template.arm.settings.timeout)
+        self.pid = peer(channel)
+        if not self._expected():
+            raise ArmFailure("integrity", "fork", "another process than the runner answered")
+        self.hello = hear(channel)
+        processes.stop(self.pid)
+        self.watch = Watch(self.pid)
+        self.watch.wait_stopped()
+        os.sched_setaffinity(self.pid, core)
+        priority.prefer(self.pid)
+        self._clock = processes.cpu_clock(self.pid)
+        #: Whether the judge waits for answers without going to sleep: where it has a core to itself. Waking up
+        #: takes as long as a short call, and while it sleeps, others on its core disturb the arm's caches.
+        self.polling = core.isdisjoint(os.sched_getaffinity(0))
+        self._limit(template.arm.settings.timeout)
+        try:
+            template.arm.note_runner(self.pid)
+        except ArmFailure:
+            self.close()
+            raise
+
+    def _expected(self) -> bool:
+        """Whether the process that answered is the one that the template forked."""
+        return processes.parent_if_any(self.pid) == self.template.pid
+
+    def _limit(self, seconds: float) -> None:
+        # A blocking socket with the kernel's own time-out: one system call less than Python's, in every block.
+        self._channel.settimeout(None)
+        form = _SO_RCVTIMEO_FORM.pack(int(seconds), int(seconds % 1 * 1e6))
+        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, form)
+
+    def block(self, calls: int, empty: bool = False) -> BlockTime:
+        """Run a block and stop the clock once the stop is on its way. Raises ArmFailure."""
+        return self._step(calls, FLAG_EMPTY if empty else 0)
+
+    def _step(self, calls: int, flags: int) -> BlockTime:
+        pid, channel, clock = self.pid, self._channel, self._clock
+        nonce = os.urandom(NONCE_BYTES)
+        go = GO.pack(nonce, calls, flags)
+        try:
+            cpu = processes.cpu_seconds(clock)
+            begin = time.perf_counter_ns()
+            channel.send(go)
+            os.kill(pid, signal.SIGCONT)
+            answer = self._poll() if self.polling else channel.recv(DONE.size)
+            os.kill(pid, signal.SIGSTOP)
+            end = time.perf_counter_ns()
+            self.watch.wait_stopped()
+            cpu = processes.cpu_seconds(clock) - cpu
+        except BlockingIOError as error:
+            limit = self.template.arm.settings.timeout
+            raise ArmFailure("timeout", "run", f"a block of {calls} calls took more than {limit:g} s") from error
+        except (OSError, Gone) as error:
+            raise self._ended() from error
+        self._check(answer, nonce, calls)
+        return BlockTime((end - begin) * 1e-9, cpu)
+
+    def _poll(self) -> bytes:
+        """Ask for the answer until it is there, as long as the socket's own time-out."""
+        receive, deadline = self._channel.recv, time.monotonic() + self.template.arm.settings.timeout
+        while True:
+            try:
+                return receive(DONE.size, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise
+
+    def _check(self, answer: bytes, nonce: bytes, calls: int) -> None:
+        if len(answer) != DONE.size:
+            raise self._ended()
+        echoed, made, outcome = DONE.unpack(answer)
+        if echoed != nonce or made != calls:
+            raise ArmFailure("integrity", "run", "the runner's answer is not to the judge's question")
+        if outcome == OUTCOME_RAISED:
+            raise ArmFailure("runtime_fail", "run", self._text())
+
+    def _text(self) -> str:
+        data = processes.read_memory(self.pid, int(self.hello["text"]), TEXT_BYTES)
+        return printable(bytes(data).split(b"\0", 1)[0].decode("utf-8", "replace"))
+
+    def _ended(self) -> ArmFailure:
+        time.sleep(0.01)
+        message = ending(self.template.runner_signal(), "the runner")
+        return ArmFailure("crash", "run", message)
+
+    def fetch(self, _call: int) -> list[int] | None:
+        """Where copies of a call's outputs lie on the host; None where the outputs themselves do."""
+        return None
+
+    def input_bytes(self, layout: Layout, slot: int, index: int, size: int) -> bytearray:
+        """What a call's input holds now. Raises ArmFailure."""
+        return self.memory(int(self.hello["pages"]) + slot * layout.stride + layout.offsets[index], size)
+
+    def memory(self, address: int, size: int) -> bytearray:
+        """Memory of the stopped runner. Raises ArmFailure where it has none there."""
+        try:
+            return processes.read_memory(self.pid, address, size)
+        except Gone as error:
+            raise ArmFailure("crash", "read", str(error)) from error
+
+    def close(self) -> None:
+        """End the process."""
+        self._channel.close()
+        self.watch.close()
+        processes.kill(self.pid)

@@ -1,0 +1,155 @@
+"""A process that holds one arm's program for one subgraph, from outside; measured runners are forked from it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..protocol import ProtocolError, send
+from . import processes
+from .failures import ArmFailure, ending, printable
+from .processes import Gone
+from .runner import Runner
+from .wire import hear, peer, socket_pair
+
+if TYPE_CHECKING:
+    from .arm import Arm
+
+OUTPUT_LIMIT = 8192  # bytes of an arm's own output that go into a record
+
+
+@dataclass(frozen=True)
+class Program:
+    """What eager's template says of a subgraph: inputs changed in place (indices), number of outputs."""
+
+    mutated: list[int]
+    outputs: int
+
+
+class Template:
+    """A process that holds one arm's program for one subgraph, ready to be forked from."""
+
+    def __init__(self, arm: Arm, channel: socket.socket, log: Any) -> None:
+        self.arm, self._channel, self._log = arm, channel, log
+        self.pid = 0
+        self.report: dict[str, Any] = {}
+
+    def wait(self) -> dict[str, Any]:
+        """Wait for the program to be built; returns its report. Raises ArmFailure."""
+        self._channel.settimeout(self.arm.settings.timeout)
+        try:
+            self.pid = peer(self._channel)
+            self.report = hear(self._channel)
+        except TimeoutError as error:
+            limit = self.arm.settings.timeout
+            raise ArmFailure("timeout", "build", f"not built within {limit:g} s") from error
+        except ProtocolError as error:
+            raise ArmFailure("crash", "build", self._how_it_ended()) from error
+        if processes.parent_if_any(self.pid) != self.arm.zygote:
+            raise ArmFailure("integrity", "build", "another process than the template answered")
+        if self.report.get("status") != "ready":
+            raise ArmFailure(
+                _known_status(self.report.get("status")),
+                str(self.report.get("phase", ""))[:40],
+                str(self.report.get("message", ""))[-12_000:],
+            )
+        self.arm.end_strays(self.pid)
+        return self.report
+
+    def _how_it_ended(self) -> str:
+        time.sleep(0.01)
+        signals = [number for _pid, number in self.arm.reap() if number]
+        return ending(signals[-1] if signals else 0, "the process that builds the candidate's program")
+
+    def fork(self, program: Program, calls: int, core: frozenset[int], audit: bool = False) -> Runner:
+        """A runner for blocks of up to ``calls`` calls, stopped. Raises ArmFailure."""
+        return self.start_fork(program, calls, audit).wait(core)
+
+    def start_fork(self, program: Program, calls: int, audit: bool = False) -> Fork:
+        """Have a runner forked; several templates can do that at once. Raises ArmFailure.
+
+        With ``audit``, one that poisons freed memory and notes operators; to the candidate it looks like any other.
+        """
+        mine, theirs = socket_pair()
+        order = {
+            "op": "fork",
+            "mutated": program.mutated,
+            "outputs": program.outputs,
+            "calls": calls,
+            "threads": self.arm.settings.threads,
+            "audit": audit,
+        }
+        with self.forking(mine):
+            processes.go_on(self.pid)
+            send(self._channel, order, (theirs.fileno(),))
+        theirs.close()
+        return Fork(self, mine)
+
+    def forked(self) -> None:
+        """Wait until the runner is there, and stop. Raises ArmFailure."""
+        hear(self._channel)
+        processes.stop(self.pid)
+
+    @contextlib.contextmanager
+    def forking(self, channel: socket.socket) -> Iterator[None]:
+        """Say of whatever goes wrong meanwhile how it ended; closes the runner's channel then."""
+        try:
+            yield
+        except (ProtocolError, Gone) as error:
+            channel.close()
+            raise ArmFailure("crash", "fork", self._how_it_ended()) from error
+        except TimeoutError as error:
+            channel.close()
+            raise ArmFailure("timeout", "fork", "the runner did not start in time") from error
+
+    def runner_signal(self) -> int:
+        """The signal that ended this template's last runner, or 0."""
+        try:
+            processes.go_on(self.pid)
+            send(self._channel, {"op": "reap"})
+            message = hear(self._channel)
+            processes.stop(self.pid)
+        except (ProtocolError, TimeoutError, Gone):
+            return 0
+        signals = [number for _pid, number in message.get("ended", []) if number]
+        return signals[-1] if signals else 0
+
+    def output(self) -> str:
+        """What the arm printed, capped, control characters made visible."""
+        self._log.seek(0)
+        data = self._log.read(OUTPUT_LIMIT + 1)
+        text = data[:OUTPUT_LIMIT].decode("utf-8", "replace")
+        return printable(text) + (" […]" if len(data) > OUTPUT_LIMIT else "")
+
+    def leave(self) -> None:
+        """Hang up; the process ends by itself. For one that shares its sandbox with another template."""
+        self._channel.close()
+        self._log.close()
+
+    def close(self) -> None:
+        """End the template and its runners."""
+        self._channel.close()
+        self._log.close()
+        if self.arm.alive:
+            self.arm.end_children()
+
+
+class Fork:
+    """A runner on its way."""
+
+    def __init__(self, template: Template, channel: socket.socket) -> None:
+        self._template, self.channel = template, channel
+
+    def wait(self, core: frozenset[int]) -> Runner:
+        """The runner, stopped. Raises ArmFailure."""
+        with self._template.forking(self.channel):
+            self._template.forked()
+            return Runner(self._template, self.channel, core)
+
+
+def _known_status(status: object) -> str:
+    return str(status) if status in ("compile_fail", "runtime_fail") else "crash"
