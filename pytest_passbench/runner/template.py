@@ -162,6 +162,7 @@ def _fork_on_request(channel: socket.socket, ready: Ready) -> None:
 def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready) -> None:
     """Never returns: what it is forked from must not go on in two processes."""
     try:
+        _hush()
         mutated, outputs = tuple(message["mutated"]), message["outputs"]
         load.phase("run")
         call = _audited(ready) if message["audit"] else ready.call
@@ -171,6 +172,14 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
         pass  # the judge has hung up
     finally:
         os._exit(0)
+
+
+def _hush() -> None:
+    """What a kernel prints was kept from the template's calls; of thousands more it would only fill the log."""
+    sys.stdout.flush()
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
 
 
 def _block_for(device: str) -> Callable[..., Block]:
