@@ -101,7 +101,7 @@ def _rows(record: Record) -> Iterator[tuple[str, str]]:
     yield "outputs", ", ".join(f"{i}: {_from(at)}" for i, at in enumerate(arm.correct_from))
     yield "worst", arm.worst
     for report in record.passes:
-        if report.miss and report.miss not in arm.message:
+        if arm.status == "pass_miss" and report.miss and report.miss not in arm.message:
             yield "miss", f"{report.name}: {report.miss}"
     for finding in record.findings:
         place = f"{finding.file}:{finding.line}: " if finding.file else ""
