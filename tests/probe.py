@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 TARGET = json.loads(r"""@TARGET@""")
@@ -248,7 +249,8 @@ def tell():
             reached.append(f"{name}: {result}"[:300])
         if name == "signal":
             reached.append("signal")
-    print(f"PROBE {phase} {len(attempts)} {reached}", flush=True)
+    # on stderr: what a measured runner prints on stdout is not kept
+    print(f"PROBE {phase} {len(attempts)} {reached}", flush=True, file=sys.stderr)
 
 
 tell()

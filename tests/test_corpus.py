@@ -38,7 +38,8 @@ def test_an_honest_candidate_is_not_accused(entry: corpus.Entry, records: dict[s
 
 
 def gain(record: Any, twin: Any) -> float:
-    """How much faster than its twin without the trick; 1 where a speed was not measured."""
+    """How much faster than its twin without the trick, or than eager where the twin is slower than that: a trick
+    that comes to eager's own speed has won nothing. 1 where a speed was not measured."""
     if record.arm.speed is None or twin.arm.speed is None:
         return 1.0
-    return float(record.arm.speed.low / twin.arm.speed.high)
+    return float(record.arm.speed.low / max(twin.arm.speed.high, 1.0))

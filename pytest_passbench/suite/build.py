@@ -51,8 +51,10 @@ def build_graph(source: str, origin: str, device: str = "cpu", line: int = 1) ->
     import torch.fx
 
     program = parse(source, origin, line)
-    builder = _Builder(program, device)
-    graph = builder.build()
+    try:
+        graph = _Builder(program, device).build()
+    except RecursionError:  # how deep is too deep depends on the caller's own stack
+        raise UserError("expressions nested too deeply", where=f"{origin}:{line}") from None
     return torch.fx.GraphModule(torch.nn.Module(), graph)
 
 
