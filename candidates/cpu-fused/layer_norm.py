@@ -31,7 +31,10 @@ extern "C" void add_layer_norm(pb::in x, pb::in gamma, pb::in y, pb::in w, pb::i
 
 def add_layer_norm(x, gamma, y, w, b, eps, route):
     """x, y: [..., d]; gamma (or None), w, b: [d]. Returns the norm, or on the route "both" the sum and the norm."""
+    if w is None:
+        raise ValueError("add_layer_norm: no kernel for a norm without a weight")
     d = w.numel()
+    b = torch.zeros_like(w) if b is None else b
     if gamma is not None and gamma.numel() != d:  # a product matches in either order
         x, gamma = gamma, x
     if x.shape != y.shape:
