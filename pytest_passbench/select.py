@@ -73,7 +73,8 @@ def select(settings: Settings, rootpath: Path, args: Sequence[str], invocation: 
     ]
     wanted = _matching(found, args) if args else [task for task in found if _tagged(task, settings.suite)]
     known = frozenset(task.ref.id for task in found if not isinstance(task.ref, UserError))
-    return Selection(tuple(wanted), known, len(found), costs={task.node: task.cost for task in wanted})
+    judged = [task for task in found if settings.suite not in ("lite", "full") or _tagged(task, "full")]
+    return Selection(tuple(wanted), known, len(judged), costs={task.node: task.cost for task in wanted})
 
 
 def known_ids(paths: Iterable[Path]) -> frozenset[str]:
