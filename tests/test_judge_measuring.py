@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_passbench.judge.budget import Budget
 from pytest_passbench.judge.floor import FIRST, TWIN, Noise, merged
+from pytest_passbench.judge.outputs import read_call
 from pytest_passbench.judge.stopwatch import Stopwatch
 from pytest_passbench.judge.watch import Watch
 from pytest_passbench.timing.clock import Block
@@ -80,6 +81,36 @@ def test_a_session_tells_of_the_machine_and_of_every_phase(twin):
     # phases are disjoint and complete: together they are what the session took
     told = sum(sum(record.durations.values()) for record in records.values())
     assert told == pytest.approx(elapsed, rel=0.05, abs=0.3)
+
+
+def test_timed_blocks_find_their_memory_there_and_every_process_finds_it_elsewhere(bench, wrapper, monkeypatch):
+    from pytest_passbench.judge.clock import CpuClock
+
+    bench.task(shapes=((256, 1024), (256, 1024)), scales=(1,))  # outputs of 1 MiB each
+    bench.candidate({"p": wrapper(TWIN_OF_EAGER)})
+    warm, places = [], set()
+    block, settle = CpuClock.block, CpuClock._settle
+
+    def settled(self, arm):
+        settle(self, arm)
+        places.add(read_call(self.runners[arm], 0)[0].address % 4096)
+        self.timed = True
+
+    def noted(self, arm, calls):
+        result = block(self, arm, calls)
+        if getattr(self, "timed", False):
+            warm.append(self.warm[arm])
+        return result
+
+    monkeypatch.setattr(CpuClock, "_settle", settled)
+    monkeypatch.setattr(CpuClock, "block", noted)
+    session, candidate = session_of(bench)
+    session.floor = False
+    with session:
+        (record, *_) = judge_all(session, candidate, bench)
+    assert record.arm.status == "correct"
+    assert sum(warm) > 0.9 * len(warm) > 0
+    assert len(places) > len(record.arm.speed.pairs)  # of two arms; by chance a few may be alike
 
 
 def test_a_budget_is_kept_by_shorter_pairs_and_every_subgraph_still_gets_its_interval(twin):

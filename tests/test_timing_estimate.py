@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from pytest_passbench.timing import budget, rounds, series, suite
 from pytest_passbench.timing.estimate import Estimate, estimate, from_values, log_ratio, pair_value
-from pytest_passbench.timing.looks import LOOKS
 from pytest_passbench.timing.plan import plan
 
 LOGS = st.floats(-3, 3, allow_nan=False)
@@ -223,31 +222,6 @@ def test_a_short_budget_takes_rounds_not_pairs():
     assert budget.LEAST_PAIR < short < rounds.PAIR
     assert 6 * 10 * (0.01 + short) == pytest.approx(1.4)
     assert budget.pair_seconds([0.01] * 10, 0.1) == budget.LEAST_PAIR
-
-
-SPENT = st.dictionaries(
-    st.text("abcdef", min_size=1, max_size=3),
-    st.builds(budget.Spent, st.floats(0.001, 1), st.sampled_from(LOOKS), st.floats(0.001, 1)),
-    max_size=8,
-)
-
-
-@given(SPENT, st.floats(0, 30))
-def test_an_allocation_keeps_the_budget_and_ends_at_looks(spent, seconds):
-    given_more = budget.allocate(spent, seconds)
-    assert sum((n - spent[k].pairs) * spent[k].cost for k, n in given_more.items()) <= seconds + 1e-9
-    assert all(n in LOOKS and n > spent[k].pairs for k, n in given_more.items())
-    assert all(spent[k].half_width > 0.01 for k in given_more)
-
-
-def test_the_widest_is_served_first_and_a_dear_one_does_not_starve_the_rest():
-    spent = {"wide": budget.Spent(0.1, 6, 1.0), "fair": budget.Spent(0.02, 6, 1.0),
-             "fine": budget.Spent(0.005, 6, 1.0), "dear": budget.Spent(0.5, 6, 99.0)}  # fmt: skip
-    assert budget.allocate(spent, 2.0) == {"wide": 8}
-    assert budget.allocate(spent, 4.0) == {"wide": 8, "fair": 8}
-    assert budget.allocate(spent, 60.0) == {"wide": 32, "fair": 32}
-    assert "fine" not in budget.allocate(spent, 1e4)
-    assert budget.allocate({"one": budget.Spent(math.inf, 1, 0.1)}, 1.0) == {"one": 8}
 
 
 def test_a_plan_runs_the_longest_first():

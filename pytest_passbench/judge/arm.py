@@ -176,14 +176,18 @@ class Arm:
     def end_children(self) -> None:
         """Kill whatever runs in the sandbox besides the zygote, and let the zygote bury it."""
         for _ in range(MOST_ATTEMPTS):
-            inside = self.everything_inside()
-            if not inside:
+            if not self.kill_children():
                 break
-            for pid in inside:
-                processes.kill(pid)
             time.sleep(0.001)
         self._own.clear()
         self.reap()
+
+    def kill_children(self) -> bool:
+        """Kill whatever runs in the sandbox besides the zygote; whether there was anything."""
+        inside = self.everything_inside()
+        for pid in inside:
+            processes.kill(pid)
+        return bool(inside)
 
     def reap(self) -> list[list[int]]:
         """Templates that ended: pid inside, signal. Empty where the zygote is gone too."""

@@ -7,7 +7,6 @@ the round have run.
 
 from __future__ import annotations
 
-import math
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -28,9 +27,7 @@ from .watch import waited, waiting
 
 EAGER = "eager"
 FLOAT64 = "float64"  # eager in double precision: present in the probe only, never timed for a score
-MOST_WARM_BLOCKS = 6
-SETTLED = 0.97  # of the fastest warm-up block so far: one that takes longer shows that they got no faster
-LONG_BLOCK = 4e-3  # seconds: what a fresh process pays once is lost in it
+LEAST_WARM_BLOCKS, MOST_WARM_BLOCKS = 2, 12
 EMPTY_BLOCKS = 5
 LEAST_SECONDS = 1e-7
 
@@ -83,6 +80,7 @@ class CpuClock:
         self._runners: dict[str, Runner] = {}
         self._batch: Batch = []
         self._done: set[str] = set()
+        self._kept = False
         self._empty = 0.0
         self._priority = Preference()
         self._judge = waiting("/proc/thread-self/schedstat")
@@ -90,10 +88,14 @@ class CpuClock:
         self.calls = 1
         self.phases = phases
         self.cpu_excess = 0.0
+        #: Per arm, whether its last block touched no new memory.
+        self.warm: dict[str, bool] = {}
 
     def fresh(self) -> None:
         """New runners of all arms, warm, and the cost of an empty block of ``self.calls`` calls."""
-        self.fork()
+        if not self._kept:
+            self.fork()
+        self._kept = False
         self._new_round(self.calls)
         with self.phases("warm-up"):
             for arm in self._rng.sample(list(self._runners), len(self._runners)):
@@ -111,6 +113,12 @@ class CpuClock:
         with self.phases("fork"):
             self._fork()
         self._priority.begin()
+
+    def keep(self, arms: list[str]) -> None:
+        """Let the runners of these arms serve as the next pair: they are as fresh as any."""
+        for arm in set(self._runners) - set(arms):
+            self.leave_out(arm)
+        self.arms, self._kept = arms, set(self._runners) == set(arms)
 
     def _fork(self) -> None:
         """All arms at once: each template forks on a core of its own, where there is one."""
@@ -132,14 +140,11 @@ class CpuClock:
             self._batch = []
 
     def _settle(self, arm: str) -> None:
-        """Run blocks until they no longer get faster; a long one has settled within itself."""
-        least = math.inf
-        for _ in range(MOST_WARM_BLOCKS):
+        """Run blocks until one touches no new memory; the allocator needs a few to find its places again."""
+        for number in range(1, MOST_WARM_BLOCKS + 1):
             self._write()
-            taken = self._run(arm, self.calls).wall
-            if taken > SETTLED * least or taken > LONG_BLOCK:
+            if self._run(arm, self.calls).warm and number >= LEAST_WARM_BLOCKS:
                 break
-            least = min(least, taken)
         self._runners[arm].watch.find_threads()
 
     def _measure_empty(self) -> float:
@@ -156,13 +161,15 @@ class CpuClock:
         with blaming(arm):
             before = watch.waited() + waited(self._judge)
             with self.phases("blocks"):
-                wall = self._run(arm, calls).wall
+                taken = self._run(arm, calls)
             stolen = watch.waited() + waited(self._judge) - before
         self._done.add(arm)
         if len(self._done) == len(self._runners):
             with self.phases("verify"):
                 self._verify(self._runners, self._batch, calls)
-        return Block(max(wall - self._empty, LEAST_SECONDS), calls, Noise(wall, stolen=max(0.0, stolen)))
+        self.warm[arm] = taken.warm
+        noise = Noise(taken.wall, stolen=max(0.0, stolen))
+        return Block(max(taken.wall - self._empty, LEAST_SECONDS), calls, noise)
 
     def alone(self, arm: str, calls: int) -> float:
         """Seconds of one block of ``arm`` outside any round, with fresh inputs. Raises ArmFailed."""

@@ -20,15 +20,22 @@ from .wire import hear, peer
 if TYPE_CHECKING:
     from .template import Template
 
+FEW_FAULTS = 4  # at 1 to 2 us each
 _SO_RCVTIMEO_FORM = struct.Struct("@ll")
 
 
 @dataclass(frozen=True)
 class BlockTime:
-    """One block: wall seconds by the judge's clock, CPU seconds of the runner."""
+    """One block: wall seconds by the judge's clock, CPU seconds of the runner, pages touched for the first time."""
 
     wall: float
     cpu: float
+    faults: int
+
+    @property
+    def warm(self) -> bool:
+        """Whether the process had its memory already: what a first touch costs is not the program's."""
+        return self.faults <= FEW_FAULTS
 
 
 class Runner:
@@ -46,7 +53,7 @@ class Runner:
         self.watch.wait_stopped()
         os.sched_setaffinity(self.pid, core)
         priority.prefer(self.pid)
-        self._clock = processes.cpu_clock(self.pid)
+        self._clock, self._faults = processes.cpu_clock(self.pid), self.watch.faults()
         #: Whether the judge waits for answers without going to sleep: where it has a core to itself. Waking up
         #: takes as long as a short call, and while it sleeps, others on its core disturb the arm's caches.
         self.polling = core.isdisjoint(os.sched_getaffinity(0))
@@ -85,13 +92,14 @@ class Runner:
             end = time.perf_counter_ns()
             self.watch.wait_stopped()
             cpu = processes.cpu_seconds(clock) - cpu
+            before, self._faults = self._faults, self.watch.faults()
         except BlockingIOError as error:
             limit = self.template.arm.settings.timeout
             raise ArmFailure("timeout", "run", f"a block of {calls} calls took more than {limit:g} s") from error
         except (OSError, Gone) as error:
             raise self._ended() from error
         self._check(answer, nonce, calls)
-        return BlockTime((end - begin) * 1e-9, cpu)
+        return BlockTime((end - begin) * 1e-9, cpu, self._faults - before)
 
     def _poll(self) -> bytes:
         """Ask for the answer until it is there, as long as the socket's own time-out."""

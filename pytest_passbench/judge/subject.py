@@ -29,7 +29,7 @@ from .stopwatch import Stopwatch
 from .template import Program, Template
 
 CANDIDATE = "candidate"
-MOST_PROBES = 12
+MOST_PROBES = 20
 LONG_CALL, VERY_LONG_CALL = 4e-3, 40e-3  # seconds: being cold does not change it much
 REFERENCES = 2  # calls that are compared with float64; of those after them, this share is verified
 PROBE_SHARE = 0.25
@@ -38,7 +38,7 @@ ENOUGH = 0.7  # of the length of a block
 #: A pair of long calls makes do with one couple of rounds: what makes short ones noisy is lost in them.
 FEWEST_ROUNDS, FEWEST_LONG_ROUNDS = 4, 2
 #: Calls verified per pair, and the seconds that this should take.
-LEAST_VERIFIED, MOST_VERIFIED, VERIFY_SECONDS = 1 / 3, 1.5, 0.012
+LEAST_VERIFIED, MOST_VERIFIED, VERIFY_SECONDS = 1 / 3, 1.5, 0.006
 
 
 @dataclass
@@ -230,11 +230,14 @@ class Subject:
             for arm in [*arms, FLOAT64] if number < REFERENCES and FLOAT64 in self.templates else arms:
                 times[arm] = min(times.get(arm, math.inf), clock.block(arm, calls).per_call)
             slowest = max(times[arm] for arm in arms)
-            if slowest > VERY_LONG_CALL or (number and slowest > LONG_CALL):
+            warm = all(clock.warm[arm] for arm in arms)
+            if number and slowest > (LONG_CALL if warm else VERY_LONG_CALL):
                 break
-            if slowest > SETTLED * before:  # no faster for being repeated: warm
+            if slowest > SETTLED * before:  # no faster for being repeated
                 if calls * slowest > ENOUGH * BLOCK or calls == self.layout.slots:
-                    break
+                    if warm:
+                        break
+                    continue
                 wanted = calls_per_block(slowest, max_calls=self.layout.slots)
                 calls, times = max(wanted, min(3 * calls, self.layout.slots)), dict.fromkeys(arms, math.inf)
         return times
@@ -256,7 +259,8 @@ class Subject:
         pair = self.allowance.pair * len(timed) / 2  # seconds: a further arm takes none of the others' rounds
         least = FEWEST_ROUNDS if slowest < 2 * LONG_CALL else FEWEST_LONG_ROUNDS
         form = shape(slowest, arms=len(timed), pair=pair, max_calls=self.layout.slots, least=least)
-        clock.calls, clock.arms = form.calls, timed
+        clock.calls = form.calls
+        clock.keep(timed)
         verified = max((standing.calls for standing in checker.standings.values()), default=1)
         checker.share = self._verified_share(form.rounds, self.phases.spent["verify"] / verified)
         earlier = self.earlier if self.earlier is not None and set(timed) <= set(self.earlier.arms) else None
@@ -291,6 +295,8 @@ class Subject:
                     result.speed_note = "not measured (Triton's interpreter)"
 
     def _close(self) -> None:
+        for arm in {template.arm for template in self.templates.values()}:
+            arm.kill_children()  # all of them first: processes of this size take a while to end
         for template in self.templates.values():
             template.close()
         self.pages.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import socket
 import time
 from collections.abc import Iterator
@@ -82,6 +83,7 @@ class Template:
             "calls": calls,
             "threads": self.arm.settings.threads,
             "audit": audit,
+            "place": secrets.randbits(32),
         }
         with self.forking(mine):
             processes.go_on(self.pid)

@@ -120,10 +120,10 @@ def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 class _Errors:
-    """Absolute errors and magnitudes in float64; equal NaN and Inf count as no error."""
+    """Absolute errors and magnitudes, in twice the precision at least; equal NaN and Inf count as no error."""
 
     def __init__(self, expected: torch.Tensor, found: torch.Tensor) -> None:
-        wide = torch.complex128 if expected.is_complex() else torch.float64
+        wide = torch.complex128 if expected.is_complex() else _WIDER.get(expected.dtype, torch.float64)
         a, b = expected.to(wide), found.to(wide)
         self.error, self.magnitude, self.comparable = (a - b).abs(), a.abs(), True
         if not torch.isfinite(self.error).all():
@@ -138,6 +138,9 @@ class _Errors:
 
     def within(self, rtol: float, atol: float) -> bool:
         return bool((self.error <= atol + rtol * self.magnitude).all())
+
+
+_WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 
 
 def worst_element(expected: torch.Tensor, found: torch.Tensor, tolerance: int) -> Worst | None:

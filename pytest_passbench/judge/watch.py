@@ -1,4 +1,4 @@
-"""What the kernel says of a runner: whether it is stopped, and how long it had to wait for its core.
+"""What the kernel says of a runner: whether it is stopped, its page faults, and how long it waited for its core.
 
 The files in /proc stay open from one block to the next; opening them costs more than reading them.
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 from .processes import Gone
 
 _ROOM = 1024
+_MINOR_FAULTS = 7  # the field's place behind the name
 
 
 def waiting(path: str) -> int:
@@ -53,20 +54,25 @@ class Watch:
 
     def wait_stopped(self, limit: float = 5.0) -> None:
         """Return once it is stopped; its threads stop together."""
-        if self._state() != "T":
+        if self._state()[0] != "T":
             self._wait_stopped(time.monotonic() + limit)
 
     def _wait_stopped(self, deadline: float) -> None:
-        while (state := self._state()) != "T":
+        while (state := self._state()[0]) != "T":
             if state in "ZX" or time.monotonic() > deadline:
                 raise Gone(f"process {self.pid} does not stop (state {state})")
 
+    def faults(self) -> int:
+        """How many pages it has touched for the first time so far (minor faults, all its threads)."""
+        return int(self._state().split()[_MINOR_FAULTS])
+
     def _state(self) -> str:
+        """What follows the name in the process's ``stat``: its state, and numbers."""
         try:
             data = os.pread(self._stat, _ROOM, 0)
         except OSError as error:
             raise Gone(f"process {self.pid} ended") from error
-        return chr(data[data.rindex(b")") + 2])
+        return data[data.rindex(b")") + 2 :].decode()
 
     def close(self) -> None:
         """Close the files."""

@@ -21,7 +21,7 @@ from torch.fx import GraphModule
 
 from ..protocol import Layout, Plan, ProtocolError, receive, send
 from ..rewrite.errors import PassError
-from . import harden, seccomp
+from . import harden, memory, seccomp
 from .audits import load
 from .audits.observe import audited
 from .interpreted import triton_interpreter_runs
@@ -63,6 +63,7 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
     ready = _build(channel, message, pages_fd)
     if ready is not None:
         gc.collect()
+        memory.release()
         gc.freeze()  # so that no collection in a fork touches, and thereby copies, what was here before
         send(channel, {"status": "ready", **ready.report, "events": _events()})
         _fork_on_request(channel, ready)
@@ -163,6 +164,7 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
     """Never returns: what it is forked from must not go on in two processes."""
     try:
         _hush()
+        memory.displace(message["place"])
         mutated, outputs = tuple(message["mutated"]), message["outputs"]
         load.phase("run")
         call = _audited(ready) if message["audit"] else ready.call

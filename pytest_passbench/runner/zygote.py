@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from ..protocol import ProtocolError, receive, send
-from . import harden
+from . import harden, memory
 from .confine import confine
 
 
@@ -47,6 +47,7 @@ def _import(wants: dict[str, Any]) -> dict[str, str]:
     _warm_up(wants["arm"], wants["pipeline"])
     gc.collect()
     gc.freeze()  # a template's own collection then walks its own objects only
+    memory.prepare()
     return versions
 
 

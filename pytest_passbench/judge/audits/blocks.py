@@ -55,9 +55,13 @@ class Blocks:
         calls = max(2, min(self.layout.slots, MOST_CALLS, int(BLOCK_SECONDS / max(per_call, 1e-6))))
         runners: dict[str, Runner] = {}
         try:
-            for arm in (EAGER, CANDIDATE):
+            with blaming(EAGER):  # both at once: each template has a core to fork on
+                eager = self.templates[EAGER].start_fork(self.program, calls)
+            with blaming(CANDIDATE):
+                other = self.templates[CANDIDATE].start_fork(self.program, calls, audit=True)
+            for arm, fork in ((EAGER, eager), (CANDIDATE, other)):
                 with blaming(arm):
-                    runners[arm] = self.templates[arm].fork(self.program, calls, self.core, audit=arm == CANDIDATE)
+                    runners[arm] = fork.wait(self.core)
             return self._both(runners, calls, passing)
         finally:
             for runner in runners.values():
