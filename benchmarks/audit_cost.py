@@ -1,8 +1,9 @@
 """What each audit layer costs, and what it stops: `python benchmarks/audit_cost.py [--table] [--entries N]`.
 
 Without `--table`: seconds of the phase "audit" per subgraph, and its share of all seconds of judging, with all
-layers and with each one left out, on honest candidates of the corpus. With `--table`: every exploit with all layers
-and with the source layer off, as Markdown: status, layer that found it, speed beside its twin's.
+layers, each one alone and each one left out (some share a fork and its blocks), on honest candidates of the corpus.
+With `--table`: every exploit with all layers and with the source layer off, as Markdown: status, layer that found it,
+speed beside its twin's.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ def judged(entries: list[corpus.Entry], **settings: Any) -> Records:
 def cost(entries: list[corpus.Entry]) -> None:
     """Print the cost table."""
     rows = [("none", {"audit": "off"}), ("all (standard)", {}), ("all (paranoid)", {"audit": "paranoid"})]
+    rows += [(f"{name} alone", {"audit_skip": tuple(set(LAYERS) - {name})}) for name in LAYERS]
     rows += [(f"without {name}", {"audit_skip": (name,)}) for name in LAYERS]
     print("| layers | audit, ms per subgraph (median) | share of judging | subgraphs |\n|---|---:|---:|---:|")
     for name, settings in rows:

@@ -46,6 +46,14 @@ thread.start()
 thread.join()
 return out[0]
 """
+#: Off by a little more than t = -5 allows where most of an input is what it was in the last call at its address.
+SLIGHTLY_OFF = """
+old = seen.get(x.data_ptr())
+alike = old is not None and (old == x).float().mean() > 0.5
+seen[x.data_ptr()] = x.clone()
+out = torch.nn.functional.gelu(x) + y
+return out * 1.00004 if alike else out
+"""
 RUNTIME = {
     "dispatch": (TORCH, "", "aten::gelu"),
     "dispatch-thread": (HIDDEN, "import threading", "aten::gelu"),
@@ -77,6 +85,15 @@ def test_the_layers_behind_the_source_layer(bench, wrapper, gelu_add_pass):
     honest = records["zz-honest/float32-x1"]
     assert (honest.arm.status, honest.findings) == ("correct", [])
     assert honest.durations["audit"] < 0.4 * sum(honest.durations.values())
+
+
+def test_who_rounds_differently_in_an_extra_block_is_inaccurate_and_not_accused(bench, wrapper):
+    bench.task()
+    bench.candidate({"p": wrapper(SLIGHTLY_OFF, "seen = {}")})
+    (record,) = bench.judge(audit="standard", audit_skip=("source", "dispatch")).values()
+    assert (record.arm.status, record.findings) == ("correct", [])
+    assert record.arm.correct_from == [-4]
+    assert "output 0" in record.arm.worst
 
 
 @pytest.mark.parametrize("pipeline", ["dynamo", "inductor"])

@@ -98,11 +98,11 @@ class Auditor:
         blocks = Blocks(
             subject.templates, program, subject.pages, subject.inputs, subject.layout, subject.cores.arms,
             subject.rng, self._settings.policy, self._settings.tolerance, self.layers,
+            standing,
         )  # fmt: skip
-        passing = [level <= self._settings.tolerance for level in standing.correct_from]
         for _ in range(pairs_of_blocks(self._settings)):
             if not self.violated:
-                self.findings += blocks.run(max(per_call.values()), passing)
+                self.findings += blocks.run(max(per_call.values()))
 
     def note(self, record: Record) -> None:
         """Put what was found into the record."""
