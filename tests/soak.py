@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,7 +47,7 @@ def misbehave():
 KINDS = {
     "crash": ("    ctypes.string_at(8)\n", {"crash"}),
     "hang": ("    while True:\n        pass\n", {"timeout"}),
-    "flood": ("    for _ in range(300):\n        os.write(2, b'x' * (1 << 20))\n", {"crash", "correct"}),
+    "flood": ("    for _ in range(300):\n        os.write(2, b'x' * (1 << 20))\n", {"runtime_fail"}),
     "fork": ("    if os.fork() == 0:\n        os._exit(0)\n", {"runtime_fail"}),
     "memory": (
         "    held.append(bytearray(256 << 20))\n    if len(held) > 6:\n        raise MemoryError\n",
@@ -64,7 +63,7 @@ class Outcome:
     """What became of a run. ``wrong``: records that are not what they should be; ``left``: what was left behind;
     ``grown``: MiB by which the judge grew after the first fifth."""
 
-    statuses: Counter[str] = field(default_factory=Counter)
+    statuses: dict[str, int] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     grown: float = 0.0
@@ -86,7 +85,8 @@ def run(count: int, folder: Path, **settings: Any) -> Outcome:
             *_, record = session.judge(read_task(path), candidate)
             kind = record.task.partition("-")[2]
             allowed = KINDS[kind][1] if kind in KINDS else {"correct"}
-            outcome.statuses[f"{kind}: {record.arm.status}"] += 1
+            said = f"{kind}: {record.arm.status}"
+            outcome.statuses[said] = outcome.statuses.get(said, 0) + 1
             if record.arm.status not in allowed:
                 outcome.wrong.append(f"{record.task}: {record.arm.status}: {record.arm.message}")
             if number == count // 5:
