@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_passbench.judge.audits import timing
-from pytest_passbench.timing.clock import Block
-from pytest_passbench.timing.rounds import Noise
-from pytest_passbench.timing.session import Arms
-
 #: Keeps answers by address and a sample of the contents.
 SAMPLED = """
 import torch
@@ -140,12 +135,3 @@ def test_a_pass_caught_once_is_out_of_the_rest(bench, wrapper):
     records = list(bench.judge(audit="standard", audit_skip=("source",)).values())
     assert [record.arm.status for record in records] == ["integrity", "integrity"]
     assert records[1].arm.phase == "disqualified"
-
-
-@pytest.mark.parametrize(("last", "rules"), [(1.4e-3, []), (1.7e-3, ["baseline-drift"])])
-def test_an_eager_that_gets_slower_on_the_way_is_worth_a_warning(last, rules):
-    times = 1e-3, 1e-3, 1.2e-3, 1.2e-3, last, last
-    pairs = [[{"eager": Block(seconds, 1, Noise(seconds))}] * 4 for seconds in times]
-    findings = timing.drift(Arms(("eager",), pairs))
-    assert [(finding.rule, finding.severity) for finding in findings] == [(rule, "warning") for rule in rules]
-    assert timing.drift(Arms(("eager",), pairs[:2])) == []

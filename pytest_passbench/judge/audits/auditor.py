@@ -71,7 +71,7 @@ class Auditor:
         known = {subject.templates[CANDIDATE].pid, clock.runners[CANDIDATE].pid}
         self.findings += timing.strays(arm, known) + timing.excess(clock)
         if subject.measured is not None:
-            self.findings += timing.first_call(clock, CANDIDATE, clock.calls) + timing.drift(subject.measured)
+            self.findings += timing.first_call(clock, CANDIDATE, clock.calls)
 
     def _physics(self, subject: Subject, clock: CpuClock) -> None:
         if "plausibility" not in self.layers or subject.measured is None:

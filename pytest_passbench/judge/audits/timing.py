@@ -1,7 +1,7 @@
 """The clock layer: what the timed blocks themselves give away.
 
 CPU time beyond what the cores of an arm could give in the time; a first call that takes as long as a block, where
-eager's does not; processes that a candidate leaves in its sandbox; eager itself slower at the end than at first.
+eager's does not; processes that a candidate leaves in its sandbox.
 """
 
 from __future__ import annotations
@@ -9,15 +9,13 @@ from __future__ import annotations
 from statistics import median
 
 from ...report.record import Finding
-from ...timing.session import Arms
 from .. import processes
 from ..arm import Arm
 from ..clock import EAGER, CpuClock
-from .layers import violation, warning
+from .layers import violation
 
 EXCESS = 2e-3  # seconds of CPU time that stopping a runner may still take
 SINGLES, FULL = 5, 2
-DRIFT = 1.5  # times
 #: One call by itself costs more than one of many; what eager pays times this, and this many seconds, is honest.
 LENIENT, SLACK = 6.0, 2e-4
 
@@ -49,24 +47,6 @@ def _ratio(clock: CpuClock, arm: str, calls: int) -> tuple[float, float, float]:
     many = median(clock.alone(arm, calls) for _ in range(FULL)) / calls
     single = median(clock.alone(arm, 1) for _ in range(SINGLES))
     return single / many, single, many
-
-
-def drift(measured: Arms) -> list[Finding]:
-    """Eager's last pairs against its first: what slows the baseline down on the way makes a candidate look fast.
-
-    A warning, since another program on the machine may be the reason. Rounds compare what ran side by side, so a
-    drift that hits both arms leaves the ratio alone.
-    """
-    third = len(measured.pairs) // 3
-    if not third:
-        return []
-    first, last = (
-        median(rounds[EAGER].per_call for pair in part for rounds in pair)
-        for part in (measured.pairs[:third], measured.pairs[-third:])
-    )
-    if last <= DRIFT * first:
-        return []
-    return [warning("clock", "baseline-drift", f"eager took {last / first:.1f} times as long at the end as at first")]
 
 
 def strays(arm: Arm, known: set[int]) -> list[Finding]:
