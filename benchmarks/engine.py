@@ -87,9 +87,14 @@ class Twins(Session):
         }
 
     def against(self, case: Case) -> Record:
-        """One session. Measured once: nothing is measured again here."""
-        task = replace(case.task, subgraphs=(case.subgraph,))
-        return next(iter(self.judge(task, NOBODY)))
+        """One session as in any run: what noise leaves open is measured again, and the later record counts."""
+        return judged(self, case, NOBODY)
+
+
+def judged(session: Session, case: Case, candidate: Any) -> Record:
+    """The record that counts of one subgraph."""
+    *_, record = session.judge(replace(case.task, subgraphs=(case.subgraph,)), candidate)
+    return record
 
 
 #: Stands for what a candidate's files say, where there are none.

@@ -19,12 +19,11 @@ import textwrap
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from engine import Case, Store, cases, machine, session_of, spread, write
+from engine import Case, Store, cases, judged, machine, session_of, spread, write
 
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.judge.session import Session
@@ -103,8 +102,7 @@ def _measure(store: Store, chosen: Sequence[Case], extra: float) -> None:
             session.floor = False
             for case in chosen:
                 begin = time.perf_counter()
-                task = replace(case.task, subgraphs=(case.subgraph,))
-                record = next(iter(session.judge(task, candidate)))
+                record = judged(session, case, candidate)
                 store.add(session_of(case, record, time.perf_counter() - begin, extra=extra, overhead_ns=overhead))
     finally:
         shutil.rmtree(folder)

@@ -52,7 +52,7 @@ old = seen.get(x.data_ptr())
 alike = old is not None and (old == x).float().mean() > 0.5
 seen[x.data_ptr()] = x.clone()
 out = torch.nn.functional.gelu(x) + y
-return out * 1.00004 if alike else out
+return out * 1.00002 if alike else out
 """
 RUNTIME = {
     "dispatch": (TORCH, "", "aten::gelu"),

@@ -12,7 +12,8 @@ import torch
 from ..protocol import Layout
 from ..score.ladder import NEVER
 from .aliasing import changed_input, owners, shares_more
-from .clock import EAGER, FLOAT64, blaming
+from .clock import EAGER, FLOAT64
+from .forks import blaming
 from .inputs import Batch, Inputs
 from .outputs import Output, read_call
 from .runner import Runner

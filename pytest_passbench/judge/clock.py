@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from statistics import median
 
 from ..timing.clock import Block
 from ..timing.rounds import Noise
-from .failures import ArmFailure
+from .forks import blaming, fork_all
 from .inputs import Batch, Inputs
 from .pages import Pages
 from .priority import Preference
-from .processes import Gone
 from .runner import BlockTime, Runner
 from .stopwatch import Stopwatch
-from .template import Fork, Program, Template
+from .template import Program, Template
 from .watch import waited, waiting
 
 EAGER = "eager"
@@ -30,25 +28,6 @@ FLOAT64 = "float64"  # eager in double precision: present in the probe only, nev
 LEAST_WARM_BLOCKS, MOST_WARM_BLOCKS = 2, 12
 EMPTY_BLOCKS = 5
 LEAST_SECONDS = 1e-7
-
-
-class ArmFailed(Exception):
-    """An arm failed in a block; whose failure it is decides what the record says."""
-
-    def __init__(self, arm: str, failure: ArmFailure) -> None:
-        self.arm, self.failure = arm, failure
-        super().__init__(f"{arm}: {failure}")
-
-
-@contextmanager
-def blaming(arm: str) -> Iterator[None]:
-    """Say whose failure it is."""
-    try:
-        yield
-    except ArmFailure as failure:
-        raise ArmFailed(arm, failure) from failure
-    except Gone as gone:
-        raise ArmFailed(arm, ArmFailure("crash", "run", str(gone))) from gone
 
 
 #: Called after a round with the arms' runners, its batch and the number of calls.
@@ -111,7 +90,8 @@ class CpuClock:
         self._done.clear()
         self._batch = []
         with self.phases("fork"):
-            self._fork()
+            templates = {arm: self._templates[arm] for arm in self.arms}
+            self._runners = fork_all(templates, self._program, self.calls, self._core)
         self._priority.begin()
 
     def keep(self, arms: list[str]) -> None:
@@ -119,19 +99,6 @@ class CpuClock:
         for arm in set(self._runners) - set(arms):
             self.leave_out(arm)
         self.arms, self._kept = arms, set(self._runners) == set(arms)
-
-    def _fork(self) -> None:
-        """All arms at once: each template forks on a core of its own, where there is one."""
-        forks: dict[str, Fork] = {}
-        failed: list[ArmFailed] = []
-        for arm in self.arms:
-            with _noting(arm, failed):
-                forks[arm] = self._templates[arm].start_fork(self._program, self.calls)
-        for arm, fork in forks.items():  # whatever happened to another: no answer may be left unread
-            with _noting(arm, failed):
-                self._runners[arm] = fork.wait(self._core)
-        if failed:
-            raise failed[0]
 
     def leave_out(self, arm: str) -> None:
         """Let an arm take no further part, where it did so far."""
@@ -218,12 +185,3 @@ class CpuClock:
         self._priority.end()
         self.end_runners()
         os.close(self._judge)
-
-
-@contextmanager
-def _noting(arm: str, failed: list[ArmFailed]) -> Iterator[None]:
-    try:
-        with blaming(arm):
-            yield
-    except ArmFailed as failure:
-        failed.append(failure)

@@ -13,10 +13,14 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Cores:
-    """``arms``: the cores that every arm runs on, one after the other; ``judge``: the others."""
+    """``arms``: the cores that every arm runs on, one after the other; ``judge``: the others.
+
+    ``forking``: where templates fork when nothing is timed: on those of the arms, and on one that is nobody's.
+    """
 
     arms: frozenset[int]
     judge: frozenset[int]
+    forking: tuple[int, ...]
 
     @classmethod
     def choose(cls, threads: int, worker: int = 0) -> Cores:
@@ -26,7 +30,9 @@ class Cores:
         groups = max(1, (len(mine) - 1) // threads)
         last = len(mine) - threads * (worker % groups)
         arms = frozenset(mine[last - threads : last])
-        return cls(arms, frozenset(mine) - arms or frozenset(mine))
+        free = mine[: len(mine) - threads * groups] or mine
+        forking = dict.fromkeys([free[worker % len(free)], *sorted(arms)])
+        return cls(arms, frozenset(mine) - arms or frozenset(mine), tuple(forking))
 
 
 @contextlib.contextmanager

@@ -34,6 +34,13 @@ def prefer(pid: int) -> None:
             os.sched_setscheduler(pid, os.SCHED_FIFO, os.sched_param(_RUNNER))
 
 
+def no_longer(pid: int) -> None:
+    """Take a runner's preference back."""
+    if allowed():
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0))
+
+
 class Preference:
     """The calling thread's priority: before ordinary processes between :meth:`begin` and :meth:`end`."""
 

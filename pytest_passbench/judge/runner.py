@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -48,10 +49,10 @@ class Runner:
         if not self._expected():
             raise ArmFailure("integrity", "fork", "another process than the runner answered")
         self.hello = hear(channel)
+        os.sched_setaffinity(self.pid, core)
         processes.stop(self.pid)
         self.watch = Watch(self.pid)
         self.watch.wait_stopped()
-        os.sched_setaffinity(self.pid, core)
         priority.prefer(self.pid)
         self._clock, self._faults = processes.cpu_clock(self.pid), self.watch.faults()
         #: Whether the judge waits for answers without going to sleep: where it has a core to itself. Waking up
@@ -145,7 +146,10 @@ class Runner:
             raise ArmFailure("crash", "read", str(error)) from error
 
     def close(self) -> None:
-        """End the process."""
+        """End the process. It goes in the background, where its template forks the next one."""
         self._channel.close()
         self.watch.close()
+        priority.no_longer(self.pid)
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(self.pid, self.template.cores)
         processes.kill(self.pid)

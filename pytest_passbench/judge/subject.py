@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 from typing import Any
 
 from ..protocol import Layout, Plan
@@ -19,10 +20,11 @@ from .arm import Arm
 from .audits.auditor import Auditor
 from .budget import Allowance
 from .checker import Checker
-from .clock import EAGER, FLOAT64, ArmFailed, CpuClock
+from .clock import EAGER, FLOAT64, CpuClock
 from .cores import Cores, exclusive, pinned
 from .failures import ArmFailure, printable
 from .floor import TWIN
+from .forks import ArmFailed
 from .inputs import Inputs
 from .pages import Pages
 from .stopwatch import Stopwatch
@@ -38,7 +40,7 @@ ENOUGH = 0.7  # of the length of a block
 #: A pair of long calls makes do with one couple of rounds: what makes short ones noisy is lost in them.
 FEWEST_ROUNDS, FEWEST_LONG_ROUNDS = 4, 2
 #: Calls verified per pair, and the seconds that this should take.
-LEAST_VERIFIED, MOST_VERIFIED, VERIFY_SECONDS = 1 / 3, 1.5, 0.006
+LEAST_VERIFIED, MOST_VERIFIED, VERIFY_SECONDS = 1 / 3, 1.5, 0.004
 
 
 @dataclass
@@ -165,6 +167,8 @@ class Subject:
 
     def _run(self) -> None:
         """Probe, then measure what is worth it; an arm that fails drops out and the others begin again."""
+        for template, core in zip(self.templates.values(), cycle(self.cores.forking)):
+            template.pin(core)
         while EAGER in self.templates and self._judged(self.templates):
             try:
                 with self.phases("wait"), exclusive(self.locks), pinned(self.cores.judge), self.phases("measure"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import socket
 import time
@@ -37,6 +38,7 @@ class Template:
     def __init__(self, arm: Arm, channel: socket.socket, log: Any) -> None:
         self.arm, self._channel, self._log = arm, channel, log
         self.pid = 0
+        self.cores = os.sched_getaffinity(0)
         self.report: dict[str, Any] = {}
 
     def wait(self) -> dict[str, Any]:
@@ -66,9 +68,11 @@ class Template:
         signals = [number for _pid, number in self.arm.reap() if number]
         return ending(signals[-1] if signals else 0, "the process that builds the candidate's program")
 
-    def fork(self, program: Program, calls: int, core: frozenset[int], audit: bool = False) -> Runner:
-        """A runner for blocks of up to ``calls`` calls, stopped. Raises ArmFailure."""
-        return self.start_fork(program, calls, audit).wait(core)
+    def pin(self, core: int) -> None:
+        """Have it fork on ``core``, where its runners end too: a core for each template keeps none waiting."""
+        self.cores = {core}
+        with contextlib.suppress(ProcessLookupError):  # that it is gone will be told by whoever asks it next
+            os.sched_setaffinity(self.pid, self.cores)
 
     def start_fork(self, program: Program, calls: int, audit: bool = False) -> Fork:
         """Have a runner forked; several templates can do that at once. Raises ArmFailure.

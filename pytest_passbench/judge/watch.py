@@ -59,6 +59,7 @@ class Watch:
 
     def _wait_stopped(self, deadline: float) -> None:
         while (state := self._state()[0]) != "T":
+            os.sched_yield()  # it may have to stop on this very core
             if state in "ZX" or time.monotonic() > deadline:
                 raise Gone(f"process {self.pid} does not stop (state {state})")
 

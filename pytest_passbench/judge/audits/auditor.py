@@ -9,7 +9,8 @@ from ...report.record import Finding, Record
 from ...settings import Settings
 from ..aliasing import FRESH, owners
 from ..arm import Arm
-from ..clock import EAGER, CpuClock, blaming
+from ..clock import EAGER, CpuClock
+from ..forks import blaming
 from ..outputs import read_call
 from ..template import Program, Template
 from . import evidence, plausibility, timing

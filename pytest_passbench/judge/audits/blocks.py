@@ -18,7 +18,8 @@ from ...protocol import Layout
 from ...report.record import Finding
 from ...settings import Policy
 from ..checker import Standing
-from ..clock import EAGER, blaming
+from ..clock import EAGER
+from ..forks import blaming, fork_all
 from ..inputs import Batch, Inputs
 from ..outputs import Output, read_call
 from ..pages import Pages
@@ -56,15 +57,9 @@ class Blocks:
     def run(self, per_call: float) -> list[Finding]:
         """Findings of one pair of blocks. Raises ArmFailed where an arm fails in them."""
         calls = max(2, min(self.layout.slots, MOST_CALLS, int(BLOCK_SECONDS / max(per_call, 1e-6))))
-        runners: dict[str, Runner] = {}
+        both = {arm: self.templates[arm] for arm in (EAGER, CANDIDATE)}
+        runners = fork_all(both, self.program, calls, self.core, audited=[CANDIDATE])
         try:
-            with blaming(EAGER):  # both at once: each template has a core to fork on
-                eager = self.templates[EAGER].start_fork(self.program, calls)
-            with blaming(CANDIDATE):
-                other = self.templates[CANDIDATE].start_fork(self.program, calls, audit=True)
-            for arm, fork in ((EAGER, eager), (CANDIDATE, other)):
-                with blaming(arm):
-                    runners[arm] = fork.wait(self.core)
             return self._both(runners, calls)
         finally:
             for runner in runners.values():
@@ -83,9 +78,7 @@ class Blocks:
             found += evidence.from_operators(said.get("operators") or [], self.policy)
         return found
 
-    def _block(
-        self, runners: dict[str, Runner], batch: Batch, changes: list[Change], where: str
-    ) -> list[Finding]:
+    def _block(self, runners: dict[str, Runner], batch: Batch, changes: list[Change], where: str) -> list[Finding]:
         for arm in (EAGER, CANDIDATE):
             self.inputs.write(batch, self.pages)
             for place, data in changes:
@@ -129,6 +122,6 @@ class Blocks:
 
     def _far_off(self, verdict: Verdict) -> list[int]:
         """Outputs that were within the tolerance before, and are now wrong by more than rounding."""
-        levels = zip(verdict.correct_from, self.standing.correct_from, strict=False)
-        known = enumerate(levels)
-        return [i for i, (now, before) in known if before <= self.tolerance and now > self.tolerance + ROUNDING]
+        levels = enumerate(zip(verdict.correct_from, self.standing.correct_from, strict=False))
+        far = self.tolerance + ROUNDING
+        return [output for output, (now, before) in levels if before <= self.tolerance and now > far]

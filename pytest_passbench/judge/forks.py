@@ -1,0 +1,66 @@
+"""New runners of several arms at once: each template forks on a core of its own, where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+
+from .failures import ArmFailure
+from .processes import Gone
+from .runner import Runner
+from .template import Fork, Program, Template
+
+
+class ArmFailed(Exception):
+    """An arm failed; whose failure it is decides what the record says."""
+
+    def __init__(self, arm: str, failure: ArmFailure) -> None:
+        self.arm, self.failure = arm, failure
+        super().__init__(f"{arm}: {failure}")
+
+
+@contextmanager
+def blaming(arm: str) -> Iterator[None]:
+    """Say whose failure it is."""
+    try:
+        yield
+    except ArmFailure as failure:
+        raise ArmFailed(arm, failure) from failure
+    except Gone as gone:
+        raise ArmFailed(arm, ArmFailure("crash", "run", str(gone))) from gone
+
+
+def fork_all(
+    templates: Mapping[str, Template],
+    program: Program,
+    calls: int,
+    core: frozenset[int],
+    audited: Collection[str] = (),
+) -> dict[str, Runner]:
+    """A runner per arm, stopped, for blocks of up to ``calls`` calls on ``core``.
+
+    Raises ArmFailed for the first arm that fails, once no other's answer is left unread; there are no runners then.
+    """
+    forks: dict[str, Fork] = {}
+    runners: dict[str, Runner] = {}
+    failed: list[ArmFailed] = []
+    for arm, template in templates.items():
+        with _noting(arm, failed):
+            forks[arm] = template.start_fork(program, calls, audit=arm in audited)
+    for arm, fork in forks.items():
+        with _noting(arm, failed):
+            runners[arm] = fork.wait(core)
+    if failed:
+        for runner in runners.values():
+            runner.close()
+        raise failed[0]
+    return runners
+
+
+@contextmanager
+def _noting(arm: str, failed: list[ArmFailed]) -> Iterator[None]:
+    try:
+        with blaming(arm):
+            yield
+    except ArmFailed as failure:
+        failed.append(failure)
