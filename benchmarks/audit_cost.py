@@ -60,8 +60,7 @@ def table(entries: list[corpus.Entry]) -> None:
 
 
 def outcome(entry: corpus.Entry, records: Records) -> tuple[str, bool]:
-    """What became of an exploit, and whether it gained nothing over its twin, or over eager where that is faster:
-    a trick that comes to eager's own speed has won nothing."""
+    """What became of an exploit, and whether it gained nothing."""
     record, twin = records[entry.name][-1], records.get(entry.twin, [None])[-1]
     if corpus.outcome(record) == "rejected":
         layer = next((found.layer for found in record.findings if found.severity == "violation"), "")
@@ -69,7 +68,7 @@ def outcome(entry: corpus.Entry, records: Records) -> tuple[str, bool]:
     if record.arm.speed is None or twin is None or twin.arm.speed is None:
         return "passes, not measured", True
     speed, other = record.arm.speed, twin.arm.speed
-    fine = speed.low <= max(other.high, 1.0) * 1.1
+    fine = corpus.gain(record, twin) < corpus.NOISE
     said = f"{speed.ratio / other.ratio:.2f} of its twin, {speed.ratio:.2f} of eager"
     return f"{'neutralised' if fine else 'GAINS'}: {said}", fine
 

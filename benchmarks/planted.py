@@ -1,11 +1,12 @@
-"""Candidates with a known amount of extra work: is it found, is it called by its size, is a small one left alone?
+"""Programs with a known amount of extra work: is it found, is it called by its size, is a small one left alone?
 
     python benchmarks/planted.py --sessions 100                 5 %, 3 % and nothing at all, in turn
     python benchmarks/planted.py --sessions 100 --extra 0.05
 
-The candidate's pass replaces the whole graph by the same PyTorch calls, and then waits for the share of the time
-that they took, less what calling the replacement costs itself. That cost is known from the sessions with nothing
-planted, which are stored beside the others. Each call adds sessions to reports/benchmarks/planted.jsonl.
+Both arms are candidates whose pass replaces the whole graph by the same PyTorch calls; the second one then waits
+for a share of the time since the call before ended. So the two differ by that share alone, and not by what a
+replacement costs.
+Each call adds sessions to reports/benchmarks/planted.jsonl.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import tempfile
 import textwrap
 import time
@@ -26,12 +26,16 @@ from typing import Any
 from engine import Case, Store, cases, judged, machine, session_of, spread, write
 
 from pytest_passbench.candidate.layout import Candidate
+from pytest_passbench.judge.arm import ArmSettings
 from pytest_passbench.judge.session import Session
+from pytest_passbench.judge.subject import CANDIDATE
+from pytest_passbench.protocol import Plan
 from pytest_passbench.settings import Settings
 
-SHORTEST = 30.0  # microseconds: below, calling the replacement costs more than what is planted
+SHORTEST = 20.0  # microseconds: below, reading the clock takes a share of what is planted
 PER_SANDBOX = 20
 PASS = '''
+import operator
 import torch
 from time import perf_counter_ns as now
 
@@ -44,13 +48,18 @@ def replacement_args({names}):
 
 {body}
 
+last = 0
+
 def kernel({names}):
+    global last
     begin = now()
     results = body({names})
     end = now()
-    end += int((end - begin) * {extra}) - {overhead} if {extra} else 0
-    while now() < end:
+    began = last if begin - last < end - begin else begin
+    end += int((end - began) * {extra})
+    while {extra} and now() < end:
         pass
+    last = now()
     return results
 
 def replacement_func():
@@ -84,31 +93,39 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def overhead_ns(store: Store) -> int:
-    """What calling the replacement costs, from the sessions with nothing planted; a guess where there are none."""
-    costs = [1000 * (item["other_us"] - item["eager_us"])
-             for item in store.sessions() if item["extra"] == 0 and "ratio" in item and item["eager_us"] < 500]
-    return max(0, round(median(costs))) if costs else 600
+class Planted(Session):
+    """Judges one candidate against another in eager's place, whose folder is ``plain``."""
+
+    def __init__(self, plain: Path) -> None:
+        super().__init__(
+            Settings(pipeline="direct", policy="open", audit="off", sandbox="required"), os.urandom(32)
+        )
+        self.floor, self._plain = False, plain
+
+    def _arm_settings(self, name: str, candidate: Path | None) -> ArmSettings:
+        return super()._arm_settings(name, candidate or self._plain)
+
+    def _plans(self, *arguments: Any) -> dict[str, Plan]:
+        """Each sandbox has its own candidate at the same place."""
+        plans = super()._plans(*arguments)
+        return dict.fromkeys(plans, plans[CANDIDATE])
 
 
 def _measure(store: Store, chosen: Sequence[Case], extra: float) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="planted-"))
-    overhead = overhead_ns(store)
-    try:
+    with tempfile.TemporaryDirectory(prefix="planted-") as name:
+        plain, planted = Path(name) / "plain", Path(name) / "planted"
         for case in chosen:
-            _write_pass(folder, case, extra, overhead)
-        candidate = Candidate.open(folder)
-        with Session(Settings(pipeline="direct", policy="open", audit="off"), os.urandom(32)) as session:
-            session.floor = False
+            _write_pass(plain, case, 0.0)
+            _write_pass(planted, case, extra)
+        candidate = Candidate.open(planted)
+        with Planted(plain) as session:
             for case in chosen:
                 begin = time.perf_counter()
                 record = judged(session, case, candidate)
-                store.add(session_of(case, record, time.perf_counter() - begin, extra=extra, overhead_ns=overhead))
-    finally:
-        shutil.rmtree(folder)
+                store.add(session_of(case, record, time.perf_counter() - begin, extra=extra))
 
 
-def _write_pass(folder: Path, case: Case, extra: float, overhead: int) -> None:
+def _write_pass(folder: Path, case: Case, extra: float) -> None:
     """One pass per graph of the case's task, into the folder's directory for that task."""
     home = folder / case.task.id / "pass_dir"
     home.mkdir(parents=True, exist_ok=True)
@@ -116,7 +133,7 @@ def _write_pass(folder: Path, case: Case, extra: float, overhead: int) -> None:
         text = textwrap.dedent(source).strip().replace("def forward(", "def body(", 1)
         names = text.partition("(")[2].partition(")")[0]
         pattern = text.replace("def body(", "def pattern(", 1)
-        code = PASS.format(pattern=pattern, body=text, names=names, extra=extra, overhead=overhead)
+        code = PASS.format(pattern=pattern, body=text, names=names, extra=extra)
         (home / f"{key}.py").write_text(code)
     (home / "sorted_output_pass_rule_names.json").write_text(json.dumps(list(case.task.graphs)))
 

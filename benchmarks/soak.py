@@ -33,7 +33,7 @@ def main() -> None:
     summary = {"subgraphs": count, "seconds": time.perf_counter() - begin, **asdict(outcome)}
     write("soak", summary)
     print(summary)
-    sys.exit(bool(outcome.wrong or outcome.left))
+    sys.exit(bool(outcome.wrong or outcome.left or outcome.grown >= soaking.MOST_GROWN))
 
 
 if __name__ == "__main__":

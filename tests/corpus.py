@@ -11,6 +11,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 EXPLOITS, HONEST = HERE / "exploits", HERE / "honest"
+NOISE = 1.3  # two candidates that do the same work are this much apart at most
 
 
 @dataclass(frozen=True)
@@ -87,3 +88,11 @@ def outcome(record: Any, tolerance: int = -5) -> str:
     from pytest_passbench.failure import failed
 
     return "rejected" if failed(record, tolerance) else "passes"
+
+
+def gain(record: Any, twin: Any) -> float:
+    """How much faster than its twin without the trick, or than eager where the twin is slower than that: a trick
+    that comes to eager's own speed has won nothing. 1 where a speed was not measured."""
+    if record.arm.speed is None or twin.arm.speed is None:
+        return 1.0
+    return float(record.arm.speed.low / max(twin.arm.speed.high, 1.0))

@@ -55,6 +55,7 @@ KINDS = {
     ),
 }
 WELL = "    pass\n"
+MOST_GROWN = 50.0  # MiB
 TIMEOUT = 2.0  # seconds: each that hangs costs so much
 
 

@@ -77,7 +77,7 @@ class CpuClock:
         self._kept = False
         self._new_round(self.calls)
         with self.phases("warm-up"):
-            for arm in self._rng.sample(list(self._runners), len(self._runners)):
+            for arm in self._order():
                 self._settle(arm)
             self._empty = self._measure_empty()
         self._done.clear()
@@ -115,9 +115,17 @@ class CpuClock:
         self._runners[arm].watch.find_threads()
 
     def _measure_empty(self) -> float:
-        """Only eager's runner is asked: what a candidate's says of its own overhead would be its word."""
-        with blaming(EAGER):
-            return median(self._runners[EAGER].block(self.calls, empty=True).wall for _ in range(EMPTY_BLOCKS))
+        """Only eager's runner is asked: what a candidate's says of its own overhead would be its word.
+
+        The others run empty blocks too: by the first round all processes have run as much.
+        """
+        return {arm: self._empty_blocks(arm) for arm in self._order()}[EAGER]
+
+    def _empty_blocks(self, arm: str) -> float:
+        return median(self._run(arm, self.calls, empty=True).wall for _ in range(EMPTY_BLOCKS))
+
+    def _order(self) -> list[str]:
+        return self._rng.sample(list(self._runners), len(self._runners))
 
     def block(self, arm: str, calls: int) -> Block:
         """One timed block. Raises ArmFailed."""
@@ -163,9 +171,9 @@ class CpuClock:
         with self.phases("inputs"):
             self._inputs.write(self._batch, self._pages)
 
-    def _run(self, arm: str, calls: int) -> BlockTime:
+    def _run(self, arm: str, calls: int, empty: bool = False) -> BlockTime:
         with blaming(arm):
-            taken = self._runners[arm].block(calls)
+            taken = self._runners[arm].block(calls, empty)
         if arm != EAGER:
             self.cpu_excess = max(self.cpu_excess, taken.cpu - taken.wall * len(self._core))
         return taken

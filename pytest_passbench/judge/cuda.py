@@ -123,10 +123,10 @@ class CudaClock(CpuClock):
         super().__init__(*arguments)
         self._device: dict[str, list[float]] = {}
 
-    def _run(self, arm: str, calls: int) -> BlockTime:
-        taken = super()._run(arm, calls)
+    def _run(self, arm: str, calls: int, empty: bool = False) -> BlockTime:
+        taken = super()._run(arm, calls, empty)
         runner = self._runners[arm]
-        if isinstance(runner, CudaRunner):
+        if isinstance(runner, CudaRunner) and not empty:
             self._device.setdefault(arm, []).append(runner.device_seconds / calls)
         return taken
 

@@ -38,7 +38,7 @@ from .seed import derive
 from .stopwatch import Stopwatch
 from .subject import CANDIDATE, Subject
 
-SUBGRAPH_SECONDS, AGAIN_SECONDS = 0.6, 1.8  # of timed blocks, of two arms
+SUBGRAPH_SECONDS, AGAIN_SECONDS = 0.6, 4.0  # of timed blocks, of two arms
 AROUND = ("build", "inputs", "wait", "end", "other", "verify", "audit")  # phases that do not come with every pair
 
 

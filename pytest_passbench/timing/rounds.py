@@ -14,8 +14,9 @@ T = TypeVar("T")
 #: A block this long keeps the cost of stopping and continuing a runner (about 11 us) near 2 %, and is short
 #: enough that most blocks meet no timer tick of another process. Seconds.
 BLOCK = 0.5e-3
-#: Seconds of timed blocks per pair, both arms: 16 pairs then fit 0.6 s.
-PAIR = 0.032
+#: Seconds of timed blocks per pair, both arms: about twice what making the pair costs. What differs between blocks is
+#: far more than what differs between processes, so longer pairs, fewer of them, say the same for fewer forks.
+PAIR = 0.048
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def shape(
     target: float = BLOCK,
     pair: float = PAIR,
     max_calls: int = 1 << 16,
-    max_rounds: int = 32,
+    max_rounds: int = 48,
     least: int = 4,
 ) -> Shape:
     """Calls and rounds of a pair for a subgraph of ``call`` seconds (the slowest arm's).

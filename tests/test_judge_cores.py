@@ -1,0 +1,38 @@
+"""Which cores the arms of a run's workers get, and where their processes are forked."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from pytest_passbench.judge.cores import Cores
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """A machine with so many cores; the cores that its workers choose."""
+
+    def chosen(count: int, threads: int, workers: int) -> list[Cores]:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(count)))
+        return [Cores.choose(threads, worker) for worker in range(workers)]
+
+    return chosen
+
+
+@pytest.mark.parametrize(("count", "threads", "workers"), [(2, 1, 1), (4, 1, 3), (16, 1, 8), (16, 2, 7), (64, 4, 8)])
+def test_no_two_workers_share_a_core_and_none_forks_on_anothers(machine, count, threads, workers):
+    everyone = machine(count, threads, workers)
+    for number, cores in enumerate(everyone):
+        others = set().union(*(other.arms for other in everyone[:number] + everyone[number + 1 :]))
+        assert len(cores.arms) == threads
+        assert not others & {*cores.arms, *cores.forking}
+        assert cores.arms < set(cores.forking)
+        assert not cores.judge & cores.arms
+
+
+@pytest.mark.parametrize(("count", "threads"), [(1, 1), (2, 2), (2, 8)])
+def test_a_machine_with_too_few_cores_shares_them(machine, count, threads):
+    (cores,) = machine(count, threads, 1)
+    assert cores.arms == set(range(count)) == set(cores.forking)
+    assert cores.judge
