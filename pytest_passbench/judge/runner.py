@@ -21,7 +21,6 @@ from .wire import hear, peer
 if TYPE_CHECKING:
     from .template import Template
 
-FEW_FAULTS = 4  # at 1 to 2 us each
 _SO_RCVTIMEO_FORM = struct.Struct("@ll")
 
 
@@ -31,12 +30,7 @@ class BlockTime:
 
     wall: float
     cpu: float
-    faults: int
-
-    @property
-    def warm(self) -> bool:
-        """Whether the process had its memory already: what a first touch costs is not the program's."""
-        return self.faults <= FEW_FAULTS
+    touched: int
 
 
 class Runner:
@@ -54,7 +48,7 @@ class Runner:
         self.watch = Watch(self.pid)
         self.watch.wait_stopped()
         priority.prefer(self.pid)
-        self._clock, self._faults = processes.cpu_clock(self.pid), self.watch.faults()
+        self._clock, self._memory = processes.cpu_clock(self.pid), self.watch.memory()
         #: Whether the judge waits for answers without going to sleep: where it has a core to itself. Waking up
         #: takes as long as a short call, and while it sleeps, others on its core disturb the arm's caches.
         self.polling = core.isdisjoint(os.sched_getaffinity(0))
@@ -93,14 +87,15 @@ class Runner:
             end = time.perf_counter_ns()
             self.watch.wait_stopped()
             cpu = processes.cpu_seconds(clock) - cpu
-            before, self._faults = self._faults, self.watch.faults()
+            before, self._memory = self._memory, self.watch.memory()
         except BlockingIOError as error:
             limit = self.template.arm.settings.timeout
             raise ArmFailure("timeout", "run", f"a block of {calls} calls took more than {limit:g} s") from error
         except (OSError, Gone) as error:
             raise self._ended() from error
         self._check(answer, nonce, calls)
-        return BlockTime((end - begin) * 1e-9, cpu, self._faults - before)
+        touched = max(now - then for now, then in zip(self._memory, before, strict=True))
+        return BlockTime((end - begin) * 1e-9, cpu, touched)
 
     def _poll(self) -> bytes:
         """Ask for the answer until it is there, as long as the socket's own time-out."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from .processes import Gone
 
 _ROOM = 1024
-_MINOR_FAULTS = 7  # the field's place behind the name
+_MINOR_FAULTS, _RESIDENT = 7, 21  # the fields' places behind the name
 
 
 def waiting(path: str) -> int:
@@ -63,9 +63,13 @@ class Watch:
             if state in "ZX" or time.monotonic() > deadline:
                 raise Gone(f"process {self.pid} does not stop (state {state})")
 
-    def faults(self) -> int:
-        """How many pages it has touched for the first time so far (minor faults, all its threads)."""
-        return int(self._state().split()[_MINOR_FAULTS])
+    def memory(self) -> tuple[int, int]:
+        """Its page faults so far (minor ones, all its threads), and the pages that it has now.
+
+        A fault may be about one page, or about a huge one of 512.
+        """
+        fields = self._state().split()
+        return int(fields[_MINOR_FAULTS]), int(fields[_RESIDENT])
 
     def _state(self) -> str:
         """What follows the name in the process's ``stat``: its state, and numbers."""

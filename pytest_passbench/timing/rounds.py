@@ -11,6 +11,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+FEW_PAGES = 4  # at 1 to 2 us each; a huge page is 512 of them, and takes 0.1 to 5 ms
+
 #: A block this long keeps the cost of stopping and continuing a runner (about 11 us) near 2 %, and is short
 #: enough that most blocks meet no timer tick of another process. Seconds.
 BLOCK = 0.5e-3
@@ -85,19 +87,21 @@ def shape(
 class Noise:
     """What happened to a block from outside. ``switches``: involuntary context switches of the runner
     (``nonvoluntary_ctxt_switches`` in /proc/PID/status); ``stolen``: seconds that its core was taken away
-    (``steal`` in /proc/stat, or run-queue wait in /proc/PID/schedstat); ``seconds``: the block's length.
+    (``steal`` in /proc/stat, or run-queue wait in /proc/PID/schedstat); ``touched``: pages of memory that the
+    runner had not touched before; ``seconds``: the block's length.
     """
 
     seconds: float
     switches: int = 0
     stolen: float = 0.0
+    touched: int = 0
 
 
 def disturbed(noise: Noise, *, switches: int = 0, stolen: float = 0.01) -> bool:
-    """Whether others disturbed a block: more than ``switches`` switches, or more than the share ``stolen``
-    of its time taken away. Decided from these counts alone, never from the time measured: that would be
-    dropping outliers."""
-    return noise.switches > switches or noise.stolen > stolen * noise.seconds
+    """Whether others disturbed a block: more than ``switches`` switches, more than the share ``stolen`` of its
+    time taken away, or more than :data:`FEW_PAGES` of new memory, whose price is the machine's. Decided from these
+    counts alone, never from the time measured: that would be dropping outliers."""
+    return noise.switches > switches or noise.stolen > stolen * noise.seconds or noise.touched > FEW_PAGES
 
 
 def undisturbed(rounds: Sequence[T], flags: Sequence[bool]) -> list[T]:
