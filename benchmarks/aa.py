@@ -15,7 +15,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from statistics import median
 from typing import Any
@@ -79,10 +79,14 @@ def _measure(store: Store, chosen: Sequence[Case], args: argparse.Namespace) -> 
 
 
 def _swap_sessions(store: Store, chosen: Sequence[Case]) -> None:
-    """Each case twice: the longer program as the candidate, then as eager."""
-    for longer in ("candidate", "eager"):
-        with Twins(Settings(pipeline="direct", audit="off"), partial(_longer_at, longer)) as twins:
-            for case in chosen:
+    """Each case twice, one right after the other: the longer program as the candidate, then as eager."""
+    with ExitStack() as stack:
+        ways = {
+            longer: stack.enter_context(Twins(Settings(pipeline="direct", audit="off"), partial(_longer_at, longer)))
+            for longer in ("candidate", "eager")
+        }
+        for case in chosen:
+            for longer, twins in ways.items():
                 begin = time.perf_counter()
                 record = twins.against(case)
                 store.add(session_of(case, record, time.perf_counter() - begin, longer=longer))
