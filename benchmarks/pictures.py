@@ -65,7 +65,8 @@ def throughput_picture(phases: dict[str, float], ours: float, beside: float, pat
     figure, axes = plt.subplots(figsize=(8, 2.8), layout="constrained")
     start = 0.0
     colours = plt.get_cmap("tab10").colors
-    for index, (name, seconds) in enumerate(phases.items()):
+    seen = {name: seconds for name, seconds in phases.items() if seconds >= 5e-4}  # the others would have no width
+    for index, (name, seconds) in enumerate(seen.items()):
         label = f"{name} {1000 * seconds:.0f} ms"
         axes.barh(["passbench"], [seconds], left=[start], label=label, color=colours[index % 10])
         start += seconds
