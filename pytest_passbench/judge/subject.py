@@ -133,7 +133,7 @@ class Subject:
         if arm == CANDIDATE:
             self.record.passes = pass_reports(report.get("passes", []))
             with self.phases("audit"):
-                self.auditor.built(report, self.record, self.arms[arm], {arm: template})
+                self.auditor.built(report, self.record, self.arms[arm])
             if self.auditor.violated:
                 self.auditor.note(self.record)
                 self.record.arm.output = template.output()

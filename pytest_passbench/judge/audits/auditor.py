@@ -12,7 +12,7 @@ from ..arm import Arm
 from ..clock import EAGER, CpuClock
 from ..forks import blaming
 from ..outputs import read_call
-from ..template import Program, Template
+from ..template import Program
 from . import evidence, plausibility, timing
 from .blocks import CANDIDATE, Blocks
 from .layers import chosen, note, pairs_of_blocks, violation
@@ -40,7 +40,7 @@ class Auditor:
         """Whether there is a violation so far."""
         return any(finding.severity == "violation" for finding in self.findings)
 
-    def built(self, report: Mapping[str, Any], record: Record, arm: Arm, templates: Mapping[str, Template]) -> None:
+    def built(self, report: Mapping[str, Any], record: Record, arm: Arm) -> None:
         """The candidate's program is there: what was done on the way, and what was left behind."""
         if "load" in self.layers:
             self.findings += evidence.from_events(report.get("events"))
@@ -51,7 +51,7 @@ class Auditor:
                 for found in evidence.from_operators(computed, self._settings.policy)
             ]
         if "clock" in self.layers:
-            self.findings += timing.strays(arm, {template.pid for template in templates.values()})
+            self.findings += timing.strays(arm)
 
     def measured(self, subject: Subject, clock: CpuClock, checker: Checker, per_call: Mapping[str, float]) -> None:
         """The candidate was measured, or at least called. Raises ArmFailed."""
@@ -68,9 +68,7 @@ class Auditor:
     def _timed(self, subject: Subject, clock: CpuClock) -> None:
         if "clock" not in self.layers:
             return
-        arm = subject.arms[CANDIDATE]
-        known = {subject.templates[CANDIDATE].pid, clock.runners[CANDIDATE].pid}
-        self.findings += timing.strays(arm, known) + timing.excess(clock)
+        self.findings += timing.strays(subject.arms[CANDIDATE]) + timing.excess(clock)
         if subject.measured is not None:
             self.findings += timing.first_call(clock, CANDIDATE, clock.calls)
 

@@ -49,9 +49,9 @@ def _ratio(clock: CpuClock, arm: str, calls: int) -> tuple[float, float, float]:
     return single / many, single, many
 
 
-def strays(arm: Arm, known: set[int]) -> list[Finding]:
-    """Processes in a sandbox that nobody ordered; they are ended."""
-    found = [pid for pid in arm.everything_inside() if pid not in known]
+def strays(arm: Arm) -> list[Finding]:
+    """Processes in a sandbox that nobody ordered; they are ended. Runners that are still ending are ours."""
+    found = arm.strays()
     names = sorted({processes.name(pid) for pid in found})
     for pid in found:
         processes.kill(pid)
