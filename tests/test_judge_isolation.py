@@ -131,7 +131,7 @@ def runners(arm: str) -> list[int]:
             line = Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             continue
-        if f'"arm": "{arm}"'.encode() in line and re.search(r"Seccomp_filters:\t2", status):
+        if f"\0{arm} ".encode() in line and re.search(r"Seccomp_filters:\t2", status):
             found.append(pid)
     return found
 

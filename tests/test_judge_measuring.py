@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -88,12 +89,13 @@ def test_timed_blocks_find_their_memory_there_and_every_process_finds_it_elsewhe
 
     bench.task(shapes=((256, 1024), (256, 1024)), scales=(1,))  # outputs of 1 MiB each
     bench.candidate({"p": wrapper(TWIN_OF_EAGER)})
-    warm, places = [], set()
+    warm, places, stacks = [], set(), []
     block, settle = CpuClock.block, CpuClock._settle
 
     def settled(self, arm):
         settle(self, arm)
         places.add(read_call(self.runners[arm], 0)[0].address % 4096)
+        stacks.append(stack_of(self.runners[arm].pid))
         self.timed = True
 
     def noted(self, arm, calls):
@@ -110,7 +112,14 @@ def test_timed_blocks_find_their_memory_there_and_every_process_finds_it_elsewhe
         (record, *_) = judge_all(session, candidate, bench)
     assert record.arm.status == "correct"
     assert sum(warm) > 0.9 * len(warm) > 0
-    assert len(places) > len(record.arm.speed.pairs)  # of two arms; by chance a few may be alike
+    pairs = len(record.arm.speed.pairs)
+    assert len(places) > pairs / 2  # by chance a few may be alike
+    assert len({place % 4096 for place in stacks}) > pairs / 2
+
+
+def stack_of(pid: int) -> int:
+    """Where the stack of a stopped process ends (``/proc/PID/syscall``: the field before the last)."""
+    return int(Path(f"/proc/{pid}/syscall").read_text().split()[-2], 16)
 
 
 def test_a_budget_is_kept_by_shorter_pairs_and_every_subgraph_still_gets_its_interval(twin):

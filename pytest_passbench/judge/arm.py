@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from ..errors import UserError
 from ..protocol import Layout, Plan, ProtocolError, send
@@ -21,6 +21,7 @@ from .wire import hear, peer, socket_pair
 START_LIMIT = 120.0  # seconds for a zygote to import what it needs
 FILE_BYTES = 256 << 20
 PROCESSES = 2048
+NAME_WIDTH = 24  # of an arm's name on its command line, for people: the same length for all
 MOST_ATTEMPTS = 100  # to end all processes of a sandbox, a millisecond apart
 
 
@@ -48,6 +49,7 @@ class Arm:
         strong = settings.walls.strong
         #: Where an arm behind weak walls may write: its alone, and removed with it.
         self._scratch = None if strong else tempfile.TemporaryDirectory(prefix="passbench-")
+        send(self._channel, self._wants())
         command = self._command(theirs.fileno(), status_write)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the arm
         self._process = subprocess.Popen(
@@ -68,8 +70,9 @@ class Arm:
         own = {} if self._scratch is None else {"HOME": self._scratch.name, "TMPDIR": self._scratch.name}
         return sandbox.environment(self.settings.threads, self.settings.device, own)
 
-    def _command(self, channel: int, status: int) -> list[str]:
-        wants = {
+    def _wants(self) -> dict[str, Any]:
+        """What the zygote is told first. Not on its command line: that shifts the stack, another for each arm."""
+        wants: dict[str, Any] = {
             "arm": self.settings.name,
             "pipeline": self.settings.pipeline,
             "triton": self.settings.candidate is not None,
@@ -79,11 +82,14 @@ class Arm:
             devices = self.settings.device.startswith("cuda")
             scratch = Path(self._scratch.name)
             wants["paths"] = sandbox.weak_paths(self.settings.candidate, scratch, devices)
+        return wants
+
+    def _command(self, channel: int, status: int) -> list[str]:
         parent = str(Path(__file__).resolve().parent.parent.parent)
         start = (
             f"import sys; sys.path.insert(0, {parent!r}); from pytest_passbench.runner.zygote import main; main()"
         )
-        program = [sys.executable, "-P", "-c", start, str(channel), json.dumps(wants)]
+        program = [sys.executable, "-P", "-c", start, f"{channel:08}", f"{self.settings.name:{NAME_WIDTH}}"]
         line = sandbox.command(
             program, self.settings.walls, self.settings.candidate, self.settings.device.startswith("cuda")
         )

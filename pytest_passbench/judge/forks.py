@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from .failures import ArmFailure
 from .processes import Gone
 from .runner import Runner
-from .template import Fork, Program, Template
+from .template import Fork, ForkOrder, Program, Template
 
 
 class ArmFailed(Exception):
@@ -39,14 +40,16 @@ def fork_all(
 ) -> dict[str, Runner]:
     """A runner per arm, stopped, for blocks of up to ``calls`` calls on ``core``.
 
+    All get the same place in memory, another one every time: two runners of one program then differ by nothing.
     Raises ArmFailed for the first arm that fails, once no other's answer is left unread; there are no runners then.
     """
+    order = ForkOrder(calls, secrets.randbits(32))
     forks: dict[str, Fork] = {}
     runners: dict[str, Runner] = {}
     failed: list[ArmFailed] = []
     for arm, template in templates.items():
         with _noting(arm, failed):
-            forks[arm] = template.start_fork(program, calls, audit=arm in audited)
+            forks[arm] = template.start_fork(program, order, audit=arm in audited)
     for arm, fork in forks.items():
         with _noting(arm, failed):
             runners[arm] = fork.wait(core)

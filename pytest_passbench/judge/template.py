@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import socket
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..protocol import ProtocolError, send
@@ -30,6 +29,14 @@ class Program:
 
     mutated: list[int]
     outputs: int
+
+
+@dataclass(frozen=True)
+class ForkOrder:
+    """What a runner is forked for: blocks of up to ``calls`` calls, at a ``place`` in memory (a random number)."""
+
+    calls: int
+    place: int
 
 
 class Template:
@@ -74,24 +81,22 @@ class Template:
         with contextlib.suppress(ProcessLookupError):  # that it is gone will be told by whoever asks it next
             os.sched_setaffinity(self.pid, self.cores)
 
-    def start_fork(self, program: Program, calls: int, audit: bool = False) -> Fork:
+    def start_fork(self, program: Program, order: ForkOrder, audit: bool = False) -> Fork:
         """Have a runner forked; several templates can do that at once. Raises ArmFailure.
 
         With ``audit``, one that poisons freed memory and notes operators; to the candidate it looks like any other.
         """
         mine, theirs = socket_pair()
-        order = {
+        message = {
             "op": "fork",
-            "mutated": program.mutated,
-            "outputs": program.outputs,
-            "calls": calls,
+            **asdict(program),
+            **asdict(order),
             "threads": self.arm.settings.threads,
             "audit": audit,
-            "place": secrets.randbits(32),
         }
         with self.forking(mine):
             processes.go_on(self.pid)
-            send(self._channel, order, (theirs.fileno(),))
+            send(self._channel, message, (theirs.fileno(),))
         theirs.close()
         return Fork(self, mine)
 

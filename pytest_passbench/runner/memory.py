@@ -1,4 +1,4 @@
-"""The heap that measured processes are forked with: in huge pages, without holes, and laid out anew in each.
+"""The memory that measured processes are forked with: in huge pages, without holes, and laid out anew in each.
 
 A measured process pays for every page that its template has used when it is made, and again when it first writes to
 it: in pages of 2 MiB that is a tenth. What a template's own calls left in free memory would have to be copied for
@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import ctypes
 import random
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 HUGE = 2 << 20  # bytes of a huge page
@@ -22,6 +23,8 @@ LINE = 64  # bytes of a cache line
 RESERVE = 512 << 20
 HOLES = tuple(1 << exponent for exponent in range(27, 10, -1))  # bytes, the largest first
 SHIFTS = tuple(1 << exponent for exponent in range(8, 21, 2))  # bytes: for small allocations and large ones
+#: Levels of calls that put the stack elsewhere: of 528 bytes each (CPython 3.11), they reach all places of a page.
+LEVELS = 256
 _DONTNEED, _HUGEPAGE, _COLLAPSE = 4, 14, 25
 
 
@@ -61,16 +64,31 @@ def release() -> None:
         _libc.madvise(start, end - start, _DONTNEED)
 
 
-def displace(seed: int) -> None:
+def displace(chance: random.Random) -> None:
     """In a measured process, before it allocates anything: move all that comes by random distances.
 
     Where memory lies (which buffers share cache sets, say) makes the same program a few per cent faster or slower,
-    and all forks of a template would have it alike. So each has it elsewhere: chance from pair to pair, which the
-    intervals know of, instead of a bias that they don't (Curtsinger and Berger 2013, "STABILIZER").
+    and all forks of a template would have it alike. So each pair has it elsewhere: chance from pair to pair, which
+    the intervals know of, instead of a bias that they don't (Curtsinger and Berger 2013, "STABILIZER").
     """
-    chance = random.Random(seed)
     for size in SHIFTS:
         _libc.malloc(size + LINE * chance.randrange(size // LINE))
+
+
+def deeper(chance: random.Random, run: Callable[[], None]) -> None:
+    """Run it a random distance down the stack: as with the heap, and for the same reason (of the stack: Mytkowicz et
+    al. 2009, "Producing Wrong Data Without Doing Anything Obviously Wrong")."""
+    levels = chance.randrange(LEVELS)
+    sys.setrecursionlimit(sys.getrecursionlimit() + levels)
+    _deeper(levels, run)
+
+
+def _deeper(levels: int, run: Callable[[], None]) -> None:
+    """Run it under so many calls from C: those from Python to Python take nothing of the stack."""
+    if levels == 0:
+        run()
+    else:
+        next(map(_deeper, (levels - 1,), (run,)))
 
 
 def _fill(size: int, end: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import socket
 import sys
 import traceback
@@ -164,12 +165,13 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
     """Never returns: what it is forked from must not go on in two processes."""
     try:
         _hush()
-        memory.displace(message["place"])
+        chance = random.Random(message["place"])
+        memory.displace(chance)
         mutated, outputs = tuple(message["mutated"]), message["outputs"]
         load.phase("run")
         call = _audited(ready) if message["audit"] else ready.call
         block = _block_for(ready.device)(call, ready.pages, message["calls"], mutated, outputs)
-        serve(channel, block, message["threads"])
+        memory.deeper(chance, partial(serve, channel, block, message["threads"]))
     except (ProtocolError, OSError):
         pass  # the judge has hung up
     finally:

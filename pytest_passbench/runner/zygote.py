@@ -6,7 +6,6 @@ It forks a template per subgraph, so that nothing a pass leaves in a process out
 from __future__ import annotations
 
 import gc
-import json
 import os
 import socket
 import sys
@@ -18,10 +17,13 @@ from .confine import confine
 
 
 def main() -> None:
-    """Serve the judge on the socket whose descriptor is the first argument; the second says what to import."""
+    """Serve the judge on the socket whose descriptor is the first argument; its first message says what to import.
+
+    The second argument, the arm's name, is for people who list processes.
+    """
     harden.same_layout()
     channel = socket.socket(fileno=int(sys.argv[1]))
-    wants = json.loads(sys.argv[2])
+    wants, _none = receive(channel, max_fds=0)
     harden.not_dumpable()
     if "paths" in wants:
         confine(wants["paths"]["read"], wants["paths"]["write"])
