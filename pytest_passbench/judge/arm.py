@@ -71,11 +71,12 @@ class Arm:
         return sandbox.environment(self.settings.threads, self.settings.device, own)
 
     def _wants(self) -> dict[str, Any]:
-        """What the zygote is told first. Not on its command line: that shifts the stack, another for each arm."""
+        """What the zygote is told first, eager's the same as the candidate's: what a process has loaded, and where,
+        makes a program some per cent faster or slower. So it is not on the command line either, above the stack.
+        """
+        ordinary = self.settings.name in ("eager", "candidate")
         wants: dict[str, Any] = {
-            "arm": self.settings.name,
-            "pipeline": self.settings.pipeline,
-            "triton": self.settings.candidate is not None,
+            "pipeline": self.settings.pipeline if ordinary else "inductor",
             "interpret": not self.settings.device.startswith("cuda"),
         }
         if self._scratch is not None:

@@ -44,23 +44,24 @@ def _import(wants: dict[str, Any]) -> dict[str, str]:
     from . import template  # noqa: F401 - everything a template needs, imported before it is forked
 
     versions = {"torch": torch.__version__, "python": sys.version.split()[0]}
-    if wants.get("triton"):
-        versions["triton"] = _import_triton(interpret=wants.get("interpret", False))
-    _warm_up(wants["arm"], wants["pipeline"])
+    versions["triton"] = _import_triton(wants["interpret"])
+    _warm_up(wants["pipeline"])
     gc.collect()
     gc.freeze()  # a template's own collection then walks its own objects only
     memory.prepare()
     return versions
 
 
-def _warm_up(arm: str, pipeline: str) -> None:
-    """What is imported or set up lazily (FakeTensor, Dynamo, the operator tables) is then paid for once."""
+def _warm_up(pipeline: str) -> None:
+    """What is imported or set up lazily (FakeTensor, Dynamo, the operator tables) is then paid for once.
+
+    Eager needs little of it, but has to be like the others.
+    """
     from ..rewrite.pipelines import warm_up
     from ..suite.build import build_graph
 
     build_graph("def forward(in_0):\n    return (torch.relu(in_0),)", "warm-up")
-    if arm not in ("eager", "float64"):
-        warm_up(pipeline if arm == "candidate" else "inductor")
+    warm_up(pipeline)
 
 
 def _import_triton(interpret: bool) -> str:
