@@ -114,12 +114,32 @@ def test_timed_blocks_find_their_memory_there_and_every_process_finds_it_elsewhe
     assert sum(warm) > 0.9 * len(warm) > 0
     pairs = len(record.arm.speed.pairs)
     assert len(places) > pairs / 2  # by chance a few may be alike
-    assert len({place % 4096 for place in stacks}) > pairs / 2
+    assert len({depth % 4096 for depth, _arguments in stacks}) > pairs / 2
+    assert stacks[::2] == stacks[1::2]  # both arms of a pair alike
 
 
-def stack_of(pid: int) -> int:
-    """Where the stack of a stopped process ends (``/proc/PID/syscall``: the field before the last)."""
-    return int(Path(f"/proc/{pid}/syscall").read_text().split()[-2], 16)
+def stack_of(pid: int) -> tuple[int, int]:
+    """How far the stack of a stopped process reaches (bytes), and the length of the command line above it."""
+    pointer = int(Path(f"/proc/{pid}/syscall").read_text().split()[-2], 16)
+    start = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[25])
+    return start - pointer, len(Path(f"/proc/{pid}/cmdline").read_bytes())
+
+
+def test_the_probe_ends_when_blocks_are_long_enough_however_slow_float64_is():
+    from pytest_passbench.judge.subject import FLOAT64, MOST_PROBES, Subject
+
+    seconds, blocks = {"eager": 1e-4, "candidate": 5e-5, FLOAT64: 1e-2}, []
+
+    def block(arm, calls):
+        blocks.append((arm, calls))
+        return Block(calls * seconds[arm], calls, Disturbance(calls * seconds[arm]))
+
+    clock = SimpleNamespace(fork=lambda: None, leave_out=lambda _arm: None, block=block, warm=seconds)
+    subject = SimpleNamespace(templates=seconds, layout=SimpleNamespace(slots=64))
+    times = Subject._probe(subject, clock, SimpleNamespace())
+    assert times == pytest.approx({"eager": 1e-4, "candidate": 5e-5})
+    assert blocks[-1][1] * seconds["eager"] == pytest.approx(5e-4)
+    assert len(blocks) < MOST_PROBES
 
 
 def test_a_budget_is_kept_by_shorter_pairs_and_every_subgraph_still_gets_its_interval(twin):

@@ -74,9 +74,8 @@ class Arm:
         """What the zygote is told first, eager's the same as the candidate's: what a process has loaded, and where,
         makes a program some per cent faster or slower. So it is not on the command line either, above the stack.
         """
-        ordinary = self.settings.name in ("eager", "candidate")
         wants: dict[str, Any] = {
-            "pipeline": self.settings.pipeline if ordinary else "inductor",
+            "pipeline": self.settings.pipeline,
             "interpret": not self.settings.device.startswith("cuda"),
         }
         if self._scratch is not None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from statistics import median
 
 from ..timing.clock import Block
-from ..timing.rounds import FEW_PAGES, Noise
+from ..timing.rounds import Noise
 from .forks import blaming, fork_all
 from .inputs import Batch, Inputs
 from .pages import Pages
@@ -110,7 +110,7 @@ class CpuClock:
         """Run blocks until one touches no new memory; the allocator needs a few to find its places again."""
         for number in range(1, MOST_WARM_BLOCKS + 1):
             self._write()
-            if self._run(arm, self.calls).touched <= FEW_PAGES and number >= LEAST_WARM_BLOCKS:
+            if self._run(arm, self.calls).warm and number >= LEAST_WARM_BLOCKS:
                 break
         self._runners[arm].watch.find_threads()
 
@@ -142,7 +142,7 @@ class CpuClock:
         if len(self._done) == len(self._runners):
             with self.phases("verify"):
                 self._verify(self._runners, self._batch, calls)
-        self.warm[arm] = taken.touched <= FEW_PAGES
+        self.warm[arm] = taken.warm
         noise = Noise(taken.wall, stolen=max(0.0, stolen), touched=taken.touched)
         return Block(max(taken.wall - self._empty, LEAST_SECONDS), calls, noise)
 

@@ -15,7 +15,7 @@ from typing import Any
 from ..protocol import FLAG_COLLECT, FLAG_PREPARE, Layout
 from .clock import CpuClock
 from .runner import BlockTime, Runner
-from .template import Fork, ForkOrder, Program, Template
+from .template import Fork, Program, Template
 
 _DOUBLE = struct.Struct("<d")
 _QUERY = ("name", "driver_version", "clocks.sm", "clocks_throttle_reasons.active", "temperature.gpu")
@@ -26,11 +26,11 @@ class CudaTemplate(Template):
 
     runner: CudaRunner | None = None
 
-    def start_fork(self, program: Program, order: ForkOrder, audit: bool = False) -> Fork:
+    def start_fork(self, program: Program, calls: int, place: int, audit: bool = False) -> Fork:
         """The runner. The first time decides how many calls a block may have."""
         if self.runner is not None:
             return _Known(self, self.runner)
-        return _Turning(self, super().start_fork(program, order, audit))
+        return _Turning(self, super().start_fork(program, calls, place, audit))
 
     def forked(self) -> None:
         """Nothing to hear: nothing was forked."""

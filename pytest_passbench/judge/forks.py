@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from .failures import ArmFailure
 from .processes import Gone
 from .runner import Runner
-from .template import Fork, ForkOrder, Program, Template
+from .template import Fork, Program, Template
 
 
 class ArmFailed(Exception):
@@ -43,13 +43,13 @@ def fork_all(
     All get the same place in memory, another one every time: two runners of one program then differ by nothing.
     Raises ArmFailed for the first arm that fails, once no other's answer is left unread; there are no runners then.
     """
-    order = ForkOrder(calls, secrets.randbits(32))
+    place = secrets.randbits(32)
     forks: dict[str, Fork] = {}
     runners: dict[str, Runner] = {}
     failed: list[ArmFailed] = []
     for arm, template in templates.items():
         with _noting(arm, failed):
-            forks[arm] = template.start_fork(program, order, audit=arm in audited)
+            forks[arm] = template.start_fork(program, calls, place, audit=arm in audited)
     for arm, fork in forks.items():
         with _noting(arm, failed):
             runners[arm] = fork.wait(core)

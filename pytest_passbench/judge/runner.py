@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..protocol import DONE, FLAG_EMPTY, GO, NONCE_BYTES, OUTCOME_RAISED, TEXT_BYTES, Layout
+from ..timing.rounds import FEW_PAGES
 from . import priority, processes
 from .failures import ArmFailure, ending, printable
 from .processes import Gone
@@ -31,6 +32,11 @@ class BlockTime:
     wall: float
     cpu: float
     touched: int
+
+    @property
+    def warm(self) -> bool:
+        """Whether the process had (nearly) all its memory already."""
+        return self.touched <= FEW_PAGES
 
 
 class Runner:

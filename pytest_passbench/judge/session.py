@@ -275,7 +275,7 @@ class Session:
             name=EAGER if name == TWIN else name,
             device=self.settings.device,
             threads=self.settings.threads,
-            pipeline=self.settings.pipeline,
+            pipeline="inductor" if name in self.settings.baselines else self.settings.pipeline,
             candidate=candidate,
             walls=self._walls,
             timeout=self.settings.timeout,

@@ -31,14 +31,6 @@ class Program:
     outputs: int
 
 
-@dataclass(frozen=True)
-class ForkOrder:
-    """What a runner is forked for: blocks of up to ``calls`` calls, at a ``place`` in memory (a random number)."""
-
-    calls: int
-    place: int
-
-
 class Template:
     """A process that holds one arm's program for one subgraph, ready to be forked from."""
 
@@ -81,22 +73,24 @@ class Template:
         with contextlib.suppress(ProcessLookupError):  # that it is gone will be told by whoever asks it next
             os.sched_setaffinity(self.pid, self.cores)
 
-    def start_fork(self, program: Program, order: ForkOrder, audit: bool = False) -> Fork:
+    def start_fork(self, program: Program, calls: int, place: int, audit: bool = False) -> Fork:
         """Have a runner forked; several templates can do that at once. Raises ArmFailure.
 
+        ``place`` is a random number that says where in memory it is to run.
         With ``audit``, one that poisons freed memory and notes operators; to the candidate it looks like any other.
         """
         mine, theirs = socket_pair()
-        message = {
+        order = {
             "op": "fork",
             **asdict(program),
-            **asdict(order),
+            "calls": calls,
+            "place": place,
             "threads": self.arm.settings.threads,
             "audit": audit,
         }
         with self.forking(mine):
             processes.go_on(self.pid)
-            send(self._channel, message, (theirs.fileno(),))
+            send(self._channel, order, (theirs.fileno(),))
         theirs.close()
         return Fork(self, mine)
 
