@@ -1,6 +1,4 @@
-"""What is known of every value in a target graph: shape, dtype, device, strides, storage; and what is a
-literal.
-"""
+"""What is known of every value in a target graph: shape, dtype, device, strides, storage; and what is a literal."""
 
 from __future__ import annotations
 
@@ -10,7 +8,6 @@ import operator
 from typing import Any
 
 import torch
-from torch._subclasses import FakeTensorMode
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.node import map_arg
 
@@ -88,28 +85,23 @@ def _version(value: Any) -> int:
 
 
 def record_values(gm: GraphModule, example_inputs: list[Any]) -> None:
-    """Give every node its value, as a tensor without data, in ``node.meta['passbench']``.
+    """Give every node the value that it has for copies of the example inputs, in ``node.meta['passbench']``.
 
-    Graphs whose shapes depend on data run on copies of the example inputs instead.
+    FakeTensor would tell what is asked of them without data, but imports Dynamo and SymPy: 76 MB in every fork.
     """
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    try:
-        with torch.no_grad(), mode:
-            _Recorder(gm, garbage_collect_values=False).record([_fake(mode, v) for v in example_inputs])
-    except Exception:
-        if any(isinstance(value, torch._subclasses.FakeTensor) for value in example_inputs):
-            raise
-        with torch.no_grad():
-            copies = [v.detach().clone() if isinstance(v, torch.Tensor) else v for v in example_inputs]
-            _Recorder(gm, garbage_collect_values=False).record(copies)
+    with torch.no_grad():
+        _Recorder(gm, garbage_collect_values=False).record([_copy(value) for value in example_inputs])
 
 
-def _fake(mode: Any, value: Any) -> Any:
-    """A fresh tensor without data; never the given one, whose version counter must not move."""
-    if not isinstance(value, torch.Tensor):
-        return value
-    with mode:
-        return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=value.device)
+def forget_values(gm: GraphModule) -> None:
+    """Let go of what :func:`record_values` noted."""
+    for node in gm.graph.nodes:
+        node.meta.pop("passbench", None)
+
+
+def _copy(value: Any) -> Any:
+    """A copy that may be written to; never the given tensor, whose version counter must not move."""
+    return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 
 def value_of(node: Any) -> Any:

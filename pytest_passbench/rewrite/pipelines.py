@@ -18,6 +18,7 @@ from ..report.record import PassReport
 from .apply import Rewritten, apply_passes
 from .errors import PassError
 from .load import Pass
+from .meta import forget_values
 from .opaque import opaque
 
 Call = Callable[..., tuple[Any, ...]]
@@ -124,6 +125,8 @@ def _built(call: Call, results: list[Rewritten]) -> Built:
     operators = [name for result in results for name in result.operators]
     covered = [name for result in results for name in result.covered]
     modules = [result.module for result in results if result.matches]
+    for module in modules:
+        forget_values(module)
     return Built(call, reports, operators, covered, bool(modules), modules)
 
 

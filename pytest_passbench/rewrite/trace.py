@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._subclasses import FakeTensorMode
 from torch.fx import Graph, Node, Proxy, Tracer
 from torch.overrides import TorchFunctionMode
 
@@ -41,8 +40,9 @@ class _Factories(TorchFunctionMode):  # type: ignore[misc]
         kwargs = kwargs or {}
         if _has_proxy(args) or _has_proxy(kwargs):
             return func(*args, **kwargs)
-        with FakeTensorMode():
-            result = func(*args, **kwargs)
+        elsewhere = {**kwargs, "device": "meta"} if "device" in kwargs else kwargs
+        with torch.device("meta"):
+            result = func(*args, **elsewhere)
         if isinstance(result, torch.Tensor):
             return self._tracer.create_proxy("call_function", func, args, kwargs)
         return result  # torch.device("cuda"), torch.get_default_dtype(), ...

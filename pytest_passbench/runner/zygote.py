@@ -53,7 +53,7 @@ def _import(wants: dict[str, Any]) -> dict[str, str]:
 
 
 def _warm_up(pipeline: str) -> None:
-    """What is imported or set up lazily (FakeTensor, Dynamo, the operator tables) is then paid for once.
+    """What is imported or set up lazily (Dynamo, the operator tables) is then paid for once.
 
     Eager needs little of it, but has to be like the others.
     """
