@@ -19,7 +19,8 @@ LIMIT = 1 << 22  # bytes of one control message; more is not a message of ours
 _LENGTH = struct.Struct("<I")
 
 NONCE_BYTES = 16
-GO = struct.Struct("<16sII")  # nonce, calls, flags
+DEPTHS = 16  # of the stack, at which a block may run
+GO = struct.Struct("<16sIII")  # nonce, calls, flags, depth
 DONE = struct.Struct("<16sII")  # nonce, calls made, outcome
 FLAG_EMPTY = 1  # run the block with a call that does nothing: what the harness itself costs
 FLAG_PREPARE = 2  # put the inputs of so many calls on the device

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,11 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_passbench import protocol
 from pytest_passbench.judge.budget import Budget
 from pytest_passbench.judge.floor import FIRST, TWIN, Noise, merged
 from pytest_passbench.judge.outputs import read_call
 from pytest_passbench.judge.stopwatch import Stopwatch
 from pytest_passbench.judge.watch import Watch
+from pytest_passbench.runner import memory
 from pytest_passbench.timing.clock import Block
 from pytest_passbench.timing.looks import LEAST_DELTA, LOOKS
 from pytest_passbench.timing.rounds import PAIR, orderless
@@ -114,8 +118,63 @@ def test_timed_blocks_find_their_memory_there_and_every_process_finds_it_elsewhe
     assert sum(warm) > 0.9 * len(warm) > 0
     pairs = len(record.arm.speed.pairs)
     assert len(places) > pairs / 2  # by chance a few may be alike
-    assert len({depth % 4096 for depth, _arguments in stacks}) > pairs / 2
     assert stacks[::2] == stacks[1::2]  # both arms of a pair alike
+
+
+def test_every_pair_is_measured_at_all_depths_of_the_stack_both_arms_at_the_same(twin, monkeypatch):
+    from pytest_passbench.judge import runner, subject
+
+    depths, pairs, block, measure = [], [], runner.Runner.block, subject.measure
+
+    def noted(self, calls, empty=False, depth=0):
+        depths.append(depth)
+        return block(self, calls, empty, depth)
+
+    def measured(*arguments, **options):
+        arms, results = measure(*arguments, **options)
+        pairs.extend(arms.pairs)
+        return arms, results
+
+    monkeypatch.setattr(runner.Runner, "block", noted)
+    monkeypatch.setattr(subject, "measure", measured)
+    session, candidate = session_of(twin, audit="off")
+    session.floor = False
+    with session:
+        judge_all(session, candidate, twin)
+    timed = depths[-2 * len(pairs[-1]) :]  # of the last pair
+    rounds = timed[::2]
+    assert rounds == timed[1::2]
+    assert rounds[::2] == rounds[1::2]  # the two of a couple too, each order of the arms once
+    once = rounds[: 2 * protocol.DEPTHS : 2]
+    assert len(set(once)) == len(once) > 8
+
+
+def test_depths_of_the_stack_reach_all_parts_of_a_page_and_of_a_cache_line():
+    pointers = [call(0, 0) for call in memory.at_depths(lambda _first, _second: stack_pointer() % 2**31)]
+    below = [pointers[0] - pointer for pointer in pointers]
+    assert sorted(below) == below
+    assert {distance % 4096 // 512 for distance in below} == set(range(8))
+    assert len({distance % 64 for distance in below}) > 1
+
+
+def stack_pointer() -> int:
+    """Of this thread, as the kernel tells another one while this one waits."""
+    mine, (reading, writing), found = threading.get_native_id(), os.pipe(), []
+
+    def look():
+        while not found:
+            number, *rest = Path(f"/proc/self/task/{mine}/syscall").read_text().split()
+            if number != "running" and int(rest[0], 16) == reading:
+                found.append(int(rest[-2], 16))
+        os.write(writing, b".")
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    os.read(reading, 1)
+    looking.join()
+    os.close(reading)
+    os.close(writing)
+    return found[0]
 
 
 def stack_of(pid: int) -> tuple[int, int]:

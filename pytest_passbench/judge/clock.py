@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Mapping
 from statistics import median
 
+from ..protocol import DEPTHS
 from ..timing.clock import Block
 from ..timing.rounds import Noise
 from .forks import blaming, fork_all
@@ -61,6 +62,7 @@ class CpuClock:
         self._done: set[str] = set()
         self._kept = False
         self._empty = 0.0
+        self._depth, self._depths = 0, list[int]()
         self._priority = Preference()
         self._judge = waiting("/proc/thread-self/schedstat")
         self.arms = list(templates)
@@ -75,6 +77,7 @@ class CpuClock:
         if not self._kept:
             self.fork()
         self._kept = False
+        self._depths = []
         self._new_round(self.calls)
         with self.phases("warm-up"):
             for arm in self._order():
@@ -164,8 +167,15 @@ class CpuClock:
 
     def _new_round(self, calls: int) -> None:
         self._done.clear()
+        self._depth = self._next_depth()
         with self.phases("inputs"):
             self._batch = self._inputs.draw(calls)
+
+    def _next_depth(self) -> int:
+        """Each depth of the stack in random order, and each for two rounds: an order of the arms and its reverse."""
+        if not self._depths:
+            self._depths = [depth for depth in self._rng.sample(range(DEPTHS), DEPTHS) for _ in range(2)]
+        return self._depths.pop()
 
     def _write(self) -> None:
         with self.phases("inputs"):
@@ -173,7 +183,7 @@ class CpuClock:
 
     def _run(self, arm: str, calls: int, empty: bool = False) -> BlockTime:
         with blaming(arm):
-            taken = self._runners[arm].block(calls, empty)
+            taken = self._runners[arm].block(calls, empty, self._depth)
         if arm != EAGER:
             self.cpu_excess = max(self.cpu_excess, taken.cpu - taken.wall * len(self._core))
         return taken

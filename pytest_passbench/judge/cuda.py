@@ -88,11 +88,11 @@ class CudaRunner(Runner):
     def _expected(self) -> bool:
         return self.pid == self.template.pid
 
-    def block(self, calls: int, empty: bool = False) -> BlockTime:
+    def block(self, calls: int, empty: bool = False, depth: int = 0) -> BlockTime:
         """Have the inputs copied, then run a block."""
         if not empty:
             self._step(calls, FLAG_PREPARE)
-        taken = super().block(calls, empty)
+        taken = super().block(calls, empty, depth)
         (self.device_seconds,) = _DOUBLE.unpack(self.memory(int(self.hello["device_seconds"]), _DOUBLE.size))
         return taken
 

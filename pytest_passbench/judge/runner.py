@@ -75,14 +75,17 @@ class Runner:
         form = _SO_RCVTIMEO_FORM.pack(int(seconds), int(seconds % 1 * 1e6))
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, form)
 
-    def block(self, calls: int, empty: bool = False) -> BlockTime:
-        """Run a block and stop the clock once the stop is on its way. Raises ArmFailure."""
-        return self._step(calls, FLAG_EMPTY if empty else 0)
+    def block(self, calls: int, empty: bool = False, depth: int = 0) -> BlockTime:
+        """Run a block and stop the clock once the stop is on its way. Raises ArmFailure.
 
-    def _step(self, calls: int, flags: int) -> BlockTime:
+        ``depth``: one of the :data:`DEPTHS` of the stack.
+        """
+        return self._step(calls, FLAG_EMPTY if empty else 0, depth)
+
+    def _step(self, calls: int, flags: int, depth: int = 0) -> BlockTime:
         pid, channel, clock = self.pid, self._channel, self._clock
         nonce = os.urandom(NONCE_BYTES)
-        go = GO.pack(nonce, calls, flags)
+        go = GO.pack(nonce, calls, flags, depth)
         try:
             cpu = processes.cpu_seconds(clock)
             begin = time.perf_counter_ns()

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import ctypes
 import random
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+
+from ..protocol import DEPTHS
 
 HUGE = 2 << 20  # bytes of a huge page
 LINE = 64  # bytes of a cache line
@@ -23,9 +25,19 @@ LINE = 64  # bytes of a cache line
 RESERVE = 512 << 20
 HOLES = tuple(1 << exponent for exponent in range(27, 10, -1))  # bytes, the largest first
 SHIFTS = tuple(1 << exponent for exponent in range(8, 21, 2))  # bytes: for small allocations and large ones
-#: Levels of calls that put the stack elsewhere: of 528 bytes each (CPython 3.11), they reach all places of a page.
-LEVELS = 256
+#: Bytes from one depth of the stack to the next, twice: ctypes and libffi copy the structure each. Together the
+#: depths reach all parts of a page, and of a cache line.
+STEP = 136
 _DONTNEED, _HUGEPAGE, _COLLAPSE = 4, 14, 25
+
+
+def _room(size: int) -> tuple[Any, Any]:
+    """A structure of ``size`` bytes: the form of a C function of two numbers and of it, and its type."""
+    room = type("Room", (ctypes.Structure,), {"_fields_": [("bytes", ctypes.c_char * size)]})
+    return ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_uint, ctypes.c_uint, room), room
+
+
+_ROOMS = tuple(_room(STEP * (depth + 1)) for depth in range(DEPTHS))
 
 
 class _Usage(ctypes.Structure):
@@ -75,20 +87,22 @@ def displace(chance: random.Random) -> None:
         _libc.malloc(size + LINE * chance.randrange(size // LINE))
 
 
-def deeper(chance: random.Random, run: Callable[[], None]) -> None:
-    """Run it a random distance down the stack: as with the heap, and for the same reason (of the stack: Mytkowicz et
-    al. 2009, "Producing Wrong Data Without Doing Anything Obviously Wrong")."""
-    levels = chance.randrange(LEVELS)
-    sys.setrecursionlimit(sys.getrecursionlimit() + levels)
-    _deeper(levels, run)
+def at_depths(run: Callable[[int, int], int]) -> list[Callable[[int, int], int]]:
+    """``run`` at each of :data:`DEPTHS` depths of the stack, at one cost: below a structure that is passed by value.
+
+    As with the heap, and for the same reason (of the stack: Mytkowicz et al. 2009, "Producing Wrong Data Without
+    Doing Anything Obviously Wrong"). Python's own frames must not be what takes the room: they lie in pieces of
+    16 KiB of their own, and a call that crosses the end of one gets a new one from the kernel every time (7 us).
+    """
+    return [_below(form(_without_room(run)), room()) for form, room in _ROOMS]
 
 
-def _deeper(levels: int, run: Callable[[], None]) -> None:
-    """Run it under so many calls from C: those from Python to Python take nothing of the stack."""
-    if levels == 0:
-        run()
-    else:
-        next(map(_deeper, (levels - 1,), (run,)))
+def _without_room(run: Callable[[int, int], int]) -> Callable[[int, int, object], int]:
+    return lambda first, second, _room: run(first, second)
+
+
+def _below(call: Callable[[int, int, object], int], room: object) -> Callable[[int, int], int]:
+    return lambda first, second: call(first, second, room)
 
 
 def _fill(size: int, end: int) -> None:

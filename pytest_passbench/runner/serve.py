@@ -11,12 +11,13 @@ import os
 import socket
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
 from ..protocol import DONE, FLAG_COLLECT, FLAG_EMPTY, FLAG_PREPARE, GO, OUTCOME_OK, OUTCOME_RAISED, send
-from . import harden, seccomp
+from . import harden, memory, seccomp
 from .audits import load
 from .describe import Tables
 from .pages import Pages, Slot
@@ -86,10 +87,11 @@ def serve(channel: socket.socket, block: Block, threads: int) -> None:
     gc.disable()
     hello = {"pid": os.getpid(), "filtered": filtered, "pages": block.inputs, **block.tables.addresses()}
     send(channel, {**hello, **block.places, "evidence": _evidence()})
+    run_at = memory.at_depths(partial(_one, block))
     with torch.no_grad():
         while data := channel.recv(GO.size):
-            nonce, calls, flags = GO.unpack(data)
-            outcome = _one(block, calls, flags)
+            nonce, calls, flags, depth = GO.unpack(data)
+            outcome = run_at[depth](calls, flags)
             channel.send(DONE.pack(nonce, calls, outcome))
 
 

@@ -16,9 +16,9 @@ FEW_PAGES = 4  # at 1 to 2 us each; a huge page is 512 of them, and takes 0.1 to
 #: A block this long keeps the cost of stopping and continuing a runner (about 11 us) near 2 %, and is short
 #: enough that most blocks meet no timer tick of another process. Seconds.
 BLOCK = 0.5e-3
-#: Seconds of timed blocks per pair, both arms: about twice what making the pair costs. What differs between blocks is
-#: far more than what differs between processes, so longer pairs, fewer of them, say the same for fewer forks.
-PAIR = 0.048
+#: Seconds of timed blocks per pair, both arms: about what making the pair costs. With shorter ones, what differs
+#: between blocks asks for more pairs; with longer ones, what differs between processes is not seen any better.
+PAIR = 0.032
 
 
 @dataclass(frozen=True)
