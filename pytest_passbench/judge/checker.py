@@ -113,7 +113,7 @@ class Checker:
             verdict.message = f"{self._names(len(outputs))[shared]} shares memory that eager's does not share"
 
     def _note_null(self, expected: list[Output], values: list[torch.Tensor]) -> None:
-        if self._null_calls >= NULL_CALLS:
+        if self._null_calls >= NULL_CALLS or (self._null_calls and self.null_from == NEVER):
             return
         level = null_from(expected, values)
         self.null_from = level if self._null_calls == 0 else max(self.null_from, level)

@@ -14,12 +14,12 @@ import sys
 
 _PR_SET_DUMPABLE, _PR_SET_PDEATHSIG = 4, 1
 _PERSONALITY_QUERY, _ADDR_NO_RANDOMIZE = 0xFFFFFFFF, 0x0040000
+_libc = ctypes.CDLL(None, use_errno=True)  # once: each new one would make types anew, in every fork
 
 
 def _prctl(option: int, value: int, pointer: int = 0) -> int:
-    libc = ctypes.CDLL(None, use_errno=True)
     arguments = [ctypes.c_ulong(number) for number in (value, pointer, 0, 0)]
-    return int(libc.prctl(option, *arguments))
+    return int(_libc.prctl(option, *arguments))
 
 
 def not_dumpable() -> None:
@@ -44,9 +44,8 @@ def same_layout() -> None:
     its layout. So arms that run the same program must have the same one; between different programs it stays part
     of what is measured.
     """
-    libc = ctypes.CDLL(None)
-    now = libc.personality(_PERSONALITY_QUERY)
-    if now >= 0 and not now & _ADDR_NO_RANDOMIZE and libc.personality(now | _ADDR_NO_RANDOMIZE) >= 0:
+    now = _libc.personality(_PERSONALITY_QUERY)
+    if now >= 0 and not now & _ADDR_NO_RANDOMIZE and _libc.personality(now | _ADDR_NO_RANDOMIZE) >= 0:
         os.execv(sys.executable, sys.orig_argv)
 
 

@@ -21,6 +21,7 @@ _DENY, _ABSENT = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
 _LOAD, _JUMP_EQUAL, _JUMP_FROM, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _CLONE_THREAD, _X32 = 0x00010000, 0x40000000
 _SIGCONT, _F_SETSIG, _PR_SET_PDEATHSIG = 18, 10, 1
+_libc = ctypes.CDLL(None, use_errno=True)  # once: each new one would make types anew, in every fork
 
 
 @dataclass(frozen=True)
@@ -134,9 +135,8 @@ def _install(machine: _Machine, lines: list[bytes]) -> bool:
     program = b"".join([*head, *lines, _op(_RETURN, 0, 0, _ALLOW)])
     buffer = ctypes.create_string_buffer(program, len(program))
     header = ctypes.create_string_buffer(struct.pack("@HxxxxxxP", len(program) // 8, ctypes.addressof(buffer)))
-    libc = ctypes.CDLL(None, use_errno=True)
     zero = ctypes.c_ulong(0)
-    libc.prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero)
+    _libc.prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero)
     pointer = ctypes.c_ulong(ctypes.addressof(header))
     mode, flags = ctypes.c_ulong(_SET_MODE_FILTER), ctypes.c_ulong(_ALL_THREADS)
-    return int(libc.syscall(ctypes.c_long(machine.seccomp), mode, flags, pointer)) == 0
+    return int(_libc.syscall(ctypes.c_long(machine.seccomp), mode, flags, pointer)) == 0
