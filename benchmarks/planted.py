@@ -56,8 +56,9 @@ def kernel({names}):
     results = body({names})
     end = now()
     began = last if begin - last < end - begin else begin
-    end += int((end - began) * {extra})
-    while {extra} and now() < end:
+    wait = int((end - began) * {extra})
+    end = now()
+    while {extra} and now() - end < wait:
         pass
     last = now()
     return results
