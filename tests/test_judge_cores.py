@@ -1,12 +1,15 @@
-"""Which cores the arms of a run's workers get, and where their processes are forked."""
+"""Which cores the arms of a run's workers get, where their processes are forked, and that none falls asleep."""
 
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 
-from pytest_passbench.judge.cores import Cores
+from pytest_passbench.judge import processes
+from pytest_passbench.judge.awake import Awake
+from pytest_passbench.judge.cores import Cores, pinned
 
 
 @pytest.fixture
@@ -36,3 +39,21 @@ def test_a_machine_with_too_few_cores_shares_them(machine, count, threads):
     (cores,) = machine(count, threads, 1)
     assert cores.arms == set(range(count)) == set(cores.forking)
     assert cores.judge
+
+
+def test_a_core_is_kept_awake_by_what_gives_way_to_everything_and_ends_with_us():
+    core = max(os.sched_getaffinity(0))
+    awake = Awake([core])
+    with awake.on():
+        (pid,) = set(processes.descendants(os.getpid()))
+        assert os.sched_getaffinity(pid) == {core}
+        assert os.sched_getscheduler(pid) == os.SCHED_IDLE
+        before = processes.cpu_seconds(processes.cpu_clock(pid))
+        with pinned({core}):
+            time.sleep(0.2)
+        assert processes.cpu_seconds(processes.cpu_clock(pid)) > before
+    processes.wait_stopped(pid)
+    with awake.on():
+        assert set(processes.descendants(os.getpid())) == {pid}  # the same again
+    awake.close()
+    assert not processes.descendants(os.getpid())

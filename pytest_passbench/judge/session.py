@@ -27,6 +27,7 @@ from .arm import Arm, ArmSettings
 from .audits import layers
 from .audits.auditor import Auditor
 from .audits.source import Sources, folder
+from .awake import Awake
 from .budget import Allowance, Budget
 from .clock import EAGER
 from .cores import Cores
@@ -50,6 +51,7 @@ class Session:
         torch.set_num_threads(1)  # the judge has one core to itself, the arms have the others
         self._walls = sandbox.require(settings.sandbox)
         self._cores = Cores.choose(settings.threads, worker)
+        self._awake = Awake(self._cores.arms)
         self._arms: dict[tuple[str, Path | None], Arm] = {}
         #: How many subgraphs this session will judge, where its caller knows: a budget is spread over them.
         self.expected = 0
@@ -71,6 +73,7 @@ class Session:
         for arm in self._arms.values():
             arm.close()
         self._arms = {}
+        self._awake.close()
 
     def judge(self, task: Task, candidate: Candidate) -> Iterator[Record]:
         """One record per subgraph, as soon as it is judged. Raises UserError for a broken task only.
@@ -208,6 +211,7 @@ class Session:
             pages=pages,
             inputs=inputs,
             cores=self._cores,
+            awake=self._awake,
             locks=self._locks(),
             stopping=self._stopping(earlier),
             tolerance=self.settings.tolerance,

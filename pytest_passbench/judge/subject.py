@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import cycle
 from typing import Any
@@ -18,6 +19,7 @@ from ..timing.rounds import BLOCK, calls_per_block, shape
 from ..timing.session import Arms, Result, measure
 from .arm import Arm
 from .audits.auditor import Auditor
+from .awake import Awake
 from .budget import Allowance
 from .checker import Checker
 from .clock import EAGER, FLOAT64, CpuClock
@@ -58,6 +60,7 @@ class Subject:
     pages: Pages
     inputs: Inputs
     cores: Cores
+    awake: Awake
     locks: list[str]
     stopping: Stopping
     tolerance: int
@@ -171,11 +174,17 @@ class Subject:
             template.pin(core)
         while EAGER in self.templates and self._judged(self.templates):
             try:
-                with self.phases("wait"), exclusive(self.locks), pinned(self.cores.judge), self.phases("measure"):
+                with self._alone(), self.phases("measure"):
                     self._probe_and_measure()
                 return
             except ArmFailed as failed:
                 self._drop(failed)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Wait for the arms' cores, and have them to ourselves and awake."""
+        with self.phases("wait"), exclusive(self.locks), pinned(self.cores.judge), self.awake.on():
+            yield
 
     def _drop(self, failed: ArmFailed) -> None:
         template = self.templates.pop(failed.arm)
