@@ -50,7 +50,7 @@ KINDS = {
     "flood": ("    for _ in range(300):\n        os.write(2, b'x' * (1 << 20))\n", {"runtime_fail"}),
     "fork": ("    if os.fork() == 0:\n        os._exit(0)\n", {"runtime_fail"}),
     "memory": (
-        "    held.append(bytearray(256 << 20))\n    if len(held) > 6:\n        raise MemoryError\n",
+        "    held.append(bytearray(64 << 20))\n    if len(held) > 6:\n        raise MemoryError\n",
         {"runtime_fail"},
     ),
 }
