@@ -180,6 +180,13 @@ def test_factories_and_devices_in_patterns():
     check("return (in_0.to(torch.device('cpu')).sin(),)", lambda x: x.to(torch.device("cpu")).sin(), x())
 
 
+@pytest.mark.parametrize("strided", [torch.ones(1, 8).expand(4, 8), torch.randn(8, 8)[::2, ::4]])
+def test_strides_that_a_graph_asks_for_are_those_of_its_inputs(strided):
+    first = strided.stride(0)
+    result, _ = rewrite("return (in_0.sin() + in_0.stride(0),)", lambda x: x.sin() + first, strided)
+    assert result.reports[0].matches == 1
+
+
 # -- what does not match --
 
 

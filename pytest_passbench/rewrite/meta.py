@@ -100,8 +100,12 @@ def forget_values(gm: GraphModule) -> None:
 
 
 def _copy(value: Any) -> Any:
-    """A copy that may be written to; never the given tensor, whose version counter must not move."""
-    return value.detach().clone() if isinstance(value, torch.Tensor) else value
+    """A copy that may be written to, with the same strides; never the given tensor, whose version counter must not
+    move."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    memory = value.untyped_storage().clone()
+    return value.detach().new_empty(0).set_(memory, value.storage_offset(), value.size(), value.stride())
 
 
 def value_of(node: Any) -> Any:
