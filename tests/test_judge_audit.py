@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
+import torch
 
 #: Keeps answers by address and a sample of the contents.
 SAMPLED = """
@@ -135,3 +138,32 @@ def test_a_pass_caught_once_is_out_of_the_rest(bench, wrapper):
     records = list(bench.judge(audit="standard", audit_skip=("source",)).values())
     assert [record.arm.status for record in records] == ["integrity", "integrity"]
     assert records[1].arm.phase == "disqualified"
+
+
+@pytest.mark.parametrize(
+    ("shares", "violations"),
+    [([1.0] * 60 + [8.0] * 20, 0), ([1.0] * 60 + [2.0] * 80, 1), ([], 0)],
+    ids=["a hypervisor's", "a thread elsewhere", "not timed"],
+)
+def test_cpu_time_beyond_the_cores_counts_where_most_blocks_have_it(shares, violations):
+    from pytest_passbench.judge.audits import timing
+
+    clock = SimpleNamespace(cpu_shares={"candidate": shares} if shares else {})
+    assert len(timing.excess(clock, "candidate")) == violations
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("what", ["one part is another's", "no number", "rounded"])
+def test_beyond_rounding_is_what_is_stale_or_no_number_but_not_what_an_exponential_makes_of_a_rounded_logit(
+    dtype, what
+):
+    from pytest_passbench.judge.audits.blocks import beyond_rounding
+
+    logits = 4 * torch.randn(64, 197, generator=torch.Generator().manual_seed(1))
+    expected = logits.softmax(-1).to(dtype)
+    found = logits.to(dtype).float().softmax(-1).to(dtype)
+    if what == "one part is another's":
+        found[:1] = expected[1:2]
+    if what == "no number":
+        found[3, 5] = torch.nan
+    assert beyond_rounding(expected, found) == (what != "rounded")

@@ -68,7 +68,8 @@ class CpuClock:
         self.arms = list(templates)
         self.calls = 1
         self.phases = phases
-        self.cpu_excess = 0.0
+        #: Per arm and timed block, its CPU time as a share of what its cores could give meanwhile.
+        self.cpu_shares: dict[str, list[float]] = {}
         #: Per arm, whether its last block touched no new memory.
         self.warm: dict[str, bool] = {}
 
@@ -146,6 +147,7 @@ class CpuClock:
             with self.phases("verify"):
                 self._verify(self._runners, self._batch, calls)
         self.warm[arm] = taken.warm
+        self.cpu_shares.setdefault(arm, []).append(taken.cpu / (taken.wall * len(self._core)))
         noise = Noise(taken.wall, stolen=max(0.0, stolen), touched=taken.touched)
         return Block(max(taken.wall - self._empty, LEAST_SECONDS), calls, noise)
 
@@ -183,10 +185,7 @@ class CpuClock:
 
     def _run(self, arm: str, calls: int, empty: bool = False) -> BlockTime:
         with blaming(arm):
-            taken = self._runners[arm].block(calls, empty, self._depth)
-        if arm != EAGER:
-            self.cpu_excess = max(self.cpu_excess, taken.cpu - taken.wall * len(self._core))
-        return taken
+            return self._runners[arm].block(calls, empty, self._depth)
 
     def device_us(self, _arm: str) -> float | None:
         """What a device's own clock says of a call; None where the judge's clock is the only one."""

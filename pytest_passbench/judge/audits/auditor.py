@@ -68,7 +68,7 @@ class Auditor:
     def _timed(self, subject: Subject, clock: CpuClock) -> None:
         if "clock" not in self.layers:
             return
-        self.findings += timing.strays(subject.arms[CANDIDATE]) + timing.excess(clock)
+        self.findings += timing.strays(subject.arms[CANDIDATE]) + timing.excess(clock, CANDIDATE)
         if subject.measured is not None:
             self.findings += timing.first_call(clock, CANDIDATE, clock.calls)
 
