@@ -141,21 +141,27 @@ def test_a_pass_caught_once_is_out_of_the_rest(bench, wrapper):
 
 
 @pytest.mark.parametrize(
-    ("shares", "violations"),
-    [([1.0] * 60 + [8.0] * 20, 0), ([1.0] * 60 + [2.0] * 80, 1), ([], 0)],
-    ids=["a hypervisor's", "a thread elsewhere", "not timed"],
+    ("blocks", "violations"),
+    [
+        ([(5e-4, 5e-4)] * 75 + [(4e-3, 5e-4)] * 5, 0),
+        ([(5e-4, 5e-4)] * 60 + [(1e-3, 5e-4)] * 20, 1),
+        ([(5e-5, 2e-5)] * 20, 0),
+        ([], 0),
+    ],
+    ids=["a hypervisor's", "a thread elsewhere, in a quarter", "stopping", "not timed"],
 )
-def test_cpu_time_beyond_the_cores_counts_where_most_blocks_have_it(shares, violations):
+def test_cpu_time_beyond_the_cores_counts_where_more_than_a_tenth_of_the_blocks_have_it(blocks, violations):
     from pytest_passbench.judge.audits import timing
 
-    clock = SimpleNamespace(cpu_shares={"candidate": shares} if shares else {})
+    clock = SimpleNamespace(cpu={"candidate": blocks} if blocks else {})
     assert len(timing.excess(clock, "candidate")) == violations
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("what", ["one part is another's", "no number", "rounded"])
 def test_beyond_rounding_is_what_is_stale_or_no_number_but_not_what_an_exponential_makes_of_a_rounded_logit(
-    dtype, what
+    dtype, what, masked
 ):
     from pytest_passbench.judge.audits.blocks import beyond_rounding
 
@@ -166,4 +172,6 @@ def test_beyond_rounding_is_what_is_stale_or_no_number_but_not_what_an_exponenti
         found[:1] = expected[1:2]
     if what == "no number":
         found[3, 5] = torch.nan
+    if masked:
+        expected[:, 150:] = found[:, 150:] = torch.finfo(dtype).min
     assert beyond_rounding(expected, found) == (what != "rounded")

@@ -68,8 +68,8 @@ class CpuClock:
         self.arms = list(templates)
         self.calls = 1
         self.phases = phases
-        #: Per arm and timed block, its CPU time as a share of what its cores could give meanwhile.
-        self.cpu_shares: dict[str, list[float]] = {}
+        #: Per arm and block of a round, its CPU seconds and those that its cores could give meanwhile.
+        self.cpu: dict[str, list[tuple[float, float]]] = {}
         #: Per arm, whether its last block touched no new memory.
         self.warm: dict[str, bool] = {}
 
@@ -147,7 +147,7 @@ class CpuClock:
             with self.phases("verify"):
                 self._verify(self._runners, self._batch, calls)
         self.warm[arm] = taken.warm
-        self.cpu_shares.setdefault(arm, []).append(taken.cpu / (taken.wall * len(self._core)))
+        self.cpu.setdefault(arm, []).append((taken.cpu, taken.wall * len(self._core)))
         noise = Noise(taken.wall, stolen=max(0.0, stolen), touched=taken.touched)
         return Block(max(taken.wall - self._empty, LEAST_SECONDS), calls, noise)
 

@@ -94,14 +94,11 @@ def at_depths(run: Callable[[int, int], int]) -> list[Callable[[int, int], int]]
     Doing Anything Obviously Wrong"). Python's own frames must not be what takes the room: they lie in pieces of
     16 KiB of their own, and a call that crosses the end of one gets a new one from the kernel every time (7 us).
     """
-    return [_below(form(_without_room(run)), room()) for form, room in _ROOMS]
+    return [_below(form, room(), run) for form, room in _ROOMS]
 
 
-def _without_room(run: Callable[[int, int], int]) -> Callable[[int, int, object], int]:
-    return lambda first, second, _room: run(first, second)
-
-
-def _below(call: Callable[[int, int, object], int], room: object) -> Callable[[int, int], int]:
+def _below(form: Any, room: object, run: Callable[[int, int], int]) -> Callable[[int, int], int]:
+    call = form(lambda first, second, _room: run(first, second))
     return lambda first, second: call(first, second, room)
 
 

@@ -14,9 +14,9 @@ from ..arm import Arm
 from ..clock import EAGER, CpuClock
 from .layers import violation
 
-#: CPU time over what an arm's cores could give: a thread on a core of its own makes it 2, stopping a runner adds
-#: less than a tenth.
-EXCESS = 1.5
+#: CPU time over what an arm's cores could give: a thread on a core of its own makes it 2. Stopping a runner may take
+#: so many seconds more; and in one block of ten it may be time that a hypervisor took away.
+EXCESS, STOPPING, SELDOM = 1.5, 5e-5, 0.1
 SINGLES, FULL = 5, 2
 #: One call by itself costs more than one of many; what eager pays times this, and this many seconds, is honest.
 LENIENT, SLACK = 6.0, 2e-4
@@ -25,12 +25,14 @@ LENIENT, SLACK = 6.0, 2e-4
 def excess(clock: CpuClock, arm: str) -> list[Finding]:
     """More CPU time than wall time on the arm's cores: a thread that ran elsewhere.
 
-    In most blocks, since nothing is gained otherwise; in a single one it may be time that a hypervisor took away.
+    In fewer blocks than are tolerated it moves no pair's median by as much as noise does.
     """
-    share = median(clock.cpu_shares.get(arm, [0.0]))
-    if share <= EXCESS:
+    blocks = clock.cpu.get(arm, [])
+    over = [cpu / room for cpu, room in blocks if cpu > EXCESS * room + STOPPING]
+    if len(over) <= SELDOM * len(blocks):
         return []
-    return [violation("clock", "cpu-time", f"{share:.1f} times the CPU time that its cores could give in a block")]
+    said = f"{median(over):.1f} times the CPU time that its cores could give, in {len(over)} of {len(blocks)} blocks"
+    return [violation("clock", "cpu-time", said)]
 
 
 def first_call(clock: CpuClock, arm: str, calls: int) -> list[Finding]:
