@@ -11,8 +11,9 @@ template <class T, class F> void run(const T* x, const T* mean, const T* var, co
                                      int64_t batch, int64_t channels, int64_t plane, float eps, F activate) {
   for (int64_t i = 0; i < batch; i++)
     for (int64_t c = 0; c < channels; c++, x += plane, out += plane) {
-      float scale = pb::get(w + c) / __builtin_sqrtf(pb::get(var + c) + eps);
-      float shift = pb::get(b + c) - pb::get(mean + c) * scale;
+      float inverse = 1 / __builtin_sqrtf(pb::get(var + c) + eps), scale = inverse * pb::get(w + c);
+      volatile float moved = pb::get(mean + c) * scale;  // rounded before the difference, as eager does
+      float shift = pb::get(b + c) - moved;
       pb::map(plane, out, [=](vec a) { return activate(pb::round<T>(a * scale + shift)); }, x);
     }
 }
