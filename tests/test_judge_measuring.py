@@ -22,7 +22,7 @@ from pytest_passbench.judge.watch import Watch
 from pytest_passbench.runner import memory
 from pytest_passbench.timing.clock import Block
 from pytest_passbench.timing.looks import LEAST_DELTA, LOOKS
-from pytest_passbench.timing.rounds import PAIR, orderless
+from pytest_passbench.timing.rounds import LONGEST_PAIR, PAIR, orderless
 from pytest_passbench.timing.rounds import Noise as Disturbance
 from pytest_passbench.timing.session import Arms
 
@@ -293,7 +293,7 @@ def test_a_budget_is_shared_among_those_left():
     now = SimpleNamespace(time=0.0)
     budget = Budget(20.0, 10, clock=lambda: now.time)
     budget.begin(10)
-    assert budget.allowance(2).pair == PAIR  # two seconds each are plenty
+    assert budget.allowance(2).pair == LONGEST_PAIR  # two seconds each are plenty
     now.time = 19.0
     for _ in range(5):
         budget.done(3.8, blocks=0.2, pairs=6, other=0.1)

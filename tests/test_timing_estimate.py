@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_passbench.timing import budget, rounds, series, suite
-from pytest_passbench.timing.estimate import Estimate, estimate, from_values, log_ratio, pair_value
+from pytest_passbench.timing.estimate import Estimate, estimate, from_values, log_ratio, median_error, pair_value
 from pytest_passbench.timing.plan import plan
 
 LOGS = st.floats(-3, 3, allow_nan=False)
@@ -130,10 +130,20 @@ def test_blocks_have_the_length_asked_where_that_is_possible(call, max_calls):
 
 
 def test_shapes_of_short_and_long_calls():
-    assert rounds.shape(5e-6) == rounds.Shape(calls=100, rounds=32)
-    assert rounds.shape(50e-3) == rounds.Shape(calls=1, rounds=4)
-    assert rounds.shape(1e-3).rounds == 16
+    assert rounds.shape(5e-6) == rounds.Shape(calls=100, rounds=32, most=96)
+    assert rounds.shape(50e-3) == rounds.Shape(calls=1, rounds=4, most=0)
+    assert rounds.shape(1e-3) == rounds.Shape(calls=1, rounds=16, most=48)
+    assert rounds.shape(1e-3, pair=0.008) == rounds.Shape(calls=1, rounds=4, most=4)
     assert rounds.calls_per_block(0.0, max_calls=7) == 7
+
+
+@pytest.mark.parametrize(("count", "most"), [(2, 1.5), (4, 1.5), (9, 1.25), (32, 1.15), (96, 1.15)])
+def test_the_error_of_a_median_is_what_medians_scatter_by(count, most):
+    rng = np.random.default_rng(count)
+    samples = rng.normal(0, 0.1, (4000, count))
+    found = np.mean([median_error(list(row)) ** 2 for row in samples]) ** 0.5
+    assert 0.95 <= found / np.median(samples, axis=1).std() <= most
+    assert median_error([0.1]) == math.inf
 
 
 def test_disturbed_rounds_are_left_out_as_a_whole_unless_most_are():
@@ -218,8 +228,8 @@ def test_the_suite_mean_of_exact_one_and_unknown_ratios():
 
 
 def test_a_short_budget_takes_rounds_not_pairs():
-    assert budget.pair_seconds([0.01] * 10, 1e6) == rounds.PAIR
-    assert budget.pair_seconds([], 1.0) == rounds.PAIR
+    assert budget.pair_seconds([0.01] * 10, 1e6) == rounds.LONGEST_PAIR
+    assert budget.pair_seconds([], 1.0) == rounds.LONGEST_PAIR
     short = budget.pair_seconds([0.01] * 10, 2.0)
     assert budget.LEAST_PAIR < short < rounds.PAIR
     assert 6 * 10 * (0.01 + short) == pytest.approx(1.4)

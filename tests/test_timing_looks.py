@@ -9,7 +9,7 @@ import pytest
 
 from pytest_passbench.timing import student
 from pytest_passbench.timing.estimate import Estimate, from_values
-from pytest_passbench.timing.looks import LOOKS, NOMINAL, Stopping, judge
+from pytest_passbench.timing.looks import EQUIVALENCE, LOOKS, NOMINAL, Stopping, judge
 
 #: (degrees of freedom, one-sided quantile) -> scipy.stats.t.ppf 1.x
 SCIPY = {
@@ -61,12 +61,14 @@ def test_all_looks_together_err_five_percent():
     rng = np.random.default_rng(7)
     x = rng.standard_normal((200_000, max(LOOKS)))
     total, squares = np.cumsum(x, 1), np.cumsum(x * x, 1)
-    missed = np.zeros(len(x), bool)
+    missed, above = np.zeros(len(x), bool), np.zeros(len(x), bool)
     for n in LOOKS:
         mean = total[:, n - 1] / n
         stderr = np.sqrt((squares[:, n - 1] - n * mean**2) / (n - 1) / n)
         missed |= np.abs(mean) > student.two_sided(NOMINAL, n - 1) * stderr
+        above |= mean > student.two_sided(EQUIVALENCE, n - 1) * stderr
     assert missed.mean() == pytest.approx(0.05, abs=0.002)
+    assert above.mean() == pytest.approx(0.05, abs=0.002)
 
 
 @pytest.mark.parametrize("truth", [1.0, 1.02, 1.05, 2.0])
@@ -117,6 +119,17 @@ def test_planted_differences_are_found(truth):
 @pytest.mark.parametrize("sd", [0.004, 0.012, 0.03])
 def test_a_difference_of_one_and_a_half_delta_is_not_called_the_same(sd):
     assert share(simulate(1 / 1.03, sd), "SAME") <= 0.05
+
+
+@pytest.mark.parametrize("sd", [0.008, 0.012, 0.02])
+def test_a_difference_of_delta_is_called_the_same_once_in_twenty_at_most(sd):
+    assert 0 < share(simulate(1 / 1.02, sd, 4000), "SAME") <= 0.055
+
+
+def test_a_coarse_clock_is_not_certain_of_sameness_either():
+    agreeing = from_values([0.0] * 6, NOMINAL, resolution=0.05)
+    assert judge(agreeing, 0.02) == "UNRESOLVED"
+    assert judge(from_values([0.0], NOMINAL), 0.02) == "UNRESOLVED"
 
 
 def test_a_clear_case_costs_six_pairs_and_a_noisy_one_stays_open():

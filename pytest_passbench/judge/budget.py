@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from ..timing.budget import pair_seconds
-from ..timing.rounds import PAIR
+from ..timing.rounds import LONGEST_PAIR
 
 #: What a pair costs besides its blocks (forks, warm-up, inputs), and a subgraph besides its pairs, until known.
 PAIR_COST, SUBGRAPH_COST = 0.025, 0.1
@@ -20,9 +20,9 @@ PAIR_COST, SUBGRAPH_COST = 0.025, 0.1
 
 @dataclass(frozen=True)
 class Allowance:
-    """What one subgraph may take: seconds of timed blocks a pair, and in all (None: no limit)."""
+    """What one subgraph may take: seconds of timed blocks a pair at the longest, and in all (None: no limit)."""
 
-    pair: float = PAIR
+    pair: float = LONGEST_PAIR
     seconds: float | None = None
 
 

@@ -1,8 +1,8 @@
 """The CPU clock: blocks of calls in stopped runners, timed by the judge, verified after the fact.
 
-Implements :class:`pytest_passbench.timing.clock.Clock`. A round's arms get the same inputs, written anew before
-each block, so that neither finds them warmer than the other; which calls are verified is drawn when all arms of
-the round have run.
+Implements :class:`pytest_passbench.timing.clock.Clock`. A round's arms get the same inputs, written once:
+who runs second finds them warmer, as it finds the caches full of the other's data, and each arm does so in half of
+the rounds. Which calls are verified is drawn when all arms of the round have run.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class CpuClock:
         """One timed block. Raises ArmFailed."""
         if arm in self._done or not self._batch:
             self._new_round(calls)
-        self._write()
+            self._write()
         watch = self._runners[arm].watch
         with blaming(arm):
             before = watch.waited() + waited(self._judge)

@@ -271,9 +271,8 @@ class Subject:
 
     def _measure(self, clock: CpuClock, checker: Checker, per_call: dict[str, float], timed: list[str]) -> None:
         slowest = max(per_call[arm] for arm in timed)
-        pair = self.allowance.pair * len(timed) / 2  # seconds: a further arm takes none of the others' rounds
         least = FEWEST_ROUNDS if slowest < 2 * LONG_CALL else FEWEST_LONG_ROUNDS
-        form = shape(slowest, arms=len(timed), pair=pair, max_calls=self.layout.slots, least=least)
+        form = shape(slowest, pair=self.allowance.pair, max_calls=self.layout.slots, least=least)
         clock.calls = form.calls
         clock.keep(timed)
         verified = max((standing.calls for standing in checker.standings.values()), default=1)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from pytest_passbench.timing.looks import LOOKS
-from pytest_passbench.timing.rounds import PAIR
+from pytest_passbench.timing.rounds import LONGEST_PAIR
 
 #: The fewest seconds of timed blocks per pair: below, forking and warming up is all that a run does.
 LEAST_PAIR = 0.004
@@ -20,6 +20,6 @@ def pair_seconds(fixed: Sequence[float], budget: float, share: float = 0.7) -> f
     seconds. Between :data:`LEAST_PAIR`, where a still shorter budget cannot be kept, and the default.
     """
     if not fixed:
-        return PAIR
+        return LONGEST_PAIR
     left = share * budget / LOOKS[0] - math.fsum(fixed)
-    return min(PAIR, max(LEAST_PAIR, left / len(fixed)))
+    return min(LONGEST_PAIR, max(LEAST_PAIR, left / len(fixed)))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import NormalDist, median
 
 from pytest_passbench.timing import student
 
@@ -69,6 +69,17 @@ def pair_value(rounds: Sequence[float]) -> float:
     if not rounds or not all(math.isfinite(d) for d in rounds):
         raise ValueError(f"a pair needs finite log-ratios, at least one: {list(rounds)!r}")
     return float(median(rounds))
+
+
+def median_error(values: Sequence[float]) -> float:
+    """The standard error of the median, from the distance of two order statistics, so that it needs no law of the
+    values: Price and Bonett 2001, J. Stat. Comput. Simul. 68:295. Infinite for fewer than two values."""
+    ordered, count = sorted(values), len(values)
+    if count < 2:
+        return math.inf
+    rank = max(1, round((count + 1) / 2 - math.sqrt(count)))
+    below = sum(math.comb(count, i) for i in range(rank)) / 2**count
+    return (ordered[count - rank] - ordered[rank - 1]) / (2 * NormalDist().inv_cdf(1 - below))
 
 
 def estimate(

@@ -16,17 +16,22 @@ FEW_PAGES = 4  # at 1 to 2 us each; a huge page is 512 of them, and takes 0.1 to
 #: A block this long keeps the cost of stopping and continuing a runner (about 11 us) near 2 %, and is short
 #: enough that most blocks meet no timer tick of another process. Seconds.
 BLOCK = 0.5e-3
-#: Seconds of timed blocks per pair, both arms: about what making the pair costs. With shorter ones, what differs
-#: between blocks asks for more pairs; with longer ones, what differs between processes is not seen any better.
+#: Seconds of timed blocks per pair, both arms: about what making the pair costs. Where the blocks agree, longer ones
+#: would say no more: what then differs is the processes.
 PAIR = 0.032
+#: Where they do not, a pair goes on for up to so many times as long: more blocks are cheaper than more processes.
+LONGER = 3
+LONGEST_PAIR = LONGER * PAIR
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How a pair is measured: ``rounds`` rounds (even) of one block of ``calls`` calls per arm."""
+    """How a pair is measured: ``rounds`` rounds (even) of one block of ``calls`` calls per arm, and as many again
+    while its value is vague, up to ``most`` of them (0: no more)."""
 
     calls: int
     rounds: int
+    most: int = 0
 
 
 def orders(arms: Sequence[str], rounds: int, rng: random.Random) -> list[tuple[str, ...]]:
@@ -67,20 +72,21 @@ def calls_per_block(call: float, target: float = BLOCK, max_calls: int = 1 << 16
 def shape(
     call: float,
     *,
-    arms: int = 2,
     target: float = BLOCK,
-    pair: float = PAIR,
+    pair: float = LONGEST_PAIR,
     max_calls: int = 1 << 16,
     max_rounds: int = 48,
     least: int = 4,
 ) -> Shape:
-    """Calls and rounds of a pair for a subgraph of ``call`` seconds (the slowest arm's).
+    """Calls and rounds of a pair for a subgraph of ``call`` seconds (the slowest arm's), which may take ``pair``
+    seconds of blocks for every two arms.
 
     Long calls get fewer rounds, but at least ``least`` (even).
     """
     calls = calls_per_block(call, target, max_calls)
-    fitting = int(pair / max(arms * calls * call, 1e-9))
-    return Shape(calls, max(least, min(max_rounds, fitting) // 2 * 2))
+    each = max(2 * calls * call, 1e-9)
+    rounds = max(least, min(max_rounds, int(min(pair, PAIR) / each)) // 2 * 2)
+    return Shape(calls, rounds, min(LONGER * rounds, int(pair / each)))
 
 
 @dataclass(frozen=True)

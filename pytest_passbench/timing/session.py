@@ -8,11 +8,15 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from pytest_passbench.timing.clock import Block, Clock
-from pytest_passbench.timing.estimate import Estimate, log_ratio
+from pytest_passbench.timing.estimate import Estimate, log_ratio, median_error
 from pytest_passbench.timing.looks import Decision, Stopping
 from pytest_passbench.timing.rounds import Shape, disturbed, orderless, orders, undisturbed
 
 Round = dict[str, Block]
+
+#: A pair's value is precise enough with this standard error (log), or with this share of its own distance from 1:
+#: six pairs that are no further apart show equal arms to be the same, others to differ.
+PRECISE, FAR = 0.014, 0.1
 
 
 @dataclass
@@ -93,9 +97,19 @@ def measure(
 
 
 def measure_pair(clock: Clock, arms: Sequence[str], shape: Shape, rng: random.Random) -> list[Round]:
-    """The rounds of one pair of fresh processes."""
+    """The rounds of one pair of fresh processes: as many as its value needs, of those that ``shape`` allows."""
     clock.fresh()
-    return [{arm: clock.block(arm, shape.calls) for arm in order} for order in orders(arms, shape.rounds, rng)]
+    rounds: list[Round] = []
+    while not rounds or (len(rounds) + shape.rounds <= shape.most and _vague(arms, rounds)):
+        rounds += [{arm: clock.block(arm, shape.calls) for arm in order} for order in orders(arms, shape.rounds, rng)]
+    return rounds
+
+
+def _vague(arms: Sequence[str], rounds: list[Round]) -> bool:
+    """Whether any arm's value in a pair of these rounds is less precise than further rounds would be worth."""
+    pair = Arms(tuple(arms), [rounds])
+    ratios = [pair.log_ratios(arm)[0] for arm in arms[1:]]
+    return any(median_error(values) > max(PRECISE, FAR * abs(median(values))) for values in ratios)
 
 
 def decide(measured: Arms, stopping: Stopping, resolution: float, shape: Shape) -> dict[str, Result]:
