@@ -298,7 +298,7 @@ def test_a_budget_is_shared_among_those_left():
     for _ in range(5):
         budget.done(3.8, blocks=0.2, pairs=6, other=0.1)
     tight = budget.allowance(2)
-    assert tight.pair < PAIR / 4
+    assert tight.pair < PAIR
     assert tight.seconds < 0.2
     assert not budget.spare(1.0)
     now.time = 100.0

@@ -130,9 +130,9 @@ def test_blocks_have_the_length_asked_where_that_is_possible(call, max_calls):
 
 
 def test_shapes_of_short_and_long_calls():
-    assert rounds.shape(5e-6) == rounds.Shape(calls=100, rounds=32, most=96)
+    assert rounds.shape(5e-6) == rounds.Shape(calls=100, rounds=16, most=96)
     assert rounds.shape(50e-3) == rounds.Shape(calls=1, rounds=4, most=0)
-    assert rounds.shape(1e-3) == rounds.Shape(calls=1, rounds=16, most=48)
+    assert rounds.shape(1e-3) == rounds.Shape(calls=1, rounds=8, most=48)
     assert rounds.shape(1e-3, pair=0.008) == rounds.Shape(calls=1, rounds=4, most=4)
     assert rounds.calls_per_block(0.0, max_calls=7) == 7
 

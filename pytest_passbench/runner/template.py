@@ -43,6 +43,7 @@ class Ready:
     device: str
     modules: list[GraphModule] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)  # bytes of each output
+    code: list[tuple[int, int, int]] = field(default_factory=list)  # where a JIT's lies: from, to, rights
 
 
 class Failure(Exception):
@@ -65,6 +66,7 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
     if ready is not None:
         gc.collect()
         memory.release()
+        ready.code = memory.code()
         gc.freeze()  # so that no collection in a fork touches, and thereby copies, what was here before
         send(channel, {"status": "ready", **ready.report, "events": _events()})
         _fork_on_request(channel, ready)
@@ -166,6 +168,7 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
     try:
         _hush()
         memory.displace(random.Random(message["place"]))
+        memory.own(ready.code)
         mutated, outputs = tuple(message["mutated"]), message["outputs"]
         load.phase("run")
         call = _audited(ready) if message["audit"] else ready.call

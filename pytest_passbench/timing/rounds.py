@@ -16,11 +16,11 @@ FEW_PAGES = 4  # at 1 to 2 us each; a huge page is 512 of them, and takes 0.1 to
 #: A block this long keeps the cost of stopping and continuing a runner (about 11 us) near 2 %, and is short
 #: enough that most blocks meet no timer tick of another process. Seconds.
 BLOCK = 0.5e-3
-#: Seconds of timed blocks per pair, both arms: about what making the pair costs. Where the blocks agree, longer ones
-#: would say no more: what then differs is the processes.
-PAIR = 0.032
+#: Seconds of timed blocks per pair, both arms. Where the blocks agree, more of them would say no more: what then
+#: differs is the processes.
+PAIR = 0.016
 #: Where they do not, a pair goes on for up to so many times as long: more blocks are cheaper than more processes.
-LONGER = 3
+LONGER = 6
 LONGEST_PAIR = LONGER * PAIR
 
 
@@ -75,7 +75,7 @@ def shape(
     target: float = BLOCK,
     pair: float = LONGEST_PAIR,
     max_calls: int = 1 << 16,
-    max_rounds: int = 48,
+    max_rounds: int = 24,
     least: int = 4,
 ) -> Shape:
     """Calls and rounds of a pair for a subgraph of ``call`` seconds (the slowest arm's), which may take ``pair``
