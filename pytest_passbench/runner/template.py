@@ -157,6 +157,7 @@ def _fork_on_request(channel: socket.socket, ready: Ready) -> None:
         if pid == 0:
             channel.close()
             harden.die_with_parent()
+            memory.own(ready.code)
             _become_runner(socket.socket(fileno=fds[0]), message, ready)
         for fd in fds:
             os.close(fd)
@@ -168,7 +169,6 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
     try:
         _hush()
         memory.displace(random.Random(message["place"]))
-        memory.own(ready.code)
         mutated, outputs = tuple(message["mutated"]), message["outputs"]
         load.phase("run")
         call = _audited(ready) if message["audit"] else ready.call
