@@ -11,12 +11,12 @@ SCRIPT = """
 import ctypes, mmap, os, sys
 from pytest_passbench.runner import memory
 
-rights, pages = int(sys.argv[1]), 3
+rights, pages, reserved = int(sys.argv[1]), 3, 1 << 30
 libc = ctypes.CDLL(None)
 libc.mmap.restype = ctypes.c_void_p
-place = libc.mmap(None, ctypes.c_size_t(pages * 4096), mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+place = libc.mmap(None, ctypes.c_size_t(reserved), 3, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
 ctypes.memset(place, 0xC3, pages * 4096)
-libc.mprotect(ctypes.c_void_p(place), ctypes.c_size_t(pages * 4096), rights)
+libc.mprotect(ctypes.c_void_p(place), ctypes.c_size_t(reserved), rights)
 
 
 def facts():

@@ -43,7 +43,7 @@ class Ready:
     device: str
     modules: list[GraphModule] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)  # bytes of each output
-    code: list[tuple[int, int, int]] = field(default_factory=list)  # where a JIT's lies: from, to, rights
+    code: list[memory.Code] = field(default_factory=list)
 
 
 class Failure(Exception):
