@@ -41,7 +41,8 @@ SETTLED = 0.9  # of what was seen before: what takes longer is not getting faste
 ENOUGH = 0.7  # of the length of a block
 #: A pair of long calls makes do with one couple of rounds: what makes short ones noisy is lost in them.
 FEWEST_ROUNDS, FEWEST_LONG_ROUNDS = 4, 2
-#: Calls verified per pair, and the seconds that this should take.
+#: Calls verified per pair, as long as pairs are at first, and the seconds that this should take. One that goes on
+#: has as many again each time: what share of its blocks a candidate could cheat in unseen stays the same.
 LEAST_VERIFIED, MOST_VERIFIED, VERIFY_SECONDS = 1 / 3, 1.5, 0.004
 
 

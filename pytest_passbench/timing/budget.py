@@ -13,7 +13,7 @@ LEAST_PAIR = 0.004
 
 
 def pair_seconds(fixed: Sequence[float], budget: float, share: float = 0.7) -> float:
-    """Seconds of timed blocks per pair so that every subgraph's first look fits ``share`` of the budget.
+    """Seconds of timed blocks that a pair may have so that every subgraph's first look fits ``share`` of the budget.
 
     A short budget takes rounds from the pairs, not pairs from the estimate: the spread between processes is
     what rounds cannot remove. ``fixed``: what a pair of each subgraph costs besides (forks, warm-up), in
