@@ -122,8 +122,9 @@ def test_timed_blocks_find_their_memory_there_and_every_process_finds_it_elsewhe
     assert stacks[::2] == stacks[1::2]  # both arms of a pair alike
 
 
-def test_every_pair_is_measured_at_all_depths_of_the_stack_both_arms_at_the_same(twin, monkeypatch):
+def test_the_rounds_of_a_pair_run_at_depths_of_the_stack_that_differ_both_arms_at_the_same(twin, monkeypatch):
     from pytest_passbench.judge import runner, subject
+    from pytest_passbench.timing import rounds as shapes
 
     depths, pairs, block, measure = [], [], runner.Runner.block, subject.measure
 
@@ -138,6 +139,7 @@ def test_every_pair_is_measured_at_all_depths_of_the_stack_both_arms_at_the_same
 
     monkeypatch.setattr(runner.Runner, "block", noted)
     monkeypatch.setattr(subject, "measure", measured)
+    monkeypatch.setattr(shapes, "PAIR", LONGEST_PAIR)  # a pair whose rounds agree is too short for all depths
     session, candidate = session_of(twin, audit="off")
     session.floor = False
     with session:

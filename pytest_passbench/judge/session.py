@@ -329,8 +329,6 @@ def _cpu_model() -> str:
     return platform.processor()
 
 
-
-
 def _frequency() -> float | None:
     """The fastest core's present clock in MHz; None where the kernel does not tell."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
