@@ -20,6 +20,7 @@ from pytest_passbench.judge.outputs import read_call
 from pytest_passbench.judge.stopwatch import Stopwatch
 from pytest_passbench.judge.watch import Watch
 from pytest_passbench.runner import memory
+from pytest_passbench.score.ladder import NEVER
 from pytest_passbench.timing.budget import LEAST_PAIR
 from pytest_passbench.timing.clock import Block
 from pytest_passbench.timing.looks import LEAST_DELTA, LOOKS
@@ -232,6 +233,22 @@ def test_what_noise_left_open_is_measured_again_and_goes_on_where_it_was(twin, m
     assert again.arm.status == "correct"
     assert again.arm.correct_from == first.arm.correct_from
     assert sum(again.durations.values()) > sum(first.durations.values())
+
+
+def test_who_is_wrong_only_once_a_pair_goes_on_is_seen_too(bench, wrapper, monkeypatch):
+    from pytest_passbench.timing import session as measuring
+
+    monkeypatch.setattr(measuring, "PRECISE", 0.0)  # every pair goes on as long as it may
+    monkeypatch.setattr(measuring, "FAR", 0.0)
+    bench.task(shapes=((256, 1024), (256, 1024)), scales=(1,))  # a call takes as long as a block
+    right = TWIN_OF_EAGER.removeprefix("return ")
+    late = f"global calls\ncalls += 1\nout = {right}\nreturn out if calls < 40 else out + 1e6"
+    bench.candidate({"p": wrapper(late, head="calls = 0")})
+    session, candidate = session_of(bench)
+    session.floor = False
+    with session:
+        *_, record = judge_all(session, candidate, bench)
+    assert record.arm.correct_from == [NEVER]
 
 
 @given(st.lists(st.tuples(st.floats(0.5, 2.0), st.floats(0.5, 2.0)), min_size=2, max_size=12))

@@ -27,12 +27,13 @@ from .watch import waited, waiting
 EAGER = "eager"
 FLOAT64 = "float64"  # eager in double precision: present in the probe only, never timed for a score
 LEAST_WARM_BLOCKS, MOST_WARM_BLOCKS = 2, 12
-EMPTY_BLOCKS = 5
+EMPTY_BLOCKS = 3
 LEAST_SECONDS = 1e-7
 
 
-#: Called after a round with the arms' runners, its batch and the number of calls.
-Verify = Callable[[Mapping[str, Runner], Batch, int], None]
+#: Called after a round with the arms' runners, its batch, the number of calls, and how many rounds of the pair
+#: came before.
+Verify = Callable[[Mapping[str, Runner], Batch, int, int], None]
 
 
 class CpuClock:
@@ -60,6 +61,7 @@ class CpuClock:
         self._runners: dict[str, Runner] = {}
         self._batch: Batch = []
         self._done: set[str] = set()
+        self._rounds = 0
         self._kept = False
         self._empty = 0.0
         self._depth, self._depths = 0, list[int]()
@@ -78,8 +80,9 @@ class CpuClock:
         if not self._kept:
             self.fork()
         self._kept = False
-        self._depths = []
+        self._depths, self._rounds = [], 0
         self._new_round(self.calls)
+        self._write()
         with self.phases("warm-up"):
             for arm in self._order():
                 self._settle(arm)
@@ -113,7 +116,6 @@ class CpuClock:
     def _settle(self, arm: str) -> None:
         """Run blocks until one touches no new memory; the allocator needs a few to find its places again."""
         for number in range(1, MOST_WARM_BLOCKS + 1):
-            self._write()
             if self._run(arm, self.calls).warm and number >= LEAST_WARM_BLOCKS:
                 break
         self._runners[arm].watch.find_threads()
@@ -145,7 +147,8 @@ class CpuClock:
         self._done.add(arm)
         if len(self._done) == len(self._runners):
             with self.phases("verify"):
-                self._verify(self._runners, self._batch, calls)
+                self._verify(self._runners, self._batch, calls, self._rounds)
+            self._rounds += 1
         self.warm[arm] = taken.warm
         self.cpu.setdefault(arm, []).append((taken.cpu, taken.wall * len(self._core)))
         noise = Noise(taken.wall, stolen=max(0.0, stolen), touched=taken.touched)

@@ -41,9 +41,6 @@ SETTLED = 0.9  # of what was seen before: what takes longer is not getting faste
 ENOUGH = 0.7  # of the length of a block
 #: A pair of long calls makes do with one couple of rounds: what makes short ones noisy is lost in them.
 FEWEST_ROUNDS, FEWEST_LONG_ROUNDS = 4, 2
-#: Calls verified per pair, as long as pairs are at first, and the seconds that this should take. One that goes on
-#: has as many again each time: what share of its blocks a candidate could cheat in unseen stays the same.
-LEAST_VERIFIED, MOST_VERIFIED, VERIFY_SECONDS = 1 / 3, 1.5, 0.004
 
 
 @dataclass
@@ -276,8 +273,7 @@ class Subject:
         form = shape(slowest, pair=self.allowance.pair, max_calls=self.layout.slots, least=least)
         clock.calls = form.calls
         clock.keep(timed)
-        verified = max((standing.calls for standing in checker.standings.values()), default=1)
-        checker.share = self._verified_share(form.rounds, self.phases.spent["verify"] / verified)
+        checker.expect_pairs(form.rounds, self.phases.spent["verify"])
         earlier = self.earlier if self.earlier is not None and set(timed) <= set(self.earlier.arms) else None
         if earlier is not None:
             earlier.arms = tuple(timed)
@@ -288,12 +284,6 @@ class Subject:
         for arm, result in results.items():
             self.result(arm).speed = speed = speed_of(self.measured, arm, result)
             speed.eager_device_us, speed.other_device_us = clock.device_us(EAGER), clock.device_us(arm)
-
-    @staticmethod
-    def _verified_share(rounds: int, cost: float) -> float:
-        """The share of rounds that are verified, at ``cost`` seconds each: fewer where comparing takes long."""
-        calls = min(MOST_VERIFIED, VERIFY_SECONDS / max(cost, 1e-6))
-        return min(1.0, max(LEAST_VERIFIED, calls) / rounds)
 
     def _note_standings(self, checker: Checker) -> None:
         self.record.null_from, self.record.dtypes = checker.null_from, checker.dtypes
