@@ -90,24 +90,26 @@ def test_a_session_tells_of_the_machine_and_of_every_phase(twin):
     assert told == pytest.approx(elapsed, rel=0.05, abs=0.3)
 
 
-def test_timed_blocks_find_their_memory_there_and_every_process_finds_it_elsewhere(bench, wrapper, monkeypatch):
+def test_timed_blocks_find_their_memory_there_and_each_finds_it_elsewhere(bench, wrapper, monkeypatch):
     from pytest_passbench.judge.clock import CpuClock
 
     bench.task(shapes=((256, 1024), (256, 1024)), scales=(1,))  # outputs of 1 MiB each
     bench.candidate({"p": wrapper(TWIN_OF_EAGER)})
-    warm, places, stacks = [], set(), []
+    warm, places, stacks, moved = [], set(), [], []
     block, settle = CpuClock.block, CpuClock._settle
 
     def settled(self, arm):
         settle(self, arm)
         places.add(read_call(self.runners[arm], 0)[0].address % 4096)
         stacks.append(stack_of(self.runners[arm].pid))
+        moved.append(set())
         self.timed = True
 
     def noted(self, arm, calls):
         result = block(self, arm, calls)
         if getattr(self, "timed", False):
             warm.append(self.warm[arm])
+            moved[-1].add(read_call(self.runners[arm], 0)[0].address)
         return result
 
     monkeypatch.setattr(CpuClock, "_settle", settled)
@@ -121,6 +123,7 @@ def test_timed_blocks_find_their_memory_there_and_every_process_finds_it_elsewhe
     pairs = len(record.arm.speed.pairs)
     assert len(places) > pairs / 2  # by chance a few may be alike
     assert stacks[::2] == stacks[1::2]  # both arms of a pair alike
+    assert min(map(len, moved[1::2])) >= 4  # of a pair's blocks, no two couples of rounds at one place
 
 
 def test_the_rounds_of_a_pair_run_at_depths_of_the_stack_that_differ_both_arms_at_the_same(twin, monkeypatch):
@@ -154,7 +157,7 @@ def test_the_rounds_of_a_pair_run_at_depths_of_the_stack_that_differ_both_arms_a
 
 
 def test_depths_of_the_stack_reach_all_parts_of_a_page_and_of_a_cache_line():
-    pointers = [call(0, 0) for call in memory.at_depths(lambda _first, _second: stack_pointer() % 2**31)]
+    pointers = [call(0, 0) for call in memory.at_depths(lambda _depth, _first, _second: stack_pointer() % 2**31)]
     below = [pointers[0] - pointer for pointer in pointers]
     assert sorted(below) == below
     assert {distance % 4096 // 512 for distance in below} == set(range(8))

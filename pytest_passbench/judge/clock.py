@@ -80,14 +80,14 @@ class CpuClock:
         if not self._kept:
             self.fork()
         self._kept = False
-        self._depths, self._rounds = [], 0
-        self._new_round(self.calls)
+        self._draw(self.calls)
         self._write()
+        self._depth = DEPTHS - 1  # where a block's memory lies farthest: what other rounds touch is touched then
         with self.phases("warm-up"):
             for arm in self._order():
                 self._settle(arm)
             self._empty = self._measure_empty()
-        self._done.clear()
+        self._batch, self._depths, self._rounds = [], [], 0
 
     def fork(self) -> None:
         """New runners of all arms, cold; the empty block is taken to cost nothing."""
@@ -171,8 +171,11 @@ class CpuClock:
         return self._program
 
     def _new_round(self, calls: int) -> None:
-        self._done.clear()
         self._depth = self._next_depth()
+        self._draw(calls)
+
+    def _draw(self, calls: int) -> None:
+        self._done.clear()
         with self.phases("inputs"):
             self._batch = self._inputs.draw(calls)
 

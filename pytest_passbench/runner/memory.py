@@ -15,6 +15,7 @@ import ctypes
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,27 @@ def displace(chance: random.Random) -> None:
         _libc.malloc(size + LINE * chance.randrange(size // LINE))
 
 
+class Spacer:
+    """Memory that a measured process takes before each block, another size at each depth of the stack: what the
+    block allocates then lies elsewhere, so that where it lies is chance within a pair too.
+
+    It is as large as the outputs of a call at the most, ``outputs`` bytes: a block of many small ones has them in
+    many places. At the last depth it is the largest; what is before its end is touched here, what is behind it by
+    warming up there.
+    """
+
+    def __init__(self, chance: random.Random, outputs: int) -> None:
+        lines = max(1, min(outputs, HUGE) // LINE)
+        self._sizes = [LINE * chance.randint(1, lines) for _ in range(DEPTHS - 1)] + [LINE * lines]
+        self._taken = _libc.malloc(self._sizes[-1])
+        ctypes.memset(self._taken, 0, self._sizes[-1])
+
+    def take(self, depth: int) -> None:
+        """Take the size of this depth, instead of the last one."""
+        _libc.free(self._taken)
+        self._taken = _libc.malloc(self._sizes[depth])
+
+
 @dataclass(frozen=True)
 class Code:
     """A piece of memory with code of no file (a JIT's): its first page, bytes, rights, and the pages that it uses."""
@@ -133,14 +155,15 @@ def _used(start: int, end: int) -> list[int]:
     return [start + PAGE * index for index, flag in enumerate(flags) if flag & 1]
 
 
-def at_depths(run: Callable[[int, int], int]) -> list[Callable[[int, int], int]]:
+def at_depths(run: Callable[[int, int, int], int]) -> list[Callable[[int, int], int]]:
     """``run`` at each of :data:`DEPTHS` depths of the stack, at one cost: below a structure that is passed by value.
+    It is told the depth's number first.
 
     As with the heap, and for the same reason (of the stack: Mytkowicz et al. 2009, "Producing Wrong Data Without
     Doing Anything Obviously Wrong"). Python's own frames must not be what takes the room: they lie in pieces of
     16 KiB of their own, and a call that crosses the end of one gets a new one from the kernel every time (7 us).
     """
-    return [_below(form, room(), run) for form, room in _ROOMS]
+    return [_below(form, room(), partial(run, depth)) for depth, (form, room) in enumerate(_ROOMS)]
 
 
 def _below(form: Any, room: object, run: Callable[[int, int], int]) -> Callable[[int, int], int]:

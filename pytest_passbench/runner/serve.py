@@ -49,7 +49,6 @@ class Block:
 
     def run(self, calls: int) -> None:
         """Make the calls and describe what came out."""
-        self.results = []  # the caller lets go of the last block's outputs first, so that memory is used again
         self.results = self._mutating(self.call, calls) if self.mutated else self._plain(self.call, calls)
         self.tables.write(self.results)
 
@@ -79,7 +78,7 @@ class Block:
         return inputs
 
 
-def serve(channel: socket.socket, block: Block, threads: int) -> None:
+def serve(channel: socket.socket, block: Block, threads: int, spacer: memory.Spacer) -> None:
     """Announce the tables, then run blocks until the judge hangs up."""
     harden.dumpable()
     torch.set_num_threads(threads)
@@ -87,7 +86,7 @@ def serve(channel: socket.socket, block: Block, threads: int) -> None:
     gc.disable()
     hello = {"pid": os.getpid(), "filtered": filtered, "pages": block.inputs, **block.tables.addresses()}
     send(channel, {**hello, **block.places, "evidence": _evidence()})
-    run_at = memory.at_depths(partial(_one, block))
+    run_at = memory.at_depths(partial(_one, block, spacer))
     with torch.no_grad():
         while data := channel.recv(GO.size):
             nonce, calls, flags, depth = GO.unpack(data)
@@ -104,8 +103,11 @@ def _evidence() -> int:
     return ctypes.addressof(found.buffer)
 
 
-def _one(block: Block, calls: int, flags: int) -> int:
+def _one(block: Block, spacer: memory.Spacer, depth: int, calls: int, flags: int) -> int:
     try:
+        if not flags:
+            block.results = []  # the caller lets go of the last block's outputs first, so that memory is used again
+        spacer.take(depth)
         if flags & FLAG_PREPARE:
             block.prepare(calls)
         elif flags & FLAG_COLLECT:

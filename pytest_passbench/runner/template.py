@@ -168,12 +168,13 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
     """Never returns: what it is forked from must not go on in two processes."""
     try:
         _hush()
-        memory.displace(random.Random(message["place"]))
+        chance = random.Random(message["place"])
+        memory.displace(chance)
         mutated, outputs = tuple(message["mutated"]), message["outputs"]
         load.phase("run")
         call = _audited(ready) if message["audit"] else ready.call
         block = _block_for(ready.device)(call, ready.pages, message["calls"], mutated, outputs)
-        serve(channel, block, message["threads"])
+        serve(channel, block, message["threads"], memory.Spacer(chance, sum(ready.sizes)))
     except (ProtocolError, OSError):
         pass  # the judge has hung up
     finally:
