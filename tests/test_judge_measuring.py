@@ -158,6 +158,25 @@ def test_the_rounds_of_a_pair_run_at_depths_of_the_stack_that_differ_both_arms_a
     assert len(set(once)) == len(once) > 8
 
 
+def test_chance_says_on_which_core_each_arm_forks(twin, monkeypatch):
+    from pytest_passbench.judge.template import Template
+
+    cores, start_fork = {}, Template.start_fork
+
+    def noted(self, *arguments, **options):
+        cores.setdefault(self.arm.settings.candidate, set()).update(self.cores)
+        return start_fork(self, *arguments, **options)
+
+    monkeypatch.setattr(Template, "start_fork", noted)
+    session, candidate = session_of(twin, audit="off")
+    session.floor = False
+    with session:
+        judge_all(session, candidate, twin)
+        there = session._cores.forking
+    assert len(cores) == 2
+    assert all(used == set(there) for used in cores.values())
+
+
 def test_depths_of_the_stack_reach_all_parts_of_a_page_and_of_a_cache_line():
     pointers = [call(0, 0) for call in memory.at_depths(lambda _depth, _first, _second: stack_pointer() % 2**31)]
     below = [pointers[0] - pointer for pointer in pointers]

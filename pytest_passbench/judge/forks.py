@@ -43,6 +43,7 @@ def fork_all(
     All get the same place in memory, another one every time: two runners of one program then differ by nothing.
     Raises ArmFailed for the first arm that fails, once no other's answer is left unread; there are no runners then.
     """
+    _exchange_cores(templates)
     place = secrets.randbits(32)
     forks: dict[str, Fork] = {}
     runners: dict[str, Runner] = {}
@@ -58,6 +59,15 @@ def fork_all(
             runner.close()
         raise failed[0]
     return runners
+
+
+def _exchange_cores(templates: Mapping[str, Template]) -> None:
+    """Let chance say which template forks on which core: the pages that a process gave back are given out again on
+    its core, and an arm that always gets its own would be as fast or slow as they are, pair after pair."""
+    cores = [template.cores for template in templates.values()]
+    secrets.SystemRandom().shuffle(cores)
+    for template, chosen in zip(templates.values(), cores, strict=True):
+        template.pin(chosen)
 
 
 @contextmanager

@@ -169,7 +169,7 @@ class Subject:
     def _run(self) -> None:
         """Probe, then measure what is worth it; an arm that fails drops out and the others begin again."""
         for template, core in zip(self.templates.values(), cycle(self.cores.forking)):
-            template.pin(core)
+            template.pin({core})
         while EAGER in self.templates and self._judged(self.templates):
             try:
                 with self._alone(), self.phases("measure"):
