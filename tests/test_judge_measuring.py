@@ -158,6 +158,25 @@ def test_the_rounds_of_a_pair_run_at_depths_of_the_stack_that_differ_both_arms_a
     assert len(set(once)) == len(once) > 8
 
 
+def test_an_interruption_while_runners_end_stays_one(twin, monkeypatch):
+    from pytest_passbench.judge.runner import Runner
+
+    closed, close = [], Runner.close
+
+    def interrupted(self):
+        close(self)
+        closed.append(self)
+        if len(closed) == 2:  # the first was the one in float64
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Runner, "close", interrupted)
+    session, candidate = session_of(twin)
+    session.floor = False
+    with session, pytest.raises(KeyboardInterrupt):
+        judge_all(session, candidate, twin)
+    assert len(closed) == len(set(closed)) > 2
+
+
 def test_chance_says_on_which_core_each_arm_forks(twin, monkeypatch):
     from pytest_passbench.judge.template import Template
 

@@ -198,10 +198,9 @@ class CpuClock:
         return None
 
     def end_runners(self) -> None:
-        """End the runners of this pair."""
-        for runner in self._runners.values():
-            runner.close()
-        self._runners = {}
+        """End the runners of this pair. None twice, though somebody should press Ctrl+C meanwhile."""
+        while self._runners:
+            self._runners.popitem()[1].close()
 
     def close(self) -> None:
         """End the runners, for good."""
