@@ -15,6 +15,7 @@ from statistics import median
 from ..protocol import DEPTHS
 from ..timing.clock import Block
 from ..timing.rounds import Noise
+from .cores import Cores
 from .forks import blaming, fork_all
 from .inputs import Batch, Inputs
 from .pages import Pages
@@ -51,12 +52,12 @@ class CpuClock:
         program: Program,
         pages: Pages,
         inputs: Inputs,
-        core: frozenset[int],
+        cores: Cores,
         verify: Verify,
         rng: random.Random,
         phases: Stopwatch,
     ) -> None:
-        self._templates, self._program, self._core = templates, program, core
+        self._templates, self._program, self._cores = templates, program, cores
         self._pages, self._inputs, self._verify, self._rng = pages, inputs, verify, rng
         self._runners: dict[str, Runner] = {}
         self._batch: Batch = []
@@ -98,7 +99,7 @@ class CpuClock:
         self._batch = []
         with self.phases("fork"):
             templates = {arm: self._templates[arm] for arm in self.arms}
-            self._runners = fork_all(templates, self._program, self.calls, self._core)
+            self._runners = fork_all(templates, self._program, self.calls, self._cores)
         self._priority.begin()
 
     def keep(self, arms: list[str]) -> None:
@@ -150,7 +151,7 @@ class CpuClock:
                 self._verify(self._runners, self._batch, calls, self._rounds)
             self._rounds += 1
         self.warm[arm] = taken.warm
-        self.cpu.setdefault(arm, []).append((taken.cpu, taken.wall * len(self._core)))
+        self.cpu.setdefault(arm, []).append((taken.cpu, taken.wall * len(self._cores.arms)))
         noise = Noise(taken.wall, stolen=max(0.0, stolen), touched=taken.touched)
         return Block(max(taken.wall - self._empty, LEAST_SECONDS), calls, noise)
 

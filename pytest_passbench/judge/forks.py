@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import cycle
 
+from .cores import Cores
 from .failures import ArmFailure
 from .processes import Gone
 from .runner import Runner
@@ -35,15 +37,15 @@ def fork_all(
     templates: Mapping[str, Template],
     program: Program,
     calls: int,
-    core: frozenset[int],
+    cores: Cores,
     audited: Collection[str] = (),
 ) -> dict[str, Runner]:
-    """A runner per arm, stopped, for blocks of up to ``calls`` calls on ``core``.
+    """A runner per arm, stopped, for blocks of up to ``calls`` calls on the arms' cores.
 
     All get the same place in memory, another one every time: two runners of one program then differ by nothing.
     Raises ArmFailed for the first arm that fails, once no other's answer is left unread; there are no runners then.
     """
-    _exchange_cores(templates)
+    _spread(templates, cores.forking)
     place = secrets.randbits(32)
     forks: dict[str, Fork] = {}
     runners: dict[str, Runner] = {}
@@ -53,7 +55,7 @@ def fork_all(
             forks[arm] = template.start_fork(program, calls, place, audit=arm in audited)
     for arm, fork in forks.items():
         with _noting(arm, failed):
-            runners[arm] = fork.wait(core)
+            runners[arm] = fork.wait(cores.arms)
     if failed:
         for runner in runners.values():
             runner.close()
@@ -61,13 +63,12 @@ def fork_all(
     return runners
 
 
-def _exchange_cores(templates: Mapping[str, Template]) -> None:
+def _spread(templates: Mapping[str, Template], cores: Sequence[int]) -> None:
     """Let chance say which template forks on which core: the pages that a process gave back are given out again on
     its core, and an arm that always gets its own would be as fast or slow as they are, pair after pair."""
-    cores = [template.cores for template in templates.values()]
-    secrets.SystemRandom().shuffle(cores)
-    for template, chosen in zip(templates.values(), cores, strict=True):
-        template.pin(chosen)
+    order = secrets.SystemRandom().sample(cores, len(cores))
+    for template, core in zip(templates.values(), cycle(order)):
+        template.pin(core)
 
 
 @contextmanager

@@ -7,7 +7,6 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import cycle
 from typing import Any
 
 from ..protocol import Layout, Plan
@@ -168,8 +167,6 @@ class Subject:
 
     def _run(self) -> None:
         """Probe, then measure what is worth it; an arm that fails drops out and the others begin again."""
-        for template, core in zip(self.templates.values(), cycle(self.cores.forking)):
-            template.pin({core})
         while EAGER in self.templates and self._judged(self.templates):
             try:
                 with self._alone(), self.phases("measure"):
@@ -206,7 +203,7 @@ class Subject:
             program,
             self.pages,
             self.inputs,
-            self.cores.arms,
+            self.cores,
             checker.after_round,
             self.rng,
             self.phases,

@@ -67,9 +67,9 @@ class Template:
         signals = [number for _pid, number in self.arm.reap() if number]
         return ending(signals[-1] if signals else 0, "the process that builds the candidate's program")
 
-    def pin(self, cores: set[int]) -> None:
-        """Have it fork on ``cores``, where its runners end too: a core for each template keeps none waiting."""
-        self.cores = cores
+    def pin(self, core: int) -> None:
+        """Have it fork on ``core``, where its runners end too: a core for each template keeps none waiting."""
+        self.cores = {core}
         with contextlib.suppress(ProcessLookupError):  # that it is gone will be told by whoever asks it next
             os.sched_setaffinity(self.pid, self.cores)
 

@@ -105,16 +105,16 @@ def _evidence() -> int:
 
 def _one(block: Block, spacer: memory.Spacer, depth: int, calls: int, flags: int) -> int:
     try:
-        if not flags:
-            block.results = []  # the caller lets go of the last block's outputs first, so that memory is used again
-        spacer.take(depth)
         if flags & FLAG_PREPARE:
             block.prepare(calls)
         elif flags & FLAG_COLLECT:
             block.collect(calls)
         elif flags & FLAG_EMPTY:
+            spacer.take(depth)
             block.run_empty(calls)
         else:
+            block.results = []  # the caller lets go of the last block's outputs first, so that memory is used again
+            spacer.take(depth)
             block.run(calls)
     except BaseException:
         block.tables.say(traceback.format_exc())

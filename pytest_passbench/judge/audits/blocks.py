@@ -19,6 +19,7 @@ from ...report.record import Finding
 from ...settings import Policy
 from ..checker import Standing
 from ..clock import EAGER
+from ..cores import Cores
 from ..forks import blaming, fork_all
 from ..inputs import Batch, Inputs
 from ..outputs import Output, read_call
@@ -50,7 +51,7 @@ class Blocks:
     pages: Pages
     inputs: Inputs
     layout: Layout
-    core: frozenset[int]
+    cores: Cores
     rng: random.Random
     policy: Policy
     tolerance: int
@@ -61,7 +62,7 @@ class Blocks:
         """Findings of one pair of blocks. Raises ArmFailed where an arm fails in them."""
         calls = max(2, min(self.layout.slots, MOST_CALLS, int(BLOCK_SECONDS / max(per_call, 1e-6))))
         both = {arm: self.templates[arm] for arm in (EAGER, CANDIDATE)}
-        runners = fork_all(both, self.program, calls, self.core, audited=[CANDIDATE])
+        runners = fork_all(both, self.program, calls, self.cores, audited=[CANDIDATE])
         try:
             return self._both(runners, calls)
         finally:
