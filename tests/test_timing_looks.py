@@ -132,8 +132,18 @@ def test_a_coarse_clock_is_not_certain_of_sameness_either():
     assert judge(from_values([0.0], NOMINAL), 0.02) == "UNRESOLVED"
 
 
+@pytest.mark.parametrize(
+    ("truth", "sd", "vague"), [(1.2, 0.04, math.log(1.05)), (2.0, 0.09, 0.13), (1 / 3, 0.14, 0.2)]
+)
+def test_the_ratio_of_a_clear_case_is_as_precise_as_its_distance_asks_for(truth, sd, vague):
+    clear = [result for result, _, reason in simulate(truth, sd, 400) if reason == "clear"]
+    assert len(clear) > 300
+    assert max(result.half_width for result in clear) < vague
+
+
 def test_a_clear_case_costs_six_pairs_and_a_noisy_one_stays_open():
     assert all(result.pairs == 6 for result, _, _ in simulate(2.0, 0.005, 200))
+    assert all(result.pairs == 6 for result, _, _ in simulate(2.0, 0.03, 200))
     noisy = simulate(1.0, 0.08, 200)
     assert share(noisy, "UNRESOLVED") > 0.95
     assert {reason for _, verdict, reason in noisy if verdict == "UNRESOLVED"} == {"pairs"}

@@ -76,6 +76,9 @@ class _Known(Fork):
         super().__init__(template, runner._channel)
         self._runner = runner
 
+    def begin(self) -> None:
+        """Nothing: no order was sent."""
+
     def wait(self, _core: frozenset[int]) -> Runner:
         return self._runner
 

@@ -46,13 +46,22 @@ def fork_all(
     Raises ArmFailed for the first arm that fails, once no other's answer is left unread; there are no runners then.
     """
     _spread(templates, cores.forking)
-    place = secrets.randbits(32)
+    place, failed = secrets.randbits(32), list[ArmFailed]()
     forks: dict[str, Fork] = {}
-    runners: dict[str, Runner] = {}
-    failed: list[ArmFailed] = []
     for arm, template in templates.items():
         with _noting(arm, failed):
             forks[arm] = template.start_fork(program, calls, place, audit=arm in audited)
+    begun: list[str] = []
+    for arm in sorted(forks, key=lambda arm: templates[arm].cores <= cores.judge):  # what forks there delays us
+        with _noting(arm, failed):
+            forks[arm].begin()
+            begun.append(arm)
+    return _all_of({arm: forks[arm] for arm in begun}, cores, failed)
+
+
+def _all_of(forks: Mapping[str, Fork], cores: Cores, failed: list[ArmFailed]) -> dict[str, Runner]:
+    """The runners, once all of them are there; none where any arm failed, or did so before."""
+    runners: dict[str, Runner] = {}
     for arm, fork in forks.items():
         with _noting(arm, failed):
             runners[arm] = fork.wait(cores.arms)

@@ -38,8 +38,6 @@ REFERENCES = 1  # calls that are compared with float64; of those after them, thi
 PROBE_SHARE = 0.25
 SETTLED = 0.9  # of what was seen before: what takes longer is not getting faster any more
 ENOUGH = 0.7  # of the length of a block
-#: A pair of long calls makes do with one couple of rounds: what makes short ones noisy is lost in them.
-FEWEST_ROUNDS, FEWEST_LONG_ROUNDS = 4, 2
 
 
 @dataclass
@@ -266,8 +264,7 @@ class Subject:
 
     def _measure(self, clock: CpuClock, checker: Checker, per_call: dict[str, float], timed: list[str]) -> None:
         slowest = max(per_call[arm] for arm in timed)
-        least = FEWEST_ROUNDS if slowest < 2 * LONG_CALL else FEWEST_LONG_ROUNDS
-        form = shape(slowest, pair=self.allowance.pair, max_calls=self.layout.slots, least=least)
+        form = shape(slowest, pair=self.allowance.pair, max_calls=self.layout.slots)
         clock.calls = form.calls
         clock.keep(timed)
         checker.expect_pairs(form.rounds, self.phases.spent["verify"])

@@ -74,7 +74,7 @@ class Template:
             os.sched_setaffinity(self.pid, self.cores)
 
     def start_fork(self, program: Program, calls: int, place: int, audit: bool = False) -> Fork:
-        """Have a runner forked; several templates can do that at once. Raises ArmFailure.
+        """Order a runner; :meth:`Fork.begin` has it forked. Raises ArmFailure.
 
         ``place`` is a random number that says where in memory it is to run.
         With ``audit``, one that poisons freed memory and notes operators; to the candidate it looks like any other.
@@ -89,7 +89,6 @@ class Template:
             "audit": audit,
         }
         with self.forking(mine):
-            processes.go_on(self.pid)
             send(self._channel, order, (theirs.fileno(),))
         theirs.close()
         return Fork(self, mine)
@@ -148,6 +147,11 @@ class Fork:
 
     def __init__(self, template: Template, channel: socket.socket) -> None:
         self._template, self.channel = template, channel
+
+    def begin(self) -> None:
+        """Let the template fork; several can do that at once. Raises ArmFailure."""
+        with self._template.forking(self.channel):
+            processes.go_on(self._template.pid)
 
     def wait(self, core: frozenset[int]) -> Runner:
         """The runner, stopped. Raises ArmFailure."""

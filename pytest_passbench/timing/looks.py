@@ -64,7 +64,8 @@ class Decision:
 class Stopping:
     """When to stop. ``delta`` and the half widths are relative (0.02 is 2 %), ``seconds`` is what one
     subgraph may take. ``clear_half_width``: a verdict may be certain while the ratio is still vague (2.0, or
-    2.6?); scores use the ratio, so its interval must be this narrow before a clear verdict stops measuring.
+    2.6?); scores use the ratio, so its interval must be this narrow before a clear verdict stops measuring, or this
+    share (``clear_share``) of the ratio's own distance from 1, in logs.
     ``correlation``: what this machine's pairs have in common with their neighbours
     (:func:`pytest_passbench.timing.series.pooled_lag1` of the A/A sessions); it widens every interval.
     """
@@ -72,6 +73,7 @@ class Stopping:
     delta: float = LEAST_DELTA
     target_half_width: float = 0.01
     clear_half_width: float = 0.05
+    clear_share: float = 0.15
     max_pairs: int = 16
     seconds: float | None = None
     correlation: float = 0.0
@@ -107,7 +109,7 @@ class Stopping:
         verdict = judge(result, self.delta)
         if result.half_width <= math.log1p(self.target_half_width):
             return Decision(True, verdict, "clear" if verdict != "UNRESOLVED" else "narrow")
-        if verdict != "UNRESOLVED" and result.half_width <= math.log1p(self.clear_half_width):
+        if verdict != "UNRESOLVED" and result.half_width <= self._clear(result):
             return Decision(True, verdict, "clear")
         following = self.next_look(result.pairs)
         if following is None:
@@ -115,6 +117,9 @@ class Stopping:
         if self.seconds is not None and spent * following / result.pairs > self.seconds:
             return Decision(True, verdict, "time")
         return Decision(False, verdict, "more")
+
+    def _clear(self, result: Estimate) -> float:
+        return max(math.log1p(self.clear_half_width), self.clear_share * abs(result.log_ratio))
 
 
 def judge(result: Estimate, delta: float) -> Verdict:

@@ -22,16 +22,23 @@ PAIR = 0.016
 #: Where they do not, a pair goes on for up to so many times as long: more blocks are cheaper than more processes.
 LONGER = 6
 LONGEST_PAIR = LONGER * PAIR
+#: Of a pair (even): of two, the medians of six pairs agree by accident.
+FEWEST_ROUNDS = 4
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How a pair is measured: ``rounds`` rounds (even) of one block of ``calls`` calls per arm, and as many again
+    """How a pair is measured: ``rounds`` rounds (even) of one block of ``calls`` calls per arm, and half as many more
     while its value is vague, up to ``most`` of them (0: no more)."""
 
     calls: int
     rounds: int
     most: int = 0
+
+    @property
+    def more(self) -> int:
+        """Rounds that are added at a time: even, like all of them."""
+        return max(2, self.rounds // 4 * 2)
 
 
 def orders(arms: Sequence[str], rounds: int, rng: random.Random) -> list[tuple[str, ...]]:
@@ -76,16 +83,15 @@ def shape(
     pair: float = LONGEST_PAIR,
     max_calls: int = 1 << 16,
     max_rounds: int = 24,
-    least: int = 4,
 ) -> Shape:
     """Calls and rounds of a pair for a subgraph of ``call`` seconds (the slowest arm's), which may take ``pair``
     seconds of blocks for every two arms.
 
-    Long calls get fewer rounds, but at least ``least`` (even).
+    Long calls get fewer rounds, but at least :data:`FEWEST_ROUNDS`.
     """
     calls = calls_per_block(call, target, max_calls)
     each = max(2 * calls * call, 1e-9)
-    rounds = max(least, min(max_rounds, int(min(pair, PAIR) / each)) // 2 * 2)
+    rounds = max(FEWEST_ROUNDS, min(max_rounds, int(min(pair, PAIR) / each)) // 2 * 2)
     return Shape(calls, rounds, min(LONGER * rounds, int(pair / each)))
 
 

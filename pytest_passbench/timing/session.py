@@ -99,10 +99,14 @@ def measure(
 def measure_pair(clock: Clock, arms: Sequence[str], shape: Shape, rng: random.Random) -> list[Round]:
     """The rounds of one pair of fresh processes: as many as its value needs, of those that ``shape`` allows."""
     clock.fresh()
-    rounds: list[Round] = []
-    while not rounds or (len(rounds) + shape.rounds <= shape.most and _vague(arms, rounds)):
-        rounds += [{arm: clock.block(arm, shape.calls) for arm in order} for order in orders(arms, shape.rounds, rng)]
+    rounds = _rounds(clock, arms, shape, shape.rounds, rng)
+    while len(rounds) + shape.more <= shape.most and _vague(arms, rounds):
+        rounds += _rounds(clock, arms, shape, shape.more, rng)
     return rounds
+
+
+def _rounds(clock: Clock, arms: Sequence[str], shape: Shape, count: int, rng: random.Random) -> list[Round]:
+    return [{arm: clock.block(arm, shape.calls) for arm in order} for order in orders(arms, count, rng)]
 
 
 def _vague(arms: Sequence[str], rounds: list[Round]) -> bool:

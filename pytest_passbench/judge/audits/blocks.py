@@ -30,7 +30,7 @@ from ..verify import Verdict, compare
 from . import evidence
 from .layers import violation
 
-BLOCK_SECONDS, MOST_CALLS = 0.005, 6
+BLOCK_SECONDS, MOST_CALLS = 0.005, 4
 VERIFIED = 2  # calls of a block
 CHANGED = 64  # one part of an input in so many is changed
 ROUNDING = 2  # levels of t by which an honest kernel may miss a tolerance that it met in other calls
