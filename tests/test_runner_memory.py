@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
-SCRIPT = """
+from pytest_passbench.judge import sandbox
+
+CODE = """
 import ctypes, mmap, os, sys
 from pytest_passbench.runner import memory
 
@@ -37,5 +39,55 @@ os.wait()
 
 @pytest.mark.parametrize(("rights", "shown"), [(7, "rwxp"), (5, "r-xp")])
 def test_code_made_in_a_template_gets_pages_of_its_own(rights, shown):
-    done = subprocess.run([sys.executable, "-c", SCRIPT, str(rights)], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", CODE, str(rights)], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [shown, "0", shown, "12", "True"]
+
+
+HEAPS = """
+import ctypes, os, random
+from pytest_passbench.runner import harden, memory
+
+harden.same_layout()
+libc = ctypes.CDLL(None)
+libc.malloc.argtypes, libc.malloc.restype = (ctypes.c_size_t,), ctypes.c_void_p
+libc.free.argtypes = (ctypes.c_void_p,)
+
+
+def in_a_fork(work):
+    pid = os.fork()
+    if pid == 0:
+        work()
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+
+def template(busy):
+    chance = random.Random(busy)
+    taken = [libc.malloc(chance.choice((40, 300, 3000, 30_000, 3_000_000))) for _ in range(200 * busy)]
+    for place in taken[::2]:
+        libc.free(place)
+    memory.release()
+    in_a_fork(measured)
+
+
+def measured():
+    memory.displace(random.Random(7))
+    place = libc.malloc(1 << 20)
+    for _ in range(100):
+        libc.malloc(600)
+    libc.free(place)
+    print(place % memory.COMMON, place == libc.malloc(2 << 20), flush=True)
+
+
+memory.prepare()
+for busy in (0, 1, 5):
+    in_a_fork(lambda: template(busy))
+"""
+
+
+def test_what_a_template_has_freed_does_not_move_what_its_runners_allocate():
+    environment = sandbox.environment(1, "cpu", {})
+    done = subprocess.run([sys.executable, "-c", HEAPS], capture_output=True, text=True, check=True, env=environment)
+    idle, busy, busier = done.stdout.splitlines()
+    assert idle == busy == busier
+    assert idle.endswith("True")  # what is small does not lie between what is large, and so it all is free again

@@ -5,8 +5,12 @@ it: in pages of 2 MiB that is a tenth. What a template's own calls left in free 
 nothing, and holes between what is in use would be found again by one block after the other; so both go before the
 first fork, and all that a block allocates lies in one fresh piece at the heap's end.
 
-All arms get the same heap. It relies on their environment (``judge.sandbox``), by which glibc neither trims the heap
-nor goes past it. Elsewhere (no huge pages, another C library) everything works, and warming up takes longer.
+All arms get the same heap: its free end begins where all others' do, and the only other free room is the same
+pieces. Where outputs lie, and in how many places in turn, made the same program up to 16 % faster or slower while it
+was left to what a template had happened to free.
+
+It relies on the arms' environment (``judge.sandbox``), by which glibc neither trims the heap nor goes past it.
+Elsewhere (no huge pages, another C library) everything works, and warming up takes longer.
 """
 
 from __future__ import annotations
@@ -26,7 +30,11 @@ HUGE = 2 << 20  # bytes of a huge page
 LINE = 64  # bytes of a cache line
 #: Bytes of address space at the heap's end: the outputs of a block, and what comes between.
 RESERVE = 512 << 20
-HOLES = tuple(1 << exponent for exponent in range(27, 10, -1))  # bytes, the largest first
+PIECE, PIECES = 2048, 1024  # bytes of a piece for small allocations, and how many there are, every other one free
+HOLES = (*(1 << exponent for exponent in range(27, 10, -1)), *range(PIECE - 8, 8, -16))  # bytes, the largest first
+HEADER = 8  # bytes that an allocation has before it
+#: A template's heap ends at a multiple of so many bytes: the same for all arms, unless one has used far more.
+COMMON = 128 << 20
 SHIFTS = tuple(1 << exponent for exponent in range(8, 21, 2))  # bytes: for small allocations and large ones
 #: Bytes from one depth of the stack to the next, twice: ctypes and libffi copy the structure each. Together the
 #: depths reach all parts of a page, and of a cache line.
@@ -35,10 +43,10 @@ _DONTNEED, _HUGEPAGE, _COLLAPSE = 4, 14, 25
 _READ, _WRITE, _EXECUTE = 1, 2, 4
 
 
-def _room(size: int) -> tuple[Any, Any]:
-    """A structure of ``size`` bytes: the form of a C function of two numbers and of it, and its type."""
+def _room(size: int) -> tuple[Any, object]:
+    """A structure of ``size`` bytes: the form of a C function of two numbers and of it, and one to pass."""
     room = type("Room", (ctypes.Structure,), {"_fields_": [("bytes", ctypes.c_char * size)]})
-    return ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_uint, ctypes.c_uint, room), room
+    return ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_uint, ctypes.c_uint, room), room()
 
 
 _ROOMS = tuple(_room(STEP * (depth + 1)) for depth in range(DEPTHS))
@@ -73,16 +81,18 @@ def prepare() -> None:
 
 
 def release() -> None:
-    """In a template, before its first fork: let go of what is free, and leave no holes."""
+    """In a template, as the last thing before its first fork: let go of what is free, and leave all arms the same."""
     if not hasattr(_libc, "mallinfo2"):
         return
     _libc.malloc_trim(ctypes.c_size_t(RESERVE))
-    start, _end = _free_end()
+    end = _free_start()
     for size in HOLES:
-        _fill(size, start)
-    start, end = _free_end()
-    if start < end:
-        _libc.madvise(start, end - start, _DONTNEED)
+        _fill(size, end)
+    _go_to_common_end()
+    _leave_pieces()
+    first, last = _up(_free_start() + LINE), _down(_libc.sbrk(0))  # what is free begins with a header of its own
+    if first < last:
+        _libc.madvise(first, last - first, _DONTNEED)
 
 
 def displace(chance: random.Random) -> None:
@@ -163,7 +173,7 @@ def at_depths(run: Callable[[int, int, int], int]) -> list[Callable[[int, int], 
     Doing Anything Obviously Wrong"). Python's own frames must not be what takes the room: they lie in pieces of
     16 KiB of their own, and a call that crosses the end of one gets a new one from the kernel every time (7 us).
     """
-    return [_below(form, room(), partial(run, depth)) for depth, (form, room) in enumerate(_ROOMS)]
+    return [_below(form, room, partial(run, depth)) for depth, (form, room) in enumerate(_ROOMS)]
 
 
 def _below(form: Any, room: object, run: Callable[[int, int], int]) -> Callable[[int, int], int]:
@@ -179,11 +189,26 @@ def _fill(size: int, end: int) -> None:
         _libc.free(place)
 
 
-def _free_end() -> tuple[int, int]:
-    """From where to where the heap's unused end has whole huge pages."""
+def _go_to_common_end() -> None:
+    """Take what lies between the heap's free end and the next multiple of :data:`COMMON`, at least a page."""
+    start = _free_start()
+    _libc.malloc(-(-(start + PAGE) // COMMON) * COMMON - start - HEADER)
+
+
+def _leave_pieces() -> None:
+    """Give small allocations room of the same form in all arms, elsewhere than at the heap's end: one that lies
+    there keeps what was freed before it apart from what is free behind it, for as long as it lives."""
+    places = (ctypes.c_void_p * PIECES).from_address(_libc.malloc(PIECES * 8))  # a list would leave holes of its own
+    for number in range(PIECES):
+        places[number] = _libc.malloc(PIECE)
+    for number in range(0, PIECES, 2):  # every other one: neighbours would become one
+        _libc.free(places[number])
+
+
+def _free_start() -> int:
+    """Where the heap's unused end begins."""
     _libc.mallinfo2.restype = _Usage
-    end = _libc.sbrk(0)
-    return _up(end - _libc.mallinfo2().keepcost + LINE), _down(end)  # it begins with a header of its own
+    return int(_libc.sbrk(0) - _libc.mallinfo2().keepcost)
 
 
 def _nameless(wanted: str) -> Iterator[tuple[int, int]]:

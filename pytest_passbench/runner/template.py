@@ -64,11 +64,11 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
     seccomp.untrusted(network=limits["network"])
     ready = _build(channel, message, pages_fd)
     if ready is not None:
-        gc.collect()
-        memory.release()
         ready.code = memory.code()
+        gc.collect()
         gc.freeze()  # so that no collection in a fork touches, and thereby copies, what was here before
         send(channel, {"status": "ready", **ready.report, "events": _events()})
+        memory.release()  # last: even a report's length moves the heap's end
         _fork_on_request(channel, ready)
 
 
