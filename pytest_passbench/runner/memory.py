@@ -31,8 +31,11 @@ LINE = 64  # bytes of a cache line
 #: Bytes of address space at the heap's end: the outputs of a block, and what comes between.
 RESERVE = 512 << 20
 PIECE, PIECES = 2048, 1024  # bytes of a piece for small allocations, and how many there are, every other one free
-HOLES = (*(1 << exponent for exponent in range(27, 10, -1)), *range(PIECE - 8, 8, -16))  # bytes, the largest first
 HEADER = 8  # bytes that an allocation has before it
+SMALL = range(PIECE - HEADER, HEADER, -16)  # bytes: each size that glibc tells apart, the largest first
+HOLES = (*(1 << exponent for exponent in range(27, 10, -1)), *SMALL)
+#: What is cut off an aligned allocation has up to so many bytes; of each size a thread of glibc's keeps so many.
+CUT, CACHED = 120, 7
 #: A template's heap ends at a multiple of so many bytes: the same for all arms, unless one has used far more.
 COMMON = 128 << 20
 SHIFTS = tuple(1 << exponent for exponent in range(8, 21, 2))  # bytes: for small allocations and large ones
@@ -116,6 +119,7 @@ class Spacer:
     """
 
     def __init__(self, chance: random.Random, outputs: int) -> None:
+        _fill_caches()
         lines = max(1, min(outputs, HUGE) // LINE)
         self._sizes = [LINE * chance.randint(1, lines) for _ in range(DEPTHS - 1)] + [LINE * lines]
         self._taken = _libc.malloc(self._sizes[-1])
@@ -203,6 +207,14 @@ def _leave_pieces() -> None:
         places[number] = _libc.malloc(PIECE)
     for number in range(0, PIECES, 2):  # every other one: neighbours would become one
         _libc.free(places[number])
+
+
+def _fill_caches() -> None:
+    """Let what a thread keeps for itself lie in the pieces: with room there it would keep what is cut off aligned
+    allocations, right between large ones."""
+    for size in (size for size in SMALL if size <= CUT):
+        for place in [_libc.malloc(size) for _ in range(CACHED)]:
+            _libc.free(place)
 
 
 def _free_start() -> int:
