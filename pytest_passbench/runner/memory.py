@@ -28,14 +28,14 @@ from ..protocol import DEPTHS
 PAGE = 4096
 HUGE = 2 << 20  # bytes of a huge page
 LINE = 64  # bytes of a cache line
-#: Bytes of address space at the heap's end: the outputs of a block, and what comes between.
+#: Bytes of address space at the heap's end: up to the common end, the outputs of a block, and what comes between.
 RESERVE = 512 << 20
 PIECE, PIECES = 2048, 1024  # bytes of a piece for small allocations, and how many there are, every other one free
 HEADER = 8  # bytes that an allocation has before it
-SMALL = range(PIECE - HEADER, HEADER, -16)  # bytes: each size that glibc tells apart, the largest first
-HOLES = (*(1 << exponent for exponent in range(27, 10, -1)), *SMALL)
-#: What is cut off an aligned allocation has up to so many bytes; of each size a thread of glibc's keeps so many.
-CUT, CACHED = 120, 7
+#: Bytes, the largest first; of the small ones each size that glibc tells apart.
+HOLES = (*(1 << exponent for exponent in range(27, 10, -1)), *range(PIECE - HEADER, HEADER, -16))
+CUTS = range(24, 136, 16)  # bytes that may be cut off an aligned allocation,
+CACHED = 7  # and of each size so many are kept by glibc, for the thread
 #: A template's heap ends at a multiple of so many bytes: the same for all arms, unless one has used far more.
 COMMON = 128 << 20
 SHIFTS = tuple(1 << exponent for exponent in range(8, 21, 2))  # bytes: for small allocations and large ones
@@ -194,9 +194,10 @@ def _fill(size: int, end: int) -> None:
 
 
 def _go_to_common_end() -> None:
-    """Take what lies between the heap's free end and the next multiple of :data:`COMMON`, at least a page."""
+    """Take what lies between the heap's free end and the next multiple of :data:`COMMON`; of less than a page
+    something might still be free elsewhere."""
     start = _free_start()
-    _libc.malloc(-(-(start + PAGE) // COMMON) * COMMON - start - HEADER)
+    _libc.malloc(_up(start + PAGE, COMMON) - start - HEADER)
 
 
 def _leave_pieces() -> None:
@@ -212,7 +213,7 @@ def _leave_pieces() -> None:
 def _fill_caches() -> None:
     """Let what a thread keeps for itself lie in the pieces: with room there it would keep what is cut off aligned
     allocations, right between large ones."""
-    for size in (size for size in SMALL if size <= CUT):
+    for size in CUTS:
         for place in [_libc.malloc(size) for _ in range(CACHED)]:
             _libc.free(place)
 
@@ -232,8 +233,8 @@ def _nameless(wanted: str) -> Iterator[tuple[int, int]]:
             yield start, end
 
 
-def _up(address: int) -> int:
-    return -(-address // HUGE) * HUGE
+def _up(address: int, size: int = HUGE) -> int:
+    return -(-address // size) * size
 
 
 def _down(address: int) -> int:

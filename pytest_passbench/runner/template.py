@@ -64,8 +64,8 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
     seccomp.untrusted(network=limits["network"])
     ready = _build(channel, message, pages_fd)
     if ready is not None:
-        ready.code = memory.code()
         gc.collect()
+        ready.code = memory.code()
         gc.freeze()  # so that no collection in a fork touches, and thereby copies, what was here before
         send(channel, {"status": "ready", **ready.report, "events": _events()})
         memory.release()  # last: even a report's length moves the heap's end
