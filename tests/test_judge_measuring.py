@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import signal
 import threading
 import time
 from pathlib import Path
@@ -227,10 +228,16 @@ def stack_pointer() -> int:
 
 
 def stack_of(pid: int) -> tuple[int, int]:
-    """How far the stack of a stopped process reaches (bytes), and the length of the command line above it."""
+    """How far the stack of a process reaches that waits for a block (bytes), and the length of the command line
+    above it."""
+    stat, watch = Path(f"/proc/{pid}/stat"), Watch(pid)
+    os.kill(pid, signal.SIGCONT)  # it was stopped on its way there
+    while (fields := stat.read_text().rpartition(")")[2].split())[0] != "S":
+        time.sleep(0.001)
     pointer = int(Path(f"/proc/{pid}/syscall").read_text().split()[-2], 16)
-    start = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[25])
-    return start - pointer, len(Path(f"/proc/{pid}/cmdline").read_bytes())
+    os.kill(pid, signal.SIGSTOP)
+    watch.wait_stopped()
+    return int(fields[25]) - pointer, len(Path(f"/proc/{pid}/cmdline").read_bytes())
 
 
 def test_the_probe_ends_when_blocks_are_long_enough_however_slow_float64_is():

@@ -119,16 +119,27 @@ class Spacer:
     """
 
     def __init__(self, chance: random.Random, outputs: int) -> None:
-        _fill_caches()
         lines = max(1, min(outputs, HUGE) // LINE)
         self._sizes = [LINE * chance.randint(1, lines) for _ in range(DEPTHS - 1)] + [LINE * lines]
+        self._room = PIECE + self._sizes[-1] + outputs
+        _fill_caches()
+        self._start = self._free()
         self._taken = _libc.malloc(self._sizes[-1])
         ctypes.memset(self._taken, 0, self._sizes[-1])
 
     def take(self, depth: int) -> None:
         """Take the size of this depth, instead of the last one."""
         _libc.free(self._taken)
+        if self._free() != self._start:  # something small has left the caches, and something lies in between instead
+            _fill_caches()
+            self._start = self._free()
         self._taken = _libc.malloc(self._sizes[depth])
+
+    def _free(self) -> int:
+        """Where there is room for this and the outputs, and no piece has any."""
+        place = _libc.malloc(self._room) or 0
+        _libc.free(place)
+        return int(place)
 
 
 @dataclass(frozen=True)
@@ -212,9 +223,9 @@ def _leave_pieces() -> None:
 
 def _fill_caches() -> None:
     """Let what a thread keeps for itself lie in the pieces: with room there it would keep what is cut off aligned
-    allocations, right between large ones."""
+    allocations, right between large ones. Of each size the last in memory, where those lie, is one too many."""
     for size in CUTS:
-        for place in [_libc.malloc(size) for _ in range(CACHED)]:
+        for place in sorted(_libc.malloc(size) for _ in range(CACHED + 1)):
             _libc.free(place)
 
 
