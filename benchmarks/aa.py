@@ -20,7 +20,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from engine import Case, Store, Twins, busy, cases, machine, session_of, spread, steal, write
+from engine import Case, Store, Twins, busy, cases, costs, machine, session_of, spread, steal, write
 
 from pytest_passbench.settings import Settings
 
@@ -73,8 +73,8 @@ def _measure(store: Store, chosen: Sequence[Case], args: argparse.Namespace) -> 
                 for _ in range(count):
                     case = next(queue)
                     begin, stolen = time.perf_counter(), steal()
-                    record = twins.against(case)
-                    store.add(session_of(case, record, time.perf_counter() - begin, stolen=steal() - stolen))
+                    records = twins.against(case)
+                    store.add(session_of(case, records, time.perf_counter() - begin, stolen=steal() - stolen))
         left -= count
 
 
@@ -88,8 +88,8 @@ def _swap_sessions(store: Store, chosen: Sequence[Case]) -> None:
         for case in chosen:
             for longer, twins in ways.items():
                 begin = time.perf_counter()
-                record = twins.against(case)
-                store.add(session_of(case, record, time.perf_counter() - begin, longer=longer))
+                records = twins.against(case)
+                store.add(session_of(case, records, time.perf_counter() - begin, longer=longer))
 
 
 def _longer_at(which: str, arm: str, source: str) -> str:
@@ -122,7 +122,21 @@ def summarise(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "seconds_median": median(item["seconds"] for item in good),
         "load_median": median(item["load"] for item in good),
         "stolen_seconds": sum(item.get("stolen", 0.0) for item in good),
+        "default": _default([item["default"] for item in good]),
         "by_case": _by_case(good),
+    }
+
+
+def _default(good: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The same sessions before what noise left open was measured again, and what that took (medians, seconds)."""
+    spent = [costs(item) for item in good]
+    return {
+        "coverage": sum(item["low"] <= 1 <= item["high"] for item in good) / len(good),
+        "error_95": _quantile(sorted(abs(item["ratio"] - 1) for item in good), 0.95),
+        "verdicts": {name: count / len(good) for name, count in Counter(item["verdict"] for item in good).items()},
+        "pairs_median": median(item["pairs"] for item in good),
+        "seconds_median": median(item["seconds"] for item in spent),
+        "harness_median": median(item["harness"] for item in spent),
     }
 
 

@@ -86,15 +86,14 @@ class Twins(Session):
             arm: replace(plan, arm=EAGER, source=self.sources(arm, plan.source)) for arm, plan in plans.items()
         }
 
-    def against(self, case: Case) -> Record:
-        """One session as in any run: what noise leaves open is measured again, and the later record counts."""
+    def against(self, case: Case) -> list[Record]:
+        """One session as in any run."""
         return judged(self, case, NOBODY)
 
 
-def judged(session: Session, case: Case, candidate: Any) -> Record:
-    """The record that counts of one subgraph."""
-    *_, record = session.judge(replace(case.task, subgraphs=(case.subgraph,)), candidate)
-    return record
+def judged(session: Session, case: Case, candidate: Any) -> list[Record]:
+    """The records of one subgraph: where noise left it open it was measured again, and the later one counts."""
+    return list(session.judge(replace(case.task, subgraphs=(case.subgraph,)), candidate))
 
 
 #: Stands for what a candidate's files say, where there are none.
@@ -137,18 +136,33 @@ class Store:
             yield case
 
 
-def session_of(case: Case, record: Record, seconds: float, **more: Any) -> dict[str, Any]:
-    """What is kept of a session; times in seconds but for ``eager_us``."""
-    speed = record.arm.speed
-    measured = {} if speed is None else {
-        "ratio": speed.ratio, "low": speed.low, "high": speed.high, "verdict": speed.verdict,
-        "eager_us": speed.eager_us, "other_us": speed.other_us, "pairs": len(speed.pairs),
-    }  # fmt: skip
+def session_of(case: Case, records: Sequence[Record], seconds: float, **more: Any) -> dict[str, Any]:
+    """What is kept of a session; times in seconds but for ``eager_us``. ``default``: before measuring again."""
+    record = records[-1]
     said = {"status": record.arm.status, "note": record.arm.message or record.arm.speed_note}
     return {
-        "case": case.name, "at": time.time(), **measured, **said, "seconds": seconds,
-        "durations": record.durations, "load": os.getloadavg()[0], **more,
+        "case": case.name, "at": time.time(), **_measured(record), **said, "seconds": seconds,
+        "default": _measured(records[0]), "load": os.getloadavg()[0], **more,
     }  # fmt: skip
+
+
+def _measured(record: Record) -> dict[str, Any]:
+    speed = record.arm.speed
+    if speed is None:
+        return {"durations": record.durations}
+    return {
+        "ratio": speed.ratio, "low": speed.low, "high": speed.high, "verdict": speed.verdict,
+        "eager_us": speed.eager_us, "other_us": speed.other_us, "pairs": len(speed.pairs),
+        "durations": record.durations,
+    }  # fmt: skip
+
+
+def costs(measured: dict[str, Any]) -> dict[str, float]:
+    """Seconds of a session in all (but for the sandboxes' start and waiting for a core), and of the harness: without
+    timed blocks, and without building the programs."""
+    spent = {phase: taken for phase, taken in measured["durations"].items() if phase not in ("start", "wait")}
+    harness = sum(taken for phase, taken in spent.items() if phase not in ("blocks", "build"))
+    return {"seconds": sum(spent.values()), "harness": harness}
 
 
 @contextmanager

@@ -122,8 +122,8 @@ def _measure(store: Store, chosen: Sequence[Case], extra: float) -> None:
         with Planted(plain) as session:
             for case in chosen:
                 begin = time.perf_counter()
-                record = judged(session, case, candidate)
-                store.add(session_of(case, record, time.perf_counter() - begin, extra=extra))
+                records = judged(session, case, candidate)
+                store.add(session_of(case, records, time.perf_counter() - begin, extra=extra))
 
 
 def _write_pass(folder: Path, case: Case, extra: float) -> None:

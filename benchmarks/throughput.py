@@ -34,8 +34,8 @@ def main() -> None:
     with Twins(Settings(pipeline="direct", audit="off")) as twins:
         for case in spread(cases(), args.subgraphs):
             begin = time.perf_counter()
-            record = twins.against(case)
-            sessions.append(session_of(case, record, time.perf_counter() - begin))
+            records = twins.against(case)
+            sessions.append(session_of(case, records, time.perf_counter() - begin))
     summary = {"machine": machine(), **summarise(sessions), "interpreter_seconds": interpreter()}
     path = write("throughput", summary)
     from pictures import throughput_picture

@@ -28,7 +28,7 @@ from .watch import waited, waiting
 EAGER = "eager"
 FLOAT64 = "float64"  # eager in double precision: present in the probe only, never timed for a score
 LEAST_WARM_BLOCKS, MOST_WARM_BLOCKS = 2, 12
-EMPTY_BLOCKS = 3
+EMPTY_BLOCKS, EMPTY_PAIRS = 3, 2
 LEAST_SECONDS = 1e-7
 
 
@@ -60,11 +60,12 @@ class CpuClock:
         self._templates, self._program, self._cores = templates, program, cores
         self._pages, self._inputs, self._verify, self._rng = pages, inputs, verify, rng
         self._runners: dict[str, Runner] = {}
+        self._former: dict[str, Runner] = {}
         self._batch: Batch = []
         self._done: set[str] = set()
         self._rounds = 0
         self._kept = False
-        self._empty = 0.0
+        self._empty, self._empties = 0.0, dict[int, list[float]]()
         self._depth, self._depths = 0, list[int]()
         self._priority = Preference()
         self._judge = waiting("/proc/thread-self/schedstat")
@@ -93,13 +94,14 @@ class CpuClock:
     def fork(self) -> None:
         """New runners of all arms, cold; the empty block is taken to cost nothing."""
         self._priority.end()
-        self.end_runners()
         self._empty = 0.0
         self._done.clear()
         self._batch = []
         with self.phases("fork"):
             templates = {arm: self._templates[arm] for arm in self.arms}
-            self._runners = fork_all(templates, self._program, self.calls, self._cores)
+            forked = fork_all(templates, self._program, self.calls, self._cores)
+            self._former, self._runners = self._runners, forked
+            _end(self._former)
         self._priority.begin()
 
     def keep(self, arms: list[str]) -> None:
@@ -122,11 +124,15 @@ class CpuClock:
         self._runners[arm].watch.find_threads()
 
     def _measure_empty(self) -> float:
-        """Only eager's runner is asked: what a candidate's says of its own overhead would be its word.
+        """Only eager's runner is asked: what a candidate's says of its own overhead would be its word. Of the first
+        pairs only: with as many calls it is the same in all.
 
         The others run empty blocks too: by the first round all processes have run as much.
         """
-        return {arm: self._empty_blocks(arm) for arm in self._order()}[EAGER]
+        found = self._empties.setdefault(self.calls, [])
+        if len(found) < EMPTY_PAIRS:
+            found.append({arm: self._empty_blocks(arm) for arm in self._order()}[EAGER])
+        return median(found)
 
     def _empty_blocks(self, arm: str) -> float:
         return median(self._run(arm, self.calls, empty=True).wall for _ in range(EMPTY_BLOCKS))
@@ -199,12 +205,18 @@ class CpuClock:
         return None
 
     def end_runners(self) -> None:
-        """End the runners of this pair. None twice, though somebody should press Ctrl+C meanwhile."""
-        while self._runners:
-            self._runners.popitem()[1].close()
+        """End the runners of this pair, and those of the one before that are still there."""
+        _end(self._former)
+        _end(self._runners)
 
     def close(self) -> None:
         """End the runners, for good."""
         self._priority.end()
         self.end_runners()
         os.close(self._judge)
+
+
+def _end(runners: dict[str, Runner]) -> None:
+    """None twice, though somebody should press Ctrl+C meanwhile."""
+    while runners:
+        runners.popitem()[1].close()

@@ -105,9 +105,12 @@ class CudaRunner(Runner):
         width = int(self.hello["width"])
         return list(struct.unpack(f"<{width}Q", self.memory(int(self.hello["copies"]), 8 * width)))
 
-    def input_bytes(self, layout: Layout, _slot: int, index: int, size: int) -> bytearray:
-        """What an input of the call last fetched held then."""
-        return self.memory(int(self.hello["input_copy"]) + layout.offsets[index], size)
+    def input_bytes(self, layout: Layout, _slot: int, index: int, place: range) -> bytearray:
+        """What these bytes of an input of the call last fetched held then."""
+        return self.memory(int(self.hello["input_copy"]) + layout.offsets[index] + place.start, len(place))
+
+    def written(self, _layout: Layout, _slot: int, _index: int, _size: int) -> None:
+        """Nobody knows that of a device's memory."""
 
     def close(self) -> None:
         """Nothing: it serves for all pairs of its subgraph."""

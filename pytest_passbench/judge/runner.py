@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
@@ -15,6 +14,7 @@ from ..protocol import DONE, FLAG_EMPTY, GO, NONCE_BYTES, OUTCOME_RAISED, TEXT_B
 from ..timing.rounds import FEW_PAGES
 from . import priority, processes
 from .failures import ArmFailure, ending, printable
+from .ownpages import own_pages
 from .processes import Gone
 from .watch import Watch
 from .wire import hear, peer
@@ -138,9 +138,16 @@ class Runner:
         """Where copies of a call's outputs lie on the host; None where the outputs themselves do."""
         return None
 
-    def input_bytes(self, layout: Layout, slot: int, index: int, size: int) -> bytearray:
-        """What a call's input holds now. Raises ArmFailure."""
-        return self.memory(int(self.hello["pages"]) + slot * layout.stride + layout.offsets[index], size)
+    def input_bytes(self, layout: Layout, slot: int, index: int, place: range) -> bytearray:
+        """What these bytes of a call's input hold now. Raises ArmFailure."""
+        return self.memory(self._input(layout, slot, index) + place.start, len(place))
+
+    def written(self, layout: Layout, slot: int, index: int, size: int) -> list[range] | None:
+        """Which of the ``size`` bytes of a call's input the process may have written to; None where nobody knows."""
+        return own_pages(self.pid, self._input(layout, slot, index), size)
+
+    def _input(self, layout: Layout, slot: int, index: int) -> int:
+        return int(self.hello["pages"]) + slot * layout.stride + layout.offsets[index]
 
     def memory(self, address: int, size: int) -> bytearray:
         """Memory of the stopped runner. Raises ArmFailure where it has none there."""
@@ -150,10 +157,8 @@ class Runner:
             raise ArmFailure("crash", "read", str(error)) from error
 
     def close(self) -> None:
-        """End the process. It goes in the background, where its template forks the next one."""
+        """End the process. It goes in the background, on its core, while the judge has other things to do."""
         self._channel.close()
         self.watch.close()
         priority.no_longer(self.pid)
-        with contextlib.suppress(OSError):
-            os.sched_setaffinity(self.pid, self.template.cores)
         processes.kill(self.pid)

@@ -39,7 +39,9 @@ from .seed import derive
 from .stopwatch import Stopwatch
 from .subject import CANDIDATE, Subject
 
-SUBGRAPH_SECONDS, AGAIN_SECONDS = 0.6, 4.0  # of timed blocks, of two arms
+#: What a subgraph may have if no budget says otherwise, and what noise left open when it is measured again: on a
+#: quiet machine eight pairs or more within the first, on a noisy one the six that the first look needs.
+DEFAULT, AGAIN = Allowance(seconds=0.25), Allowance(seconds=4.0)
 AROUND = ("build", "inputs", "wait", "end", "other", "verify", "audit")  # phases that do not come with every pair
 
 
@@ -232,8 +234,7 @@ class Session:
         return Stopping(self._noise.delta, max_pairs=pairs, correlation=self._noise.correlation)
 
     def _allowance(self, arms: int, earlier: Arms | None) -> Allowance:
-        default = Allowance(seconds=SUBGRAPH_SECONDS) if earlier is None else Allowance(seconds=AGAIN_SECONDS)
-        return self._budget.allowance(arms) or default if earlier is None else default
+        return (self._budget.allowance(arms) or DEFAULT) if earlier is None else AGAIN
 
     def _values(self) -> Reservoir:
         if self._reservoir is None:

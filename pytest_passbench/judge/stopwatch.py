@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 
 class Stopwatch:
@@ -15,16 +13,19 @@ class Stopwatch:
         self._open: list[str] = []
         self._since = 0.0
 
-    @contextmanager
-    def __call__(self, phase: str) -> Iterator[None]:
-        """Time ``phase``."""
+    def __call__(self, phase: str) -> _Phase:
+        """Time ``phase``, as a context."""
+        return _Phase(self, phase)
+
+    def enter(self, phase: str) -> None:
+        """``phase`` begins."""
         self._note()
         self._open.append(phase)
-        try:
-            yield
-        finally:
-            self._note()
-            self._open.pop()
+
+    def leave(self) -> None:
+        """The phase that began last ends."""
+        self._note()
+        self._open.pop()
 
     def _note(self) -> None:
         now = time.perf_counter()
@@ -32,3 +33,18 @@ class Stopwatch:
             phase = self._open[-1]
             self.spent[phase] = self.spent.get(phase, 0.0) + now - self._since
         self._since = now
+
+
+class _Phase:
+    """A class of its own: a generator's context takes three times as long, a dozen times a round."""
+
+    __slots__ = ("_phase", "_watch")
+
+    def __init__(self, watch: Stopwatch, phase: str) -> None:
+        self._watch, self._phase = watch, phase
+
+    def __enter__(self) -> None:
+        self._watch.enter(self._phase)
+
+    def __exit__(self, *_exception: object) -> None:
+        self._watch.leave()

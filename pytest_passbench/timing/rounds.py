@@ -28,8 +28,8 @@ FEWEST_ROUNDS = 4
 
 @dataclass(frozen=True)
 class Shape:
-    """How a pair is measured: ``rounds`` rounds (even) of one block of ``calls`` calls per arm, and half as many more
-    while its value is vague, up to ``most`` of them (0: no more)."""
+    """How a pair is measured: ``rounds`` rounds (even) of one block of ``calls`` calls per arm; while its value is
+    vague as many more as it seems to need, at most doubling them, up to ``most`` (0: no more)."""
 
     calls: int
     rounds: int
@@ -37,7 +37,7 @@ class Shape:
 
     @property
     def more(self) -> int:
-        """Rounds that are added at a time: even, like all of them."""
+        """The fewest rounds that are added at a time: even, like all of them."""
         return max(2, self.rounds // 4 * 2)
 
 

@@ -38,10 +38,10 @@ class Arms:
         return orderless([self._pair(rounds, arm) for rounds in self.pairs])
 
     def _pair(self, rounds: Sequence[Round], arm: str) -> list[tuple[float, bool]]:
-        eager = self.arms[0]
-        flags = [self.noisy(item[eager]) or self.noisy(item[arm]) for item in rounds]
+        eager, noisy = self.arms[0], self.noisy
+        flags = [noisy(item[eager]) or noisy(item[arm]) for item in rounds]
         return [
-            (log_ratio(item[eager].per_call, item[arm].per_call), list(item).index(eager) < list(item).index(arm))
+            (log_ratio(item[eager].per_call, item[arm].per_call), _before(eager, arm, item))
             for item in undisturbed(rounds, flags)
         ]
 
@@ -59,6 +59,11 @@ class Arms:
         """The share of rounds in which any arm was disturbed."""
         flags = [any(map(self.noisy, item.values())) for rounds in self.pairs for item in rounds]
         return sum(flags) / len(flags) if flags else 0.0
+
+
+def _before(one: str, other: str, item: Round) -> bool:
+    """Whether ``one`` ran before ``other``."""
+    return next(arm for arm in item if arm in (one, other)) == one
 
 
 @dataclass(frozen=True)
@@ -100,8 +105,9 @@ def measure_pair(clock: Clock, arms: Sequence[str], shape: Shape, rng: random.Ra
     """The rounds of one pair of fresh processes: as many as its value needs, of those that ``shape`` allows."""
     clock.fresh()
     rounds = _rounds(clock, arms, shape, shape.rounds, rng)
-    while len(rounds) + shape.more <= shape.most and _vague(arms, rounds):
-        rounds += _rounds(clock, arms, shape, shape.more, rng)
+    while len(rounds) + shape.more <= shape.most and (times := _vague(arms, rounds)) > 1:
+        wanted = max(shape.more, min((times**2 - 1) * len(rounds), len(rounds)))
+        rounds += _rounds(clock, arms, shape, int(min(wanted, shape.most - len(rounds))) // 2 * 2, rng)
     return rounds
 
 
@@ -109,11 +115,11 @@ def _rounds(clock: Clock, arms: Sequence[str], shape: Shape, count: int, rng: ra
     return [{arm: clock.block(arm, shape.calls) for arm in order} for order in orders(arms, count, rng)]
 
 
-def _vague(arms: Sequence[str], rounds: list[Round]) -> bool:
-    """Whether any arm's value in a pair of these rounds is less precise than further rounds would be worth."""
+def _vague(arms: Sequence[str], rounds: list[Round]) -> float:
+    """How many times as large as it may be the standard error of a pair's value is, of the arm where it is most."""
     pair = Arms(tuple(arms), [rounds])
     ratios = [pair.log_ratios(arm)[0] for arm in arms[1:]]
-    return any(median_error(values) > max(PRECISE, FAR * abs(median(values))) for values in ratios)
+    return max((median_error(values) / max(PRECISE, FAR * abs(median(values))) for values in ratios), default=0.0)
 
 
 def decide(measured: Arms, stopping: Stopping, resolution: float, shape: Shape) -> dict[str, Result]:
