@@ -60,3 +60,25 @@ def test_output_of_a_candidate_is_kept_capped_and_escaped(bench, wrapper):
     assert "\\x1b[31mred" in record.arm.output
     assert len(record.arm.output) < 20_000
     assert "\x1b" not in record.arm.output
+
+
+CHANGING = {
+    "one-element": "x.view(-1)[70_000] = 0.25",
+    "all": "x.zero_()",
+    "other-memory": """
+import ctypes, mmap
+kinds = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | 0x10  # MAP_FIXED: zeros that are nobody's copy, in its place
+place = [ctypes.c_void_p(x.data_ptr()), ctypes.c_size_t(x.nbytes)]
+if not x.data_ptr() % mmap.PAGESIZE:
+    ctypes.CDLL(None).mmap(*place, 3, kinds, -1, ctypes.c_long(0))
+""",
+}
+
+
+@pytest.mark.parametrize("how", CHANGING)
+def test_an_input_that_was_changed_is_found_whatever_its_size(bench, wrapper, how):
+    bench.task("large", shapes=((256, 1024), (256, 1024)), scales=(1,))
+    bench.candidate({"p": wrapper(f"z = {HONEST.removeprefix('return ')}\n{CHANGING[how]}\nreturn z")}, task="large")
+    (record,) = bench.judge(policy="open").values()
+    assert record.arm.status == "integrity"
+    assert "input in_0 was changed in place" in record.arm.message
