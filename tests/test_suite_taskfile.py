@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -45,14 +44,12 @@ def test_dumping_gives_the_committed_text(path):
     assert dump_task(read_task(path)) == path.read_text()
 
 
-def test_collecting_200_files_is_quick_and_reads_the_header_alone(tmp_path):
+def test_collecting_reads_the_header_alone(tmp_path):
     body = "graphs: [this is never read\n" + "- {name: x}\n" * 5000
     head = GELU.read_text().split("---")[0]
     for i in range(200):
         (tmp_path / f"t{i}.task.yaml").write_text(head.replace("gelu-add-layer_norm-3f2a", f"t{i}") + "---\n" + body)
-    start = time.perf_counter()
     headers = [read_header(path) for path in tmp_path.iterdir()]
-    assert time.perf_counter() - start < 1
     assert len({h.id for h in headers}) == 200
 
 

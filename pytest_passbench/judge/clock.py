@@ -30,6 +30,7 @@ FLOAT64 = "float64"  # eager in double precision: present in the probe only, nev
 LEAST_WARM_BLOCKS, MOST_WARM_BLOCKS = 2, 12
 EMPTY_BLOCKS, EMPTY_PAIRS = 3, 2
 LEAST_SECONDS = 1e-7
+NO_INPUTS = Batch()
 
 
 #: Called after a round with the arms' runners, its batch, the number of calls, and how many rounds of the pair
@@ -61,7 +62,7 @@ class CpuClock:
         self._pages, self._inputs, self._verify, self._rng = pages, inputs, verify, rng
         self._runners: dict[str, Runner] = {}
         self._former: dict[str, Runner] = {}
-        self._batch: Batch = []
+        self._batch = NO_INPUTS
         self._done: set[str] = set()
         self._rounds = 0
         self._kept = False
@@ -89,14 +90,14 @@ class CpuClock:
             for arm in self._order():
                 self._settle(arm)
             self._empty = self._measure_empty()
-        self._batch, self._depths, self._rounds = [], [], 0
+        self._batch, self._depths, self._rounds = NO_INPUTS, [], 0
 
     def fork(self) -> None:
         """New runners of all arms, cold; the empty block is taken to cost nothing."""
         self._priority.end()
         self._empty = 0.0
         self._done.clear()
-        self._batch = []
+        self._batch = NO_INPUTS
         with self.phases("fork"):
             templates = {arm: self._templates[arm] for arm in self.arms}
             forked = fork_all(templates, self._program, self.calls, self._cores)
@@ -114,7 +115,7 @@ class CpuClock:
         """Let an arm take no further part, where it did so far."""
         if arm in self._runners:
             self._runners.pop(arm).close()
-            self._batch = []
+            self._batch = NO_INPUTS
 
     def _settle(self, arm: str) -> None:
         """Run blocks until one touches no new memory; the allocator needs a few to find its places again."""

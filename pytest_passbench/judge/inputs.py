@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -55,8 +55,23 @@ class Window(NamedTuple):
     offset: int
 
 
-#: The inputs of a block: per call, per input, its window.
-Batch = list[list[Window]]
+class Batch:
+    """The inputs of a block of ``calls`` calls: per input a variant, and an offset for each call. As a sequence: per
+    call, per input, its window."""
+
+    __slots__ = ("calls", "offsets", "variants")
+
+    def __init__(self, calls: int = 0, variants: Sequence[int] = (), offsets: Sequence[Sequence[int]] = ()) -> None:
+        self.calls, self.variants, self.offsets = calls, variants, offsets
+
+    def __len__(self) -> int:
+        return self.calls
+
+    def __iter__(self) -> Iterator[list[Window]]:
+        return map(self.__getitem__, range(self.calls))
+
+    def __getitem__(self, call: int) -> list[Window]:
+        return [Window(variant, places[call]) for variant, places in zip(self.variants, self.offsets, strict=True)]
 
 
 class Inputs:
@@ -73,20 +88,21 @@ class Inputs:
         """Fresh windows for a block; all calls of a block share each input's variant."""
         variants = [self._rng.randrange(len(pools)) for pools in self._pools]
         starts = [self._pools[i][v].numel() - self._counts[i] + 1 for i, v in enumerate(variants)]
-        places, draw = list(zip(variants, starts, strict=True)), self._rng.random
-        return [[Window(variant, int(draw() * count)) for variant, count in places] for _ in range(calls)]
+        draw, block = self._rng.random, range(calls)
+        return Batch(calls, variants, [[int(draw() * count) for _ in block] for count in starts])
 
     def write(self, batch: Batch, pages: Pages) -> None:
         """Put the inputs of a block into the pages, one slot a call.
 
         Plain copies of bytes: a torch call for each would take longer than most of the copies.
         """
-        for index, addresses in enumerate(self._addresses):
-            size, nbytes = self._sizes[index], self._counts[index] * self._sizes[index]
+        copy = ctypes.memmove
+        for index, (variant, offsets) in enumerate(zip(batch.variants, batch.offsets, strict=True)):
+            size, pool = self._sizes[index], self._addresses[index][variant]
+            nbytes = self._counts[index] * size
             if nbytes:
-                for windows, slot in zip(batch, pages.addresses[index], strict=False):
-                    variant, offset = windows[index]
-                    ctypes.memmove(slot, addresses[variant] + offset * size, nbytes)
+                for slot, offset in zip(pages.addresses[index], offsets, strict=False):
+                    copy(slot, pool + offset * size, nbytes)
 
     def _values(self, index: int, window: Window) -> torch.Tensor:
         return self._pools[index][window.variant][window.offset : window.offset + self._counts[index]]

@@ -105,9 +105,10 @@ def measure_pair(clock: Clock, arms: Sequence[str], shape: Shape, rng: random.Ra
     """The rounds of one pair of fresh processes: as many as its value needs, of those that ``shape`` allows."""
     clock.fresh()
     rounds = _rounds(clock, arms, shape, shape.rounds, rng)
-    while len(rounds) + shape.more <= shape.most and (times := _vague(arms, rounds)) > 1:
-        wanted = max(shape.more, min((times**2 - 1) * len(rounds), len(rounds)))
-        rounds += _rounds(clock, arms, shape, int(min(wanted, shape.most - len(rounds))) // 2 * 2, rng)
+    while len(rounds) + shape.more <= shape.most and (vague := _vagueness(arms, rounds)) > 1:
+        wanted = (vague**2 - 1) * len(rounds)  # the error goes with the root of their number
+        count = min(max(wanted, shape.more), len(rounds), shape.most - len(rounds))
+        rounds += _rounds(clock, arms, shape, int(count) // 2 * 2, rng)
     return rounds
 
 
@@ -115,8 +116,9 @@ def _rounds(clock: Clock, arms: Sequence[str], shape: Shape, count: int, rng: ra
     return [{arm: clock.block(arm, shape.calls) for arm in order} for order in orders(arms, count, rng)]
 
 
-def _vague(arms: Sequence[str], rounds: list[Round]) -> float:
-    """How many times as large as it may be the standard error of a pair's value is, of the arm where it is most."""
+def _vagueness(arms: Sequence[str], rounds: list[Round]) -> float:
+    """How many times as large as further rounds would be worth the standard error of a pair's value is, of the arm
+    where it is largest."""
     pair = Arms(tuple(arms), [rounds])
     ratios = [pair.log_ratios(arm)[0] for arm in arms[1:]]
     return max((median_error(values) / max(PRECISE, FAR * abs(median(values))) for values in ratios), default=0.0)
