@@ -158,11 +158,11 @@ def _measured(record: Record) -> dict[str, Any]:
 
 
 def costs(measured: dict[str, Any]) -> dict[str, float]:
-    """Seconds of a session in all (but for the sandboxes' start and waiting for a core), and of the harness: without
-    timed blocks, and without building the programs."""
+    """Seconds of a session in all (but for the sandboxes' start and waiting for a core), of building its programs
+    (capturing them, and the templates around that), and of the harness: neither that nor timed blocks."""
     spent = {phase: taken for phase, taken in measured["durations"].items() if phase not in ("start", "wait")}
     harness = sum(taken for phase, taken in spent.items() if phase not in ("blocks", "build"))
-    return {"seconds": sum(spent.values()), "harness": harness}
+    return {"seconds": sum(spent.values()), "building": spent.get("build", 0.0), "harness": harness}
 
 
 @contextmanager
