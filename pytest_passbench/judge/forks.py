@@ -81,7 +81,8 @@ def _all_of(forks: Mapping[str, Fork], cores: Cores, failed: list[ArmFailed]) ->
 
 def _spread(templates: Mapping[str, Template], cores: Sequence[int]) -> None:
     """Let chance say which template forks on which core: the pages that a process gave back are given out again on
-    its core, and an arm that always gets its own would be as fast or slow as they are, pair after pair."""
+    the core where it ended, and an arm that always got them would be as fast or slow as they are, pair after pair.
+    """
     order = secrets.SystemRandom().sample(cores, len(cores))
     for template, core in zip(templates.values(), cycle(order)):
         template.pin(core)

@@ -68,7 +68,7 @@ class Template:
         return ending(signals[-1] if signals else 0, "the process that builds the candidate's program")
 
     def pin(self, core: int) -> None:
-        """Have it fork on ``core``, where its runners end too: a core for each template keeps none waiting."""
+        """Have it fork on ``core``: a core for each template keeps none waiting."""
         self.cores = {core}
         with contextlib.suppress(ProcessLookupError):  # that it is gone will be told by whoever asks it next
             os.sched_setaffinity(self.pid, self.cores)
