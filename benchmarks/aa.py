@@ -20,7 +20,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from engine import Case, Store, Twins, busy, cases, costs, machine, session_of, spread, steal, write
+from engine import Case, Store, Twins, busy, cases, machine, medians, session_of, spread, steal, write
 
 from pytest_passbench.settings import Settings
 
@@ -101,42 +101,34 @@ def _longer_at(which: str, arm: str, source: str) -> str:
 
 
 def summarise(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Coverage, widths and verdicts of sessions whose true ratio is 1."""
+    """Coverage, widths, verdicts and costs of sessions whose true ratio is 1; ``default``: before measuring again."""
     good = [item for item in sessions if "ratio" in item]
     if not good:
         lost = Counter(f"{item['status']}: {item['note'][:200]}" for item in sessions)
         raise SystemExit(f"no session was measured: {dict(lost)}")
-    errors = sorted(abs(item["ratio"] - 1) for item in good)
-    verdicts = Counter(item["verdict"] for item in good)
-    covered = [item["low"] <= 1 <= item["high"] for item in good]
+    first = [item["default"] for item in good]
     return {
         "sessions": len(sessions),
         "lost": len(sessions) - len(good),
         "cases": len({item["case"] for item in good}),
         "eager_us": [min(item["eager_us"] for item in good), max(item["eager_us"] for item in good)],
-        "coverage": sum(covered) / len(good),
-        "error_quantiles": {str(q): _quantile(errors, q) for q in (0.5, 0.9, 0.95, 0.99, 1.0)},
-        "verdicts": {name: verdicts[name] / len(good) for name in ("FASTER", "SLOWER", "SAME", "UNRESOLVED")},
-        "half_width_median": median(math.log(item["high"] / item["low"]) / 2 for item in good),
-        "pairs_median": median(item["pairs"] for item in good),
-        "seconds_median": median(item["seconds"] for item in good),
+        **_figures(good),
+        **medians(good),
         "load_median": median(item["load"] for item in good),
         "stolen_seconds": sum(item.get("stolen", 0.0) for item in good),
-        "default": _default([item["default"] for item in good]),
+        "default": {**_figures(first), **medians(first)},
         "by_case": _by_case(good),
     }
 
 
-def _default(good: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The same sessions before what noise left open was measured again, and what that took (medians, seconds)."""
-    spent = [costs(item) for item in good]
+def _figures(measured: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    errors = sorted(abs(item["ratio"] - 1) for item in measured)
+    verdicts = Counter(item["verdict"] for item in measured)
     return {
-        "coverage": sum(item["low"] <= 1 <= item["high"] for item in good) / len(good),
-        "error_95": _quantile(sorted(abs(item["ratio"] - 1) for item in good), 0.95),
-        "verdicts": {name: count / len(good) for name, count in Counter(item["verdict"] for item in good).items()},
-        "pairs_median": median(item["pairs"] for item in good),
-        "seconds_median": median(item["seconds"] for item in spent),
-        "harness_median": median(item["harness"] for item in spent),
+        "coverage": sum(item["low"] <= 1 <= item["high"] for item in measured) / len(measured),
+        "error_quantiles": {str(q): _quantile(errors, q) for q in (0.5, 0.9, 0.95, 0.99, 1.0)},
+        "verdicts": {name: verdicts[name] / len(measured) for name in ("FASTER", "SLOWER", "SAME", "UNRESOLVED")},
+        "half_width_median": median(math.log(item["high"] / item["low"]) / 2 for item in measured),
     }
 
 

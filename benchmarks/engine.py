@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
@@ -163,6 +164,13 @@ def costs(measured: dict[str, Any]) -> dict[str, float]:
     spent = {phase: taken for phase, taken in measured["durations"].items() if phase not in ("start", "wait")}
     harness = sum(taken for phase, taken in spent.items() if phase not in ("blocks", "build"))
     return {"seconds": sum(spent.values()), "building": spent.get("build", 0.0), "harness": harness}
+
+
+def medians(measured: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Medians of their :func:`costs` and of their numbers of pairs."""
+    spent = [costs(item) for item in measured]
+    found = {f"{name}_median": median(one[name] for one in spent) for name in ("seconds", "harness", "building")}
+    return {**found, "pairs_median": median(item["pairs"] for item in measured)}
 
 
 @contextmanager

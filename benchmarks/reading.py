@@ -1,7 +1,7 @@
 """Seconds of what a run does before it judges anything: `python benchmarks/reading.py`.
 
-Collecting the tasks of the package (a whole `pytest --collect-only`, interpreter included), reading the headers
-of their files, and the source audit of 100 passes.
+Collecting the tasks of the package (a whole `pytest --collect-only`, interpreter included), finding them and reading
+their headers, and the source audit of 100 passes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from pathlib import Path
 from statistics import median
 
 from pytest_passbench.candidate.audit import audit
-from pytest_passbench.suite.find import installed_tasks
-from pytest_passbench.suite.taskfile import read_header
+from pytest_passbench.suite.find import discover, installed_tasks
 
 CANDIDATE = Path(__file__).resolve().parent.parent / "candidates/cpu-fused"
 PASSES, REPEATS = 100, 5
@@ -25,10 +24,9 @@ PASSES, REPEATS = 100, 5
 
 def main() -> None:
     """Measure and print, medians."""
-    tasks = sorted(installed_tasks().glob("**/*.task.yaml"))
     line = [sys.executable, "-m", "pytest", "--passbench", f"--candidate={CANDIDATE}", "--collect-only", "-q"]
     print(f"collecting: {_seconds(lambda: subprocess.run(line, check=True, capture_output=True)):.2f} s")
-    print(f"headers of {len(tasks)} files: {_seconds(lambda: [read_header(path) for path in tasks]):.3f} s")
+    print(f"finding {len(discover(installed_tasks()))}: {_seconds(lambda: discover(installed_tasks())):.2f} s")
     with tempfile.TemporaryDirectory() as name:
         folder = _passes(Path(name))
         print(f"source audit of {PASSES} passes: {_seconds(lambda: audit(folder)):.2f} s")

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from engine import REPORTS, Twins, cases, costs, machine, session_of, spread, write
+from engine import REPORTS, Twins, cases, machine, medians, session_of, spread, write
 
 from pytest_passbench.settings import Settings
 
@@ -55,18 +55,12 @@ def summarise(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         "subgraphs": len(sessions),
         "lost": len(sessions) - len(good),
-        **_medians(first),
-        "whole": _medians(good),
+        **medians(first),
+        "whole": medians(good),
         "phases_median": dict(sorted(by_phase.items(), key=lambda pair: -pair[1])),
         "load_median": median(item["load"] for item in good),
         "sessions": list(sessions),
     }
-
-
-def _medians(measured: Sequence[dict[str, Any]]) -> dict[str, float]:
-    spent = [costs(item) for item in measured]
-    found = {f"{name}_median": median(one[name] for one in spent) for name in ("seconds", "harness", "building")}
-    return {**found, "pairs_median": median(item["pairs"] for item in measured)}
 
 
 def interpreter() -> float:

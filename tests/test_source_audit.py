@@ -466,13 +466,12 @@ def test_command(check: Audit, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert json.loads(capsys.readouterr().out) == []
 
 
-def test_a_hundred_files_are_read_without_torch(check: Audit, tmp_path: Path) -> None:
-    check("out = torch.empty_like(x)\nkernel[(triton.cdiv(x.numel(), 256),)](x, y, out, 1, BLOCK=256)\nreturn out")
-    source = (tmp_path / "a_pass.py").read_text()
-    names = [f"pass_{number}" for number in range(100)]
-    for name in names:
-        (tmp_path / f"{name}.py").write_text(source)
-    (tmp_path / "sorted_output_pass_rule_names.json").write_text(json.dumps(names))
-    assert audit(tmp_path) == []
-    code = "import sys; from pytest_passbench.candidate.audit import audit; sys.exit('torch' in sys.modules)"
+def test_it_needs_no_torch(check: Audit, tmp_path: Path) -> None:
+    check("return torch.relu(x)")
+    code = f"""
+import pathlib, sys
+from pytest_passbench.candidate.audit import audit
+assert audit(pathlib.Path({str(tmp_path)!r}))
+assert "torch" not in sys.modules
+"""
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -46,11 +46,9 @@ def test_dumping_gives_the_committed_text(path):
 
 def test_collecting_reads_the_header_alone(tmp_path):
     body = "graphs: [this is never read\n" + "- {name: x}\n" * 5000
-    head = GELU.read_text().split("---")[0]
-    for i in range(200):
-        (tmp_path / f"t{i}.task.yaml").write_text(head.replace("gelu-add-layer_norm-3f2a", f"t{i}") + "---\n" + body)
-    headers = [read_header(path) for path in tmp_path.iterdir()]
-    assert len({h.id for h in headers}) == 200
+    path = tmp_path / GELU.name
+    path.write_text(GELU.read_text().split("---")[0] + "---\n" + body)
+    assert read_header(path) == read_header(GELU)
 
 
 def test_reading_imports_no_torch():

@@ -66,7 +66,7 @@ class CpuClock:
         self._done: set[str] = set()
         self._rounds = 0
         self._kept = False
-        self._empty, self._empties = 0.0, dict[int, list[float]]()
+        self._empty, self._empties = 0.0, list[float]()
         self._depth, self._depths = 0, list[int]()
         self._priority = Preference()
         self._judge = waiting("/proc/thread-self/schedstat")
@@ -125,15 +125,14 @@ class CpuClock:
         self._runners[arm].watch.find_threads()
 
     def _measure_empty(self) -> float:
-        """Only eager's runner is asked: what a candidate's says of its own overhead would be its word. Of the first
-        pairs only: with as many calls it is the same in all.
+        """Only eager's runner is asked: what a candidate's says of its own overhead would be its word. In the first
+        pairs only: the blocks of all pairs are alike.
 
         The others run empty blocks too: by the first round all processes have run as much.
         """
-        found = self._empties.setdefault(self.calls, [])
-        if len(found) < EMPTY_PAIRS:
-            found.append({arm: self._empty_blocks(arm) for arm in self._order()}[EAGER])
-        return median(found)
+        if len(self._empties) < EMPTY_PAIRS:
+            self._empties.append({arm: self._empty_blocks(arm) for arm in self._order()}[EAGER])
+        return median(self._empties)
 
     def _empty_blocks(self, arm: str) -> float:
         return median(self._run(arm, self.calls, empty=True).wall for _ in range(EMPTY_BLOCKS))

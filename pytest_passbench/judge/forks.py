@@ -22,7 +22,7 @@ class ArmFailed(Exception):
         super().__init__(f"{arm}: {failure}")
 
 
-class blaming:  # noqa: N801 - used as a function; a generator's context takes three times as long, twice a block
+class blaming:  # noqa: N801 - used as a function; a generator's context takes more than twice as long, twice a block
     """Say whose failure it is, as a context."""
 
     __slots__ = ("_arm",)

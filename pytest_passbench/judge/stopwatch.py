@@ -36,7 +36,7 @@ class Stopwatch:
 
 
 class _Phase:
-    """A class of its own: a generator's context takes three times as long, a dozen times a round."""
+    """A class of its own: a generator's context takes more than twice as long, a dozen times a round."""
 
     __slots__ = ("_phase", "_watch")
 

@@ -95,7 +95,7 @@ def correct_from(expected: torch.Tensor, found: torch.Tensor) -> int:
 
     BITWISE (-11) for the same bits, NEVER (99) where not even t = 1 will do.
     """
-    return BITWISE if _same_bits(expected, found) else _level(expected.reshape(-1), found.reshape(-1))
+    return BITWISE if same_bytes(expected, found) else _level(expected.reshape(-1), found.reshape(-1))
 
 
 def _level(expected: torch.Tensor, found: torch.Tensor, enough: int = NEVER) -> int:
@@ -136,12 +136,9 @@ def _surely_within(expected: torch.Tensor, found: torch.Tensor, rtol: float, ato
     return float(b.sub(a).abs_().sub_(limit).amax()) < 0
 
 
-def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return same_bytes(a.contiguous(), b.contiguous())
-
-
 def same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two contiguous tensors of the same shape and dtype hold the same bytes."""
+    """Whether two tensors of the same shape and dtype hold the same bytes."""
+    a, b = a.contiguous(), b.contiguous()
     return not _libc.memcmp(a.data_ptr(), b.data_ptr(), a.numel() * a.element_size())
 
 

@@ -117,8 +117,7 @@ def _rounds(clock: Clock, arms: Sequence[str], shape: Shape, count: int, rng: ra
 
 
 def _vagueness(arms: Sequence[str], rounds: list[Round]) -> float:
-    """How many times as large as further rounds would be worth the standard error of a pair's value is, of the arm
-    where it is largest."""
+    """A pair's standard error as a multiple of what is precise enough, of the arm where it is largest."""
     pair = Arms(tuple(arms), [rounds])
     ratios = [pair.log_ratios(arm)[0] for arm in arms[1:]]
     return max((median_error(values) / max(PRECISE, FAR * abs(median(values))) for values in ratios), default=0.0)
