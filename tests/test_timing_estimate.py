@@ -15,10 +15,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_passbench.timing import budget, rounds, series, suite
-from pytest_passbench.timing.estimate import Estimate, estimate, from_values, log_ratio, median_error, pair_value
+from pytest_passbench.timing.estimate import (
+    Estimate,
+    estimate,
+    from_values,
+    log_ratio,
+    median_error,
+    pair_value,
+    weights,
+)
 from pytest_passbench.timing.plan import plan
 
 LOGS = st.floats(-3, 3, allow_nan=False)
+#: With as many rounds in each pair, so that all count the same.
+EQUAL = st.integers(1, 9).flatmap(lambda n: st.lists(st.lists(LOGS, min_size=n, max_size=n), min_size=2, max_size=12))
 PAIRS = st.lists(st.lists(LOGS, min_size=1, max_size=9), min_size=2, max_size=12)
 
 
@@ -46,7 +56,7 @@ def test_the_order_of_pairs_and_of_rounds_does_not_matter(pairs, rng):
     assert estimate(shuffled) == estimate(pairs)
 
 
-@given(PAIRS, LOGS)
+@given(EQUAL, LOGS)
 def test_a_common_factor_moves_the_estimate_and_not_its_width(pairs, shift):
     moved = estimate([[d + shift for d in rounds] for rounds in pairs])
     here = estimate(pairs)
@@ -71,6 +81,18 @@ def test_a_burst_inside_a_pair_moves_nothing_and_a_bad_pair_is_not_dropped():
     bad = [*calm[:5], [-2.0] * 5]
     assert estimate(bad).half_width > 0.5
     assert estimate(bad).log_ratio == pytest.approx((5 * 0.01 - 2) / 6)
+
+
+def test_pairs_that_were_cut_short_count_for_less_where_that_made_them_vague():
+    rng = np.random.default_rng(8)
+    noisy = [list(rng.normal(0, 0.3, count)) for count in [50] * 6 + [200] * 6]
+    assert weights(noisy) == pytest.approx([0.25] * 6 + [1.0] * 6)
+    assert weights([list(rng.normal(0, 0.01, count)) for count in [50] * 6 + [200] * 6]) == [1.0] * 12
+    assert weights([[0.1]] * 3) == [1.0] * 3
+    values = [pair_value(rounds) for rounds in noisy]
+    assert estimate(noisy).log_ratio == pytest.approx(np.average(values, weights=weights(noisy)))
+    assert estimate(noisy).df == pytest.approx(7.5**2 / 6.375 - 1)  # (sum w)^2 / sum w^2
+    assert estimate(noisy).half_width < from_values(values).half_width
 
 
 def test_few_pairs_and_no_spread():
@@ -130,9 +152,9 @@ def test_blocks_have_the_length_asked_where_that_is_possible(call, max_calls):
 
 
 def test_shapes_of_short_and_long_calls():
-    assert rounds.shape(5e-6) == rounds.Shape(calls=100, rounds=16, most=96)
-    assert rounds.shape(50e-3) == rounds.Shape(calls=1, rounds=4, most=0)
-    assert rounds.shape(1e-3) == rounds.Shape(calls=1, rounds=8, most=48)
+    assert rounds.shape(5e-6) == rounds.Shape(calls=100, rounds=16, most=128)
+    assert rounds.shape(50e-3) == rounds.Shape(calls=1, rounds=4, most=1)
+    assert rounds.shape(1e-3) == rounds.Shape(calls=1, rounds=8, most=64)
     assert rounds.shape(1e-3, pair=0.008) == rounds.Shape(calls=1, rounds=4, most=4)
     assert rounds.calls_per_block(0.0, max_calls=7) == 7
 

@@ -15,6 +15,7 @@ from statistics import median
 from ..protocol import DEPTHS
 from ..timing.clock import Block
 from ..timing.rounds import Noise
+from .awake import Awake
 from .cores import Cores
 from .forks import blaming, fork_all
 from .inputs import Batch, Inputs
@@ -54,11 +55,13 @@ class CpuClock:
         pages: Pages,
         inputs: Inputs,
         cores: Cores,
+        awake: Awake,
         verify: Verify,
         rng: random.Random,
         phases: Stopwatch,
     ) -> None:
-        self._templates, self._program, self._cores = templates, program, cores
+        self._templates, self._program = templates, program
+        self._cores, self._awake = cores, awake
         self._pages, self._inputs, self._verify, self._rng = pages, inputs, verify, rng
         self._runners: dict[str, Runner] = {}
         self._former: dict[str, Runner] = {}
@@ -98,7 +101,7 @@ class CpuClock:
         self._empty = 0.0
         self._done.clear()
         self._batch = NO_INPUTS
-        with self.phases("fork"):
+        with self.phases("fork"), self._awake.off():
             templates = {arm: self._templates[arm] for arm in self.arms}
             forked = fork_all(templates, self._program, self.calls, self._cores)
             self._former, self._runners = self._runners, forked

@@ -39,9 +39,12 @@ from .seed import derive
 from .stopwatch import Stopwatch
 from .subject import CANDIDATE, Subject
 
-#: What a subgraph may have if no budget says otherwise, and what noise left open when it is measured again: on a
-#: quiet machine eight pairs or more within the first, on a noisy one the six that the first look needs.
-DEFAULT, AGAIN = Allowance(seconds=0.25), Allowance(seconds=4.0)
+#: Seconds of timed blocks (of two arms) that a subgraph may have if no budget says otherwise: on a quiet machine for
+#: twelve pairs or more, on a noisy one for the six that the first look needs, cut short.
+SECONDS = 0.2
+DEFAULT = Allowance(SECONDS / LOOKS[0], SECONDS)
+#: The same for what noise left open, when it is measured again.
+AGAIN = Allowance(seconds=4.0)
 AROUND = ("build", "inputs", "wait", "end", "other", "verify", "audit")  # phases that do not come with every pair
 
 

@@ -202,6 +202,7 @@ class Subject:
             self.pages,
             self.inputs,
             self.cores,
+            self.awake,
             checker.after_round,
             self.rng,
             self.phases,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from pytest_passbench.report.record import Record, Speed
 from pytest_passbench.report.run import Run
-from pytest_passbench.timing.estimate import from_values, pair_value
+from pytest_passbench.timing.estimate import estimate
 
 CLOSE = 1e-6
 
@@ -73,5 +73,5 @@ def _speeds(record: Record) -> Iterator[str]:
 def _consistent(speed: Speed) -> bool:
     if not speed.pairs or not all(speed.pairs):
         return False
-    ratio = from_values([pair_value(pair) for pair in speed.pairs]).ratio
+    ratio = estimate(speed.pairs).ratio
     return math.isclose(ratio, speed.ratio, rel_tol=CLOSE) and speed.low <= speed.ratio <= speed.high

@@ -32,17 +32,17 @@ class Tables:
 
     def __init__(self, calls: int, width: int) -> None:
         self.width = min(width, MAX_OUTPUTS)
-        self.entries = ctypes.create_string_buffer(ENTRY.size * calls * self.width)
-        self.forms = ctypes.create_string_buffer(FORM.size * MAX_FORMS)
-        self.text = ctypes.create_string_buffer(TEXT_BYTES)
+        self.entries = bytearray(ENTRY.size * calls * self.width)
+        self.forms = bytearray(FORM.size * MAX_FORMS)
+        self.text = bytearray(TEXT_BYTES)
         self._known: dict[Any, int] = {}
 
     def addresses(self) -> dict[str, int]:
         """What the judge has to know to read the tables."""
         return {
-            "entries": ctypes.addressof(self.entries),
-            "forms": ctypes.addressof(self.forms),
-            "text": ctypes.addressof(self.text),
+            "entries": _address(self.entries),
+            "forms": _address(self.forms),
+            "text": _address(self.text),
             "width": self.width,
         }
 
@@ -93,5 +93,9 @@ class Tables:
 
     def say(self, text: str) -> None:
         """Leave an error text for the judge."""
-        data = text.encode("utf-8", "replace")[: TEXT_BYTES - 1]
-        self.text.value = data
+        data = text.encode("utf-8", "replace")[: TEXT_BYTES - 1] + b"\0"
+        self.text[: len(data)] = data
+
+
+def _address(buffer: bytearray) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(buffer)) if buffer else 0

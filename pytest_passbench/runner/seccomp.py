@@ -80,14 +80,17 @@ def untrusted(network: bool = True) -> bool:
         lines += _when(number, [(argument, _SIGCONT)])
     lines += _when(machine.fcntl, [(1, _F_SETSIG)])
     lines += _when(machine.prctl, [(0, _PR_SET_PDEATHSIG), (1, _SIGCONT)])
-    return _install(machine, lines)
+    return Filter(machine, lines).install()
 
 
-def measured() -> bool:
-    """Deny new processes, exec and changes of affinity or priority. Threads stay: OpenMP pools are honest."""
+def measured() -> Filter | None:
+    """Denies new processes, exec and changes of affinity or priority. Threads stay: OpenMP pools are honest.
+
+    None on a machine whose system calls are not tabulated here.
+    """
     machine = _MACHINES.get(platform.machine())
     if machine is None:
-        return False
+        return None
     # clone3 hides its flags behind a pointer; libc falls back to clone where it is not there
     lines = [_op(_JUMP_EQUAL, 0, 1, machine.clone3), _op(_RETURN, 0, 0, _ABSENT)]
     lines += _denied(machine.measured)
@@ -97,7 +100,7 @@ def measured() -> bool:
         _op(_JUMP_SET, 1, 0, _CLONE_THREAD),
         _op(_RETURN, 0, 0, _DENY),
     ]
-    return _install(machine, lines)
+    return Filter(machine, lines)
 
 
 def _denied(numbers: Iterable[int]) -> list[bytes]:
@@ -123,20 +126,27 @@ def _op(code: int, yes: int, no: int, value: int) -> bytes:
     return struct.pack("<HBBI", code, yes, no, value)
 
 
-def _install(machine: _Machine, lines: list[bytes]) -> bool:
-    head = [
-        _op(_LOAD, 0, 0, 4),  # the architecture
-        _op(_JUMP_EQUAL, 1, 0, machine.arch),
-        _op(_RETURN, 0, 0, _DENY),
-        _op(_LOAD, 0, 0, 0),  # the system call's number
-        _op(_JUMP_FROM, 0, 1, _X32),  # the x32 interface of x86-64: the same calls under other numbers
-        _op(_RETURN, 0, 0, _DENY),
-    ]
-    program = b"".join([*head, *lines, _op(_RETURN, 0, 0, _ALLOW)])
-    buffer = ctypes.create_string_buffer(program, len(program))
-    header = ctypes.create_string_buffer(struct.pack("@HxxxxxxP", len(program) // 8, ctypes.addressof(buffer)))
-    zero = ctypes.c_ulong(0)
-    _libc.prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero)
-    pointer = ctypes.c_ulong(ctypes.addressof(header))
-    mode, flags = ctypes.c_ulong(_SET_MODE_FILTER), ctypes.c_ulong(_ALL_THREADS)
-    return int(_libc.syscall(ctypes.c_long(machine.seccomp), mode, flags, pointer)) == 0
+class Filter:
+    """A filter as the kernel wants it, made once; whoever installs it needs no memory of its own for it."""
+
+    def __init__(self, machine: _Machine, lines: list[bytes]) -> None:
+        head = [
+            _op(_LOAD, 0, 0, 4),  # the architecture
+            _op(_JUMP_EQUAL, 1, 0, machine.arch),
+            _op(_RETURN, 0, 0, _DENY),
+            _op(_LOAD, 0, 0, 0),  # the system call's number
+            _op(_JUMP_FROM, 0, 1, _X32),  # the x32 interface of x86-64: the same calls under other numbers
+            _op(_RETURN, 0, 0, _DENY),
+        ]
+        program = b"".join([*head, *lines, _op(_RETURN, 0, 0, _ALLOW)])
+        self._number = machine.seccomp
+        self._program = ctypes.create_string_buffer(program, len(program))
+        place = ctypes.addressof(self._program)
+        self._header = ctypes.create_string_buffer(struct.pack("@HxxxxxxP", len(program) // 8, place))
+
+    def install(self) -> bool:
+        """Put this process under it, for good. False where the kernel refuses."""
+        zero, pointer = ctypes.c_ulong(0), ctypes.c_ulong(ctypes.addressof(self._header))
+        mode, flags = ctypes.c_ulong(_SET_MODE_FILTER), ctypes.c_ulong(_ALL_THREADS)
+        _libc.prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero)
+        return int(_libc.syscall(ctypes.c_long(self._number), mode, flags, pointer)) == 0

@@ -78,11 +78,14 @@ class Block:
         return inputs
 
 
-def serve(channel: socket.socket, block: Block, threads: int, spacer: memory.Spacer) -> None:
+def serve(
+    channel: socket.socket, block: Block, filter: seccomp.Filter | None, threads: int, spacer: memory.Spacer
+) -> None:
     """Announce the tables, then run blocks until the judge hangs up."""
     harden.dumpable()
-    torch.set_num_threads(threads)
-    filtered = seccomp.measured()
+    if threads != torch.get_num_threads():
+        torch.set_num_threads(threads)
+    filtered = filter is not None and filter.install()
     gc.disable()
     hello = {"pid": os.getpid(), "filtered": filtered, "pages": block.inputs, **block.tables.addresses()}
     send(channel, {**hello, **block.places, "evidence": _evidence()})

@@ -6,6 +6,7 @@ a pass left behind.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import random
@@ -30,6 +31,9 @@ from .pages import Pages
 from .program import facts, prepare
 from .serve import Block, serve
 
+#: Without what Python and its modules do after each ``os.fork`` (new locks, new random numbers, and what a pass may
+#: have registered): a runner has one thread and needs none of it, and pays for every page that it touches.
+_fork = ctypes.PyDLL(None).fork
 MESSAGE_LIMIT = 12_000  # characters of a traceback that travel
 
 
@@ -43,6 +47,8 @@ class Ready:
     device: str
     modules: list[GraphModule] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)  # bytes of each output
+    null: int = field(default_factory=lambda: os.open(os.devnull, os.O_WRONLY))
+    filter: seccomp.Filter | None = field(default_factory=seccomp.measured)
     code: list[memory.Code] = field(default_factory=list)
 
 
@@ -68,6 +74,7 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
         ready.code = memory.code()
         gc.freeze()  # so that no collection in a fork touches, and thereby copies, what was here before
         send(channel, {"status": "ready", **ready.report, "events": _events()})
+        sys.stdout.flush()  # once: what is left there would be written by every fork
         memory.release()  # last: even a report's length moves the heap's end
         _fork_on_request(channel, ready)
 
@@ -153,7 +160,9 @@ def _fork_on_request(channel: socket.socket, ready: Ready) -> None:
             continue
         if ready.device.startswith("cuda"):  # a device's context does not survive a fork
             _become_runner(socket.socket(fileno=fds[0]), message, ready)
-        pid = os.fork()
+        pid = _fork()
+        if pid < 0:
+            raise OSError("no runner could be forked")
         if pid == 0:
             channel.close()
             harden.die_with_parent()
@@ -167,26 +176,18 @@ def _fork_on_request(channel: socket.socket, ready: Ready) -> None:
 def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready) -> None:
     """Never returns: what it is forked from must not go on in two processes."""
     try:
-        _hush()
+        os.dup2(ready.null, 1)  # what a kernel prints was kept from the template's calls; more would fill the log
         chance = random.Random(message["place"])
         memory.displace(chance)
         mutated, outputs = tuple(message["mutated"]), message["outputs"]
         load.phase("run")
         call = _audited(ready) if message["audit"] else ready.call
         block = _block_for(ready.device)(call, ready.pages, message["calls"], mutated, outputs)
-        serve(channel, block, message["threads"], memory.Spacer(chance, sum(ready.sizes)))
+        serve(channel, block, ready.filter, message["threads"], memory.Spacer(chance, sum(ready.sizes)))
     except (ProtocolError, OSError):
         pass  # the judge has hung up
     finally:
         os._exit(0)
-
-
-def _hush() -> None:
-    """What a kernel prints was kept from the template's calls; of thousands more it would only fill the log."""
-    sys.stdout.flush()
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-    os.close(null)
 
 
 def _block_for(device: str) -> Callable[..., Block]:

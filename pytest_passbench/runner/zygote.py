@@ -27,7 +27,9 @@ def main() -> None:
     harden.not_dumpable()
     if "paths" in wants:
         confine(wants["paths"]["read"], wants["paths"]["write"])
+    imports = memory.Imports()
     versions = _import(wants)
+    imports.keep()
     send(channel, {"status": "ready", "pid": os.getpid(), "versions": versions})
     while True:
         try:
@@ -48,7 +50,6 @@ def _import(wants: dict[str, Any]) -> dict[str, str]:
     _warm_up(wants["pipeline"])
     gc.collect()
     gc.freeze()  # a template's own collection then walks its own objects only
-    memory.prepare()
     return versions
 
 

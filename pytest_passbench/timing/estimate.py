@@ -2,10 +2,12 @@
 
 A round yields d = log(t_eager / t_candidate). A pair (a fresh process of each arm) has the value
 median(d): robust against bursts within the pair, and no outlying round is ever dropped. The estimate is
-exp(mean of the pair values), its interval Student's t over pairs, because a process has a bias of its own
+exp(weighted mean of the pair values), its interval Student's t over pairs, because a process has a bias of its own
 (memory layout, page colours) that no number of rounds removes: Kalibera and Jones 2013, "Rigorous
 benchmarking in reasonable time"; Georges, Buytaert and Eeckhout 2007, "Statistically rigorous Java
 performance evaluation".
+
+A pair that was cut short on a noisy machine counts for less than one that had its time (:func:`weights`).
 """
 
 from __future__ import annotations
@@ -19,6 +21,11 @@ from pytest_passbench.timing import student
 
 #: The default two-sided error of an interval that is looked at once.
 ALPHA = 0.05
+#: A pair's value is precise enough with this standard error (log), or with this share of its own distance from 1:
+#: six pairs that are no further apart show equal arms to be the same, others to differ.
+PRECISE, FAR = 0.014, 0.1
+#: Below so many pairs' worth the spread says nothing.
+LEAST_WORTH = 1.5
 
 
 @dataclass(frozen=True)
@@ -99,23 +106,51 @@ def estimate(
     values = [pair_value(rounds) for rounds in pairs]
     if not values:
         raise ValueError("an estimate needs at least one pair")
-    return from_values(values, alpha, effective=effective, resolution=resolution)
+    return from_values(values, alpha, counting=weights(pairs), effective=effective, resolution=resolution)
+
+
+def enough(values: Sequence[float]) -> float:
+    """The standard error (log) with which a pair's value is precise enough, by what these are about."""
+    return max(PRECISE, FAR * abs(median(values)))
+
+
+def weights(pairs: Sequence[Sequence[float]]) -> list[float]:
+    """What each pair counts: the same where its value is precise enough, else in inverse proportion to its variance.
+
+    The variance is that of all pairs' rounds taken together (of so few rounds a pair's own is vague), by the number
+    of its rounds; so where all pairs have as many, all count the same.
+    """
+    precise = enough([pair_value(rounds) for rounds in pairs])
+    scatter = median(median_error(rounds) * math.sqrt(len(rounds)) for rounds in pairs)
+    if not math.isfinite(scatter):
+        return [1.0] * len(pairs)
+    errors = [max(precise, scatter / math.sqrt(len(rounds))) for rounds in pairs]
+    return [(min(errors) / error) ** 2 for error in errors]
 
 
 def from_values(
     values: Sequence[float],
     alpha: float = ALPHA,
     *,
+    counting: Sequence[float] | None = None,
     effective: float | None = None,
     resolution: float = 0.0,
 ) -> Estimate:
-    """As :func:`estimate`, from pair values. Sums are exact (``fsum``), so their order does not matter."""
+    """As :func:`estimate`, from pair values, each ``counting`` (above 0) what :func:`weights` says. Sums are exact
+    (``fsum``), so their order does not matter.
+
+    Values of unequal weights are worth (sum w)^2 / sum w^2 of equal ones (Kish 1965, "Survey Sampling"), one less
+    degrees of freedom; the variance of their mean is taken from how far each is from it, not from the weights.
+    """
     count = len(values)
-    worth = float(count if effective is None else min(effective, count))
-    mean = math.fsum(values) / count
-    if count < 2 or worth <= 1:
+    shares = [1.0] * count if counting is None else counting
+    total = math.fsum(shares)
+    mean = math.fsum(share * value for share, value in zip(shares, values, strict=True)) / total
+    equal = total**2 / math.fsum(share**2 for share in shares)
+    worth = equal if effective is None else equal * min(effective / count, 1.0)
+    if count < 2 or worth < LEAST_WORTH:
         return Estimate(mean, math.inf, math.inf, 0.0, count)
-    variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
-    stderr = math.sqrt(variance / worth)
+    off = math.fsum((share * (value - mean)) ** 2 for share, value in zip(shares, values, strict=True))
+    stderr = math.sqrt(off * equal / (equal - 1) * equal / worth) / total
     half = max(student.two_sided(alpha, worth - 1) * stderr, resolution)
     return Estimate(mean, half, stderr, worth - 1, count)

@@ -20,7 +20,7 @@ BLOCK = 0.5e-3
 #: differs is the processes.
 PAIR = 0.016
 #: Where they do not, a pair goes on for up to so many times as long: more blocks are cheaper than more processes.
-LONGER = 6
+LONGER = 8
 LONGEST_PAIR = LONGER * PAIR
 #: Of a pair (even): of two, the medians of six pairs agree by accident.
 FEWEST_ROUNDS = 4

@@ -8,15 +8,11 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from pytest_passbench.timing.clock import Block, Clock
-from pytest_passbench.timing.estimate import Estimate, log_ratio, median_error
+from pytest_passbench.timing.estimate import Estimate, enough, log_ratio, median_error
 from pytest_passbench.timing.looks import Decision, Stopping
 from pytest_passbench.timing.rounds import Shape, disturbed, orderless, orders, undisturbed
 
 Round = dict[str, Block]
-
-#: A pair's value is precise enough with this standard error (log), or with this share of its own distance from 1:
-#: six pairs that are no further apart show equal arms to be the same, others to differ.
-PRECISE, FAR = 0.014, 0.1
 
 
 @dataclass
@@ -31,11 +27,14 @@ class Arms:
     arms: tuple[str, ...]
     pairs: list[list[Round]] = field(default_factory=list)
     noisy: Callable[[Block], bool] = lambda block: disturbed(block.noise)
+    _known: dict[str, list[list[tuple[float, bool]]]] = field(default_factory=dict, repr=False)
 
     def log_ratios(self, arm: str) -> list[list[float]]:
         """Per pair the log ratios eager / ``arm`` of the rounds in which neither of the two was disturbed
         (all of them where fewer than half remain), freed of what running first or second makes."""
-        return orderless([self._pair(rounds, arm) for rounds in self.pairs])
+        known = self._known.setdefault(arm, [])  # a pair that is here is complete
+        known += [self._pair(rounds, arm) for rounds in self.pairs[len(known) :]]
+        return orderless(known)
 
     def _pair(self, rounds: Sequence[Round], arm: str) -> list[tuple[float, bool]]:
         eager, noisy = self.arms[0], self.noisy
@@ -63,7 +62,8 @@ class Arms:
 
 def _before(one: str, other: str, item: Round) -> bool:
     """Whether ``one`` ran before ``other``."""
-    return next(arm for arm in item if arm in (one, other)) == one
+    order = list(item)
+    return order.index(one) < order.index(other)
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _vagueness(arms: Sequence[str], rounds: list[Round]) -> float:
     """A pair's standard error as a multiple of what is precise enough, of the arm where it is largest."""
     pair = Arms(tuple(arms), [rounds])
     ratios = [pair.log_ratios(arm)[0] for arm in arms[1:]]
-    return max((median_error(values) / max(PRECISE, FAR * abs(median(values))) for values in ratios), default=0.0)
+    return max((median_error(values) / enough(values) for values in ratios), default=0.0)
 
 
 def decide(measured: Arms, stopping: Stopping, resolution: float, shape: Shape) -> dict[str, Result]:
