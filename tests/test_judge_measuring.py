@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_passbench import protocol
-from pytest_passbench.judge.budget import Budget
+from pytest_passbench.judge.budget import Allowance, Budget
 from pytest_passbench.judge.floor import FIRST, TWIN, Noise, merged
 from pytest_passbench.judge.outputs import read_call
 from pytest_passbench.judge.stopwatch import Stopwatch
@@ -288,10 +288,12 @@ def test_what_noise_left_open_is_measured_again_and_goes_on_where_it_was(twin, m
 
 
 def test_who_is_wrong_only_once_a_pair_goes_on_is_seen_too(bench, wrapper, monkeypatch):
-    from pytest_passbench.timing import session as measuring
+    from pytest_passbench.judge import session as judging
+    from pytest_passbench.timing import estimate
 
-    monkeypatch.setattr(measuring, "PRECISE", 1e-9)  # every pair goes on as long as it may
-    monkeypatch.setattr(measuring, "FAR", 0.0)
+    monkeypatch.setattr(judging, "DEFAULT", Allowance())
+    monkeypatch.setattr(estimate, "PRECISE", 1e-9)  # every pair goes on as long as it may
+    monkeypatch.setattr(estimate, "FAR", 0.0)
     bench.task(shapes=((256, 1024), (256, 1024)), scales=(1,))  # a call takes as long as a block
     right = TWIN_OF_EAGER.removeprefix("return ")
     late = f"global calls\ncalls += 1\nout = {right}\nreturn out if calls < 40 else out + 1e6"

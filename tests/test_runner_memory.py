@@ -43,6 +43,58 @@ def test_code_made_in_a_template_gets_pages_of_its_own(rights, shown):
     assert done.stdout.split() == [shown, "0", shown, "12", "True"]
 
 
+IMPORTS = """
+import os, sys
+from pytest_passbench.runner import memory
+
+imports = memory.Imports()
+import torch
+kept = [[number] for number in range(10_000)]
+imports.keep()
+
+
+def own():
+    return int(next(line for line in open("/proc/self/status") if "RssAnon" in line).split()[1])
+
+
+def shown():
+    print(own() // 1024, sum(map(sum, kept)), flush=True)
+
+
+shown()
+if os.fork() == 0:
+    for item in kept:
+        item[0] += 1
+    shown()
+    os._exit(0)
+os.wait()
+shown()
+print([line.split()[1] for line in open("/proc/self/maps") if "memfd:imports" in line])
+"""
+
+
+def imported(environment):
+    command = [sys.executable, "-c", IMPORTS]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    *shown, maps = done.stdout.splitlines()
+    return [tuple(map(int, line.split())) for line in shown], maps
+
+
+def test_what_is_imported_is_shared_by_all_forks_until_they_write_to_it():
+    shown, maps = imported(sandbox.environment(1, "cpu", {}))
+    assert maps == "['rw-p']"
+    (before, same), (_more, changed), (after, unchanged) = shown
+    assert (changed, unchanged) == (same + 10_000, same)
+    assert max(before, after) < 40  # MiB; importing torch alone leaves more than 100
+
+
+def test_where_the_heap_is_not_in_one_piece_imports_are_left_alone():
+    environment = sandbox.environment(1, "cpu", {})
+    shown, maps = imported({name: value for name, value in environment.items() if "MALLOC" not in name})
+    assert maps == "[]"
+    assert len({total for _size, total in shown}) == 2
+
+
 HEAPS = """
 import ctypes, os, random
 from pytest_passbench.runner import harden, memory

@@ -94,7 +94,7 @@ class Candidate:
         own = [self.by_task[key] for key in sorted(self.by_task)]
         return ((self.common,) if self.common else ()) + tuple(own)
 
-    @property
+    @cached_property
     def uses_triton(self) -> bool:
         """Whether any Python file of the candidate imports Triton."""
         return any(imports_triton(file) for file in _files(self.path) if file.suffix == ".py")

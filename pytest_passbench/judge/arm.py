@@ -180,7 +180,9 @@ class Arm:
         return [pid for pid in self.everything_inside() if pid not in self._own]
 
     def end_children(self) -> None:
-        """Kill whatever runs in the sandbox besides the zygote, and let the zygote bury it."""
+        """Kill whatever runs in the sandbox besides the zygote, and let the zygote bury it. Waits until it is so."""
+        if not self.zygote:
+            return
         for _ in range(MOST_ATTEMPTS):
             if not self.kill_children():
                 break
@@ -190,7 +192,7 @@ class Arm:
 
     def kill_children(self) -> bool:
         """Kill whatever runs in the sandbox besides the zygote; whether there was anything."""
-        inside = self.everything_inside()
+        inside = self.everything_inside() if self.zygote else []
         for pid in inside:
             processes.kill(pid)
         return bool(inside)

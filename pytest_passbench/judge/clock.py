@@ -28,7 +28,7 @@ from .watch import waited, waiting
 
 EAGER = "eager"
 FLOAT64 = "float64"  # eager in double precision: present in the probe only, never timed for a score
-LEAST_WARM_BLOCKS, MOST_WARM_BLOCKS = 2, 12
+MOST_WARM_BLOCKS = 12
 EMPTY_BLOCKS, EMPTY_PAIRS = 3, 2
 LEAST_SECONDS = 1e-7
 NO_INPUTS = Batch()
@@ -47,6 +47,7 @@ class CpuClock:
 
     name = "cpu-wall"
     resolution = 1e-9
+    least_warm_blocks = 1
 
     def __init__(
         self,
@@ -83,11 +84,11 @@ class CpuClock:
 
     def fresh(self) -> None:
         """New runners of all arms, warm, and the cost of an empty block of ``self.calls`` calls."""
-        if not self._kept:
-            self.fork()
-        self._kept = False
         self._draw(self.calls)
         self._write()
+        if not self._kept:
+            self.fork(rehearse=True)
+        self._kept = False
         self._depth = DEPTHS - 1  # where a block's memory lies farthest: what other rounds touch is touched then
         with self.phases("warm-up"):
             for arm in self._order():
@@ -95,15 +96,16 @@ class CpuClock:
             self._empty = self._measure_empty()
         self._batch, self._depths, self._rounds = NO_INPUTS, [], 0
 
-    def fork(self) -> None:
-        """New runners of all arms, cold; the empty block is taken to cost nothing."""
+    def fork(self, rehearse: bool = False) -> None:
+        """New runners of all arms, cold (but for a block each, of what the input pages hold, with ``rehearse``); the
+        empty block is taken to cost nothing."""
         self._priority.end()
         self._empty = 0.0
         self._done.clear()
         self._batch = NO_INPUTS
         with self.phases("fork"), self._awake.off():
             templates = {arm: self._templates[arm] for arm in self.arms}
-            forked = fork_all(templates, self._program, self.calls, self._cores)
+            forked = fork_all(templates, self._program, self.calls, self._cores, rehearse)
             self._former, self._runners = self._runners, forked
             _end(self._former)
         self._priority.begin()
@@ -123,7 +125,7 @@ class CpuClock:
     def _settle(self, arm: str) -> None:
         """Run blocks until one touches no new memory; the allocator needs a few to find its places again."""
         for number in range(1, MOST_WARM_BLOCKS + 1):
-            if self._run(arm, self.calls).warm and number >= LEAST_WARM_BLOCKS:
+            if self._run(arm, self.calls).warm and number >= self.least_warm_blocks:
                 break
         self._runners[arm].watch.find_threads()
 

@@ -26,11 +26,13 @@ class CudaTemplate(Template):
 
     runner: CudaRunner | None = None
 
-    def start_fork(self, program: Program, calls: int, place: int, audit: bool = False) -> Fork:
+    def start_fork(
+        self, program: Program, calls: int, place: int, _rehearse: bool = False, audit: bool = False
+    ) -> Fork:
         """The runner. The first time decides how many calls a block may have."""
         if self.runner is not None:
             return _Known(self, self.runner)
-        return _Turning(self, super().start_fork(program, calls, place, audit))
+        return _Turning(self, super().start_fork(program, calls, place, audit=audit))
 
     def forked(self) -> None:
         """Nothing to hear: nothing was forked."""
@@ -124,6 +126,7 @@ class CudaClock(CpuClock):
     """Times blocks by the judge's clock, the device idle at both ends; keeps what events said beside it."""
 
     name = "cuda-wall"
+    least_warm_blocks = 2
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

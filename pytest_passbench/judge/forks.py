@@ -45,10 +45,13 @@ def fork_all(
     program: Program,
     calls: int,
     cores: Cores,
+    rehearse: bool = False,
     audited: Collection[str] = (),
 ) -> dict[str, Runner]:
     """A runner per arm, stopped, for blocks of up to ``calls`` calls on the arms' cores.
 
+    With ``rehearse`` each has run a block on what the input pages hold, all at once on the cores where they were
+    forked: what a process touches first takes longer than the calls themselves.
     All get the same place in memory, another one every time: two runners of one program then differ by nothing.
     Raises ArmFailed for the first arm that fails, once no other's answer is left unread; there are no runners then.
     """
@@ -57,7 +60,7 @@ def fork_all(
     forks: dict[str, Fork] = {}
     for arm, template in templates.items():
         with _noting(arm, failed):
-            forks[arm] = template.start_fork(program, calls, place, audit=arm in audited)
+            forks[arm] = template.start_fork(program, calls, place, rehearse, audit=arm in audited)
     begun: list[str] = []
     for arm in sorted(forks, key=lambda arm: templates[arm].cores <= cores.judge):  # what forks there delays us
         with _noting(arm, failed):

@@ -40,8 +40,8 @@ from .stopwatch import Stopwatch
 from .subject import CANDIDATE, Subject
 
 #: Seconds of timed blocks (of two arms) that a subgraph may have if no budget says otherwise: on a quiet machine for
-#: twelve pairs or more, on a noisy one for the six that the first look needs, cut short.
-SECONDS = 0.2
+#: eight pairs, on a noisy one for the six that the first look needs, cut short.
+SECONDS = 0.14
 DEFAULT = Allowance(SECONDS / LOOKS[0], SECONDS)
 #: The same for what noise left open, when it is measured again.
 AGAIN = Allowance(seconds=4.0)

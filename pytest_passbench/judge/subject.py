@@ -72,6 +72,9 @@ class Subject:
     def judge(self) -> Record:
         """Take the subgraph through. Never raises for what an arm does."""
         try:
+            with self.phases("end"):  # of the subgraph before: what was told to end then has, mostly
+                for arm in self.arms.values():
+                    arm.end_children()
             with self.phases("build"):
                 self._build()
             self._run()
@@ -295,10 +298,11 @@ class Subject:
                     result.speed_note = "not measured (Triton's interpreter)"
 
     def _close(self) -> None:
-        for arm in {template.arm for template in self.templates.values()}:
-            arm.kill_children()  # all of them first: processes of this size take a while to end
+        """Processes of this size take a while to end; whoever comes next waits for it."""
+        for arm in self.arms.values():
+            arm.kill_children()
         for template in self.templates.values():
-            template.close()
+            template.leave()
         self.pages.close()
 
 

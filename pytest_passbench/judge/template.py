@@ -73,10 +73,13 @@ class Template:
         with contextlib.suppress(ProcessLookupError):  # that it is gone will be told by whoever asks it next
             os.sched_setaffinity(self.pid, self.cores)
 
-    def start_fork(self, program: Program, calls: int, place: int, audit: bool = False) -> Fork:
+    def start_fork(
+        self, program: Program, calls: int, place: int, rehearse: bool = False, audit: bool = False
+    ) -> Fork:
         """Order a runner; :meth:`Fork.begin` has it forked. Raises ArmFailure.
 
-        ``place`` is a random number that says where in memory it is to run.
+        ``place`` is a random number that says where in memory it is to run. With ``rehearse`` it runs a block
+        before it tells that it is there.
         With ``audit``, one that poisons freed memory and notes operators; to the candidate it looks like any other.
         """
         mine, theirs = socket_pair()
@@ -86,6 +89,7 @@ class Template:
             "calls": calls,
             "place": place,
             "threads": self.arm.settings.threads,
+            "rehearse": rehearse,
             "audit": audit,
         }
         with self.forking(mine):
@@ -130,7 +134,7 @@ class Template:
         return printable(text) + (" […]" if len(data) > OUTPUT_LIMIT else "")
 
     def leave(self) -> None:
-        """Hang up; the process ends by itself. For one that shares its sandbox with another template."""
+        """Hang up; the process ends by itself, if nobody ends it."""
         self._channel.close()
         self._log.close()
 

@@ -1,16 +1,16 @@
-"""The memory that measured processes are forked with: in huge pages, without holes, and laid out anew in each.
+"""The memory that measured processes are forked with: little of it their own, without holes, laid out anew in each.
 
-A measured process pays for every page that its template has used when it is made, and again when it first writes to
-it: in pages of 2 MiB that is a tenth. What a template's own calls left in free memory would have to be copied for
+A measured process pays for every page of its own that its template has used, when it is made and when it ends; so
+what is imported lies in a file, mapped. What a template's own calls left in free memory would have to be copied for
 nothing, and holes between what is in use would be found again by one block after the other; so both go before the
-first fork, and all that a block allocates lies in one fresh piece at the heap's end.
+first fork, and all that a block allocates lies in one fresh piece at the heap's end, in huge pages.
 
 All arms get the same heap: its free end begins where all others' do, and the only other free room is the same
 pieces. Where outputs lie, and in how many places in turn, made the same program up to 16 % faster or slower while it
 was left to what a template had happened to free.
 
 It relies on the arms' environment (``judge.sandbox``), by which glibc neither trims the heap nor goes past it.
-Elsewhere (no huge pages, another C library) everything works, and warming up takes longer.
+Elsewhere (no huge pages, another C library) everything works, and forking and warming up take longer.
 """
 
 from __future__ import annotations

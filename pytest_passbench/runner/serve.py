@@ -79,18 +79,25 @@ class Block:
 
 
 def serve(
-    channel: socket.socket, block: Block, filter: seccomp.Filter | None, threads: int, spacer: memory.Spacer
+    channel: socket.socket,
+    block: Block,
+    filter: seccomp.Filter | None,
+    threads: int,
+    spacer: memory.Spacer,
+    rehearsal: int = 0,
 ) -> None:
-    """Announce the tables, then run blocks until the judge hangs up."""
+    """Run a block of ``rehearsal`` calls, announce the tables, then run blocks until the judge hangs up."""
     harden.dumpable()
     if threads != torch.get_num_threads():
         torch.set_num_threads(threads)
     filtered = filter is not None and filter.install()
     gc.disable()
     hello = {"pid": os.getpid(), "filtered": filtered, "pages": block.inputs, **block.tables.addresses()}
-    send(channel, {**hello, **block.places, "evidence": _evidence()})
     run_at = memory.at_depths(partial(_one, block, spacer))
     with torch.no_grad():
+        if rehearsal:
+            run_at[-1](rehearsal, 0)  # if it fails, so will those that follow, and they are asked how
+        send(channel, {**hello, **block.places, "evidence": _evidence()})
         while data := channel.recv(GO.size):
             nonce, calls, flags, depth = GO.unpack(data)
             outcome = run_at[depth](calls, flags)

@@ -183,7 +183,8 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
         load.phase("run")
         call = _audited(ready) if message["audit"] else ready.call
         block = _block_for(ready.device)(call, ready.pages, message["calls"], mutated, outputs)
-        serve(channel, block, ready.filter, message["threads"], memory.Spacer(chance, sum(ready.sizes)))
+        rehearsal = message["calls"] if message["rehearse"] else 0
+        serve(channel, block, ready.filter, message["threads"], memory.Spacer(chance, sum(ready.sizes)), rehearsal)
     except (ProtocolError, OSError):
         pass  # the judge has hung up
     finally:
