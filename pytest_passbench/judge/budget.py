@@ -20,10 +20,12 @@ PAIR_COST, SUBGRAPH_COST = 0.025, 0.1
 
 @dataclass(frozen=True)
 class Allowance:
-    """What one subgraph may take: seconds of timed blocks a pair at the longest, and in all (None: no limit)."""
+    """What one subgraph may take: seconds of timed blocks a pair at the longest, and in all (None: no limit); and
+    how ``precise`` a pair's value is to be (:class:`~pytest_passbench.timing.rounds.Shape`)."""
 
     pair: float = LONGEST_PAIR
     seconds: float | None = None
+    precise: float | None = None
 
 
 @dataclass

@@ -39,12 +39,12 @@ from .seed import derive
 from .stopwatch import Stopwatch
 from .subject import CANDIDATE, Subject
 
-#: Seconds of timed blocks (of two arms) that a subgraph may have if no budget says otherwise: on a quiet machine for
-#: eight pairs, on a noisy one for the six that the first look needs, cut short.
-SECONDS = 0.14
+#: Seconds of timed blocks (of two arms) that a subgraph may have if no budget says otherwise: for the six pairs of the
+#: first look, on a noisy machine cut short.
+SECONDS = 0.12
 DEFAULT = Allowance(SECONDS / LOOKS[0], SECONDS)
-#: The same for what noise left open, when it is measured again.
-AGAIN = Allowance(seconds=4.0)
+#: The same for what noise left open, when it is measured again: it is the rounds that are noisy, so pairs are longer.
+AGAIN = Allowance(seconds=4.0, precise=0.01)
 AROUND = ("build", "inputs", "wait", "end", "other", "verify", "audit")  # phases that do not come with every pair
 
 

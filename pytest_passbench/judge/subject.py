@@ -268,7 +268,9 @@ class Subject:
 
     def _measure(self, clock: CpuClock, checker: Checker, per_call: dict[str, float], timed: list[str]) -> None:
         slowest = max(per_call[arm] for arm in timed)
-        form = shape(slowest, pair=self.allowance.pair, max_calls=self.layout.slots)
+        form = shape(
+            slowest, pair=self.allowance.pair, max_calls=self.layout.slots, precise=self.allowance.precise
+        )
         clock.calls = form.calls
         clock.keep(timed)
         checker.expect_pairs(form.rounds, self.phases.spent["verify"])

@@ -109,9 +109,10 @@ def estimate(
     return from_values(values, alpha, counting=weights(pairs), effective=effective, resolution=resolution)
 
 
-def enough(values: Sequence[float]) -> float:
-    """The standard error (log) with which a pair's value is precise enough, by what these are about."""
-    return max(PRECISE, FAR * abs(median(values)))
+def enough(values: Sequence[float], precise: float | None = None) -> float:
+    """The standard error (log) with which a pair's value is precise enough, by what these are about; ``precise``
+    (default :data:`PRECISE`) where that is 0."""
+    return max(PRECISE if precise is None else precise, FAR * abs(median(values)))
 
 
 def weights(pairs: Sequence[Sequence[float]]) -> list[float]:

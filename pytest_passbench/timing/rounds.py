@@ -29,11 +29,13 @@ FEWEST_ROUNDS = 4
 @dataclass(frozen=True)
 class Shape:
     """How a pair is measured: ``rounds`` rounds (even) of one block of ``calls`` calls per arm; while its value is
-    vague as many more as it seems to need, at most doubling them, up to ``most`` (0: no more)."""
+    vague as many more as it seems to need, at most doubling them, up to ``most`` (0: no more). ``precise``: the
+    standard error (log) of a value near 1 that is not vague; None for the default one."""
 
     calls: int
     rounds: int
     most: int = 0
+    precise: float | None = None
 
     @property
     def more(self) -> int:
@@ -83,16 +85,17 @@ def shape(
     pair: float = LONGEST_PAIR,
     max_calls: int = 1 << 16,
     max_rounds: int = 24,
+    precise: float | None = None,
 ) -> Shape:
     """Calls and rounds of a pair for a subgraph of ``call`` seconds (the slowest arm's), which may take ``pair``
-    seconds of blocks for every two arms.
+    seconds of blocks for every two arms, and goes on until its value is as ``precise`` as asked.
 
     Long calls get fewer rounds, but at least :data:`FEWEST_ROUNDS`.
     """
     calls = calls_per_block(call, target, max_calls)
     each = max(2 * calls * call, 1e-9)
     rounds = max(FEWEST_ROUNDS, min(max_rounds, int(min(pair, PAIR) / each)) // 2 * 2)
-    return Shape(calls, rounds, min(LONGER * rounds, int(pair / each)))
+    return Shape(calls, rounds, min(LONGER * rounds, int(pair / each)), precise)
 
 
 @dataclass(frozen=True)

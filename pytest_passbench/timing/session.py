@@ -105,7 +105,7 @@ def measure_pair(clock: Clock, arms: Sequence[str], shape: Shape, rng: random.Ra
     """The rounds of one pair of fresh processes: as many as its value needs, of those that ``shape`` allows."""
     clock.fresh()
     rounds = _rounds(clock, arms, shape, shape.rounds, rng)
-    while len(rounds) + shape.more <= shape.most and (vague := _vagueness(arms, rounds)) > 1:
+    while len(rounds) + shape.more <= shape.most and (vague := _vagueness(arms, rounds, shape.precise)) > 1:
         wanted = (vague**2 - 1) * len(rounds)  # the error goes with the root of their number
         count = min(max(wanted, shape.more), len(rounds), shape.most - len(rounds))
         rounds += _rounds(clock, arms, shape, int(count) // 2 * 2, rng)
@@ -116,11 +116,11 @@ def _rounds(clock: Clock, arms: Sequence[str], shape: Shape, count: int, rng: ra
     return [{arm: clock.block(arm, shape.calls) for arm in order} for order in orders(arms, count, rng)]
 
 
-def _vagueness(arms: Sequence[str], rounds: list[Round]) -> float:
+def _vagueness(arms: Sequence[str], rounds: list[Round], precise: float | None) -> float:
     """A pair's standard error as a multiple of what is precise enough, of the arm where it is largest."""
     pair = Arms(tuple(arms), [rounds])
     ratios = [pair.log_ratios(arm)[0] for arm in arms[1:]]
-    return max((median_error(values) / enough(values) for values in ratios), default=0.0)
+    return max((median_error(values) / enough(values, precise) for values in ratios), default=0.0)
 
 
 def decide(measured: Arms, stopping: Stopping, resolution: float, shape: Shape) -> dict[str, Result]:
