@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from ..timing.budget import pair_seconds
+from ..timing.looks import LOOKS
 from ..timing.rounds import LONGEST_PAIR
 
 #: What a pair costs besides its blocks (forks, warm-up, inputs), and a subgraph besides its pairs, until known.
@@ -20,11 +21,12 @@ PAIR_COST, SUBGRAPH_COST = 0.025, 0.1
 
 @dataclass(frozen=True)
 class Allowance:
-    """What one subgraph may take: seconds of timed blocks a pair at the longest, and in all (None: no limit); and
-    how ``precise`` a pair's value is to be (:class:`~pytest_passbench.timing.rounds.Shape`)."""
+    """What one subgraph may take: seconds of timed blocks a pair at the longest, and in all (None: no limit), the
+    number of pairs; and how ``precise`` a pair's value is to be (:class:`~pytest_passbench.timing.rounds.Shape`)."""
 
     pair: float = LONGEST_PAIR
     seconds: float | None = None
+    pairs: int = LOOKS[-2]
     precise: float | None = None
 
 

@@ -39,12 +39,10 @@ from .seed import derive
 from .stopwatch import Stopwatch
 from .subject import CANDIDATE, Subject
 
-#: Seconds of timed blocks (of two arms) that a subgraph may have if no budget says otherwise: for the six pairs of the
-#: first look, on a noisy machine cut short.
-SECONDS = 0.12
-DEFAULT = Allowance(SECONDS / LOOKS[0], SECONDS)
-#: The same for what noise left open, when it is measured again: it is the rounds that are noisy, so pairs are longer.
-AGAIN = Allowance(seconds=4.0, precise=0.01)
+#: What a subgraph may have if no budget says otherwise: the pairs of the first look, on a noisy machine cut short; and
+#: what noise left open, when it is measured again: it is the rounds that are noisy, so there pairs are longer.
+DEFAULT = Allowance(pair=0.024, pairs=LOOKS[0])
+AGAIN = Allowance(seconds=4.0, pairs=LOOKS[-1], precise=0.01)
 AROUND = ("build", "inputs", "wait", "end", "other", "verify", "audit")  # phases that do not come with every pair
 
 
@@ -205,7 +203,7 @@ class Session:
         plans = self._plans(task, subgraph, candidate, candidate.passes_for(task.id), list(arms))
         if earlier is not None or not self._noise.wants(subgraph.elements):
             plans.pop(TWIN, None)
-        layout = plan_layout(subgraph.inputs)
+        layout, allowance = plan_layout(subgraph.inputs), self._allowance(len(plans), earlier)
         with phases("inputs"):
             pages, inputs = Pages(layout), Inputs(subgraph.inputs, self._values(), rng)
         return Subject(
@@ -218,11 +216,11 @@ class Session:
             cores=self._cores,
             awake=self._awake,
             locks=self._locks(),
-            stopping=self._stopping(earlier),
+            stopping=Stopping(self._noise.delta, max_pairs=allowance.pairs, correlation=self._noise.correlation),
             tolerance=self.settings.tolerance,
             rng=rng,
             phases=phases,
-            allowance=self._allowance(len(plans), earlier),
+            allowance=allowance,
             auditor=Auditor(self.settings),
             earlier=earlier,
         )
@@ -231,10 +229,6 @@ class Session:
         device = self.settings.device
         cores = [f"core-{core}" for core in self._cores.arms]
         return [*cores, f"device-{device.partition(':')[2] or 0}"] if device.startswith("cuda") else cores
-
-    def _stopping(self, earlier: Arms | None) -> Stopping:
-        pairs = LOOKS[-2] if earlier is None else LOOKS[-1]
-        return Stopping(self._noise.delta, max_pairs=pairs, correlation=self._noise.correlation)
 
     def _allowance(self, arms: int, earlier: Arms | None) -> Allowance:
         return (self._budget.allowance(arms) or DEFAULT) if earlier is None else AGAIN
