@@ -119,12 +119,12 @@ def template(busy):
     taken = [libc.malloc(chance.choice((40, 300, 3000, 30_000, 3_000_000))) for _ in range(200 * busy)]
     for place in taken[::2]:
         libc.free(place)
-    memory.release()
-    in_a_fork(measured)
+    pieces = memory.release()
+    in_a_fork(lambda: measured(pieces))
 
 
-def measured():
-    memory.displace(random.Random(7))
+def measured(pieces):
+    memory.displace(random.Random(7), pieces)
     spacer = memory.Spacer(random.Random(7), 1 << 20)
     places = []
     for depth in range(8):

@@ -39,8 +39,8 @@ from .seed import derive
 from .stopwatch import Stopwatch
 from .subject import CANDIDATE, Subject
 
-#: What a subgraph may have if no budget says otherwise: the pairs of the first look, on a noisy machine cut short; and
-#: what noise left open, when it is measured again: it is the rounds that are noisy, so there pairs are longer.
+#: What a subgraph may have if no budget says otherwise: the pairs of the first look, on a noisy machine cut short;
+#: and what noise left open, when it is measured again: it is the rounds that are noisy, so there pairs are longer.
 DEFAULT = Allowance(pair=0.024, pairs=LOOKS[0])
 AGAIN = Allowance(seconds=4.0, pairs=LOOKS[-1], precise=0.01)
 AROUND = ("build", "inputs", "wait", "end", "other", "verify", "audit")  # phases that do not come with every pair

@@ -33,7 +33,7 @@ HUGE = 2 << 20  # bytes of a huge page
 LINE = 64  # bytes of a cache line
 #: Bytes of address space at the heap's end: up to the common end, the outputs of a block, and what comes between.
 RESERVE = 512 << 20
-PIECE, PIECES = 2048, 1024  # bytes of a piece for small allocations, and how many there are, every other one free
+PIECE, PIECES = 2048, 384  # bytes of a piece for small allocations, and how many there are, every other one free
 HEADER = 8  # bytes that an allocation has before it
 #: Bytes, the largest first; of the small ones each size that glibc tells apart.
 HOLES = (*(1 << exponent for exponent in range(27, 10, -1)), *range(PIECE - HEADER, HEADER, -16))
@@ -45,7 +45,7 @@ SHIFTS = tuple(1 << exponent for exponent in range(8, 21, 2))  # bytes: for smal
 #: Bytes from one depth of the stack to the next, twice: ctypes and libffi copy the structure each. Together the
 #: depths reach all parts of a page, and of a cache line.
 STEP = 136
-_DONTNEED, _HUGEPAGE, _FIXED = 4, 14, 0x10
+_DONTNEED, _HUGEPAGE, _POPULATE_WRITE, _FIXED = 4, 14, 23, 0x10
 _RAW = 0  # the domain of Python's memory that is C's own
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 _READ, _WRITE, _EXECUTE = 1, 2, 4
@@ -138,28 +138,36 @@ def _map(start: int, size: int, flags: int, file: int) -> None:
     _libc.mmap(start, size, mmap.PROT_READ | mmap.PROT_WRITE, flags | _FIXED, file, 0)
 
 
-def release() -> None:
-    """In a template, as the last thing before its first fork: let go of what is free, and leave all arms the same."""
+def release() -> tuple[int, int]:
+    """In a template, as the last thing before its first fork: let go of what is free, and leave all arms the same.
+
+    Where room for small allocations begins, and how many bytes it is.
+    """
     if not hasattr(_libc, "mallinfo2"):
-        return
+        return 0, 0
     _libc.malloc_trim(ctypes.c_size_t(RESERVE))
     end = _free_start()
     for size in HOLES:
         _fill(size, end)
     _go_to_common_end()
-    _leave_pieces()
+    pieces = _leave_pieces()
     first, last = _up(_free_start() + LINE), _down(_libc.sbrk(0))  # what is free begins with a header of its own
     if first < last:
         _libc.madvise(first, last - first, _DONTNEED)
+    return pieces
 
 
-def displace(chance: random.Random) -> None:
-    """In a measured process, before it allocates anything: move all that comes by random distances.
+def displace(chance: random.Random, pieces: tuple[int, int]) -> None:
+    """In a measured process, before it allocates anything: take the ``pieces`` (see :func:`release`) for its own, and
+    move all that comes by random distances.
+
+    glibc goes through all pieces in turn: left to the blocks, each would touch some for the first time.
 
     Where memory lies (which buffers share cache sets, say) makes the same program a few per cent faster or slower,
     and all forks of a template would have it alike. So each pair has it elsewhere: chance from pair to pair, which
     the intervals know of, instead of a bias that they don't (Curtsinger and Berger 2013, "STABILIZER").
     """
+    _libc.madvise(_down(pieces[0], PAGE), pieces[1], _POPULATE_WRITE)
     for size in SHIFTS:
         _libc.malloc(size + LINE * chance.randrange(size // LINE))
 
@@ -266,7 +274,7 @@ def _go_to_common_end() -> None:
     _libc.malloc(_up(start + PAGE, COMMON) - start - HEADER)
 
 
-def _leave_pieces() -> None:
+def _leave_pieces() -> tuple[int, int]:
     """Give small allocations room of the same form in all arms, elsewhere than at the heap's end: one that lies
     there keeps what was freed before it apart from what is free behind it, for as long as it lives."""
     places = (ctypes.c_void_p * PIECES).from_address(_libc.malloc(PIECES * 8))  # a list would leave holes of its own
@@ -274,6 +282,8 @@ def _leave_pieces() -> None:
         places[number] = _libc.malloc(PIECE)
     for number in range(0, PIECES, 2):  # every other one: neighbours would become one
         _libc.free(places[number])
+    first, last = int(places[0] or 0), int(places[PIECES - 1] or 0)
+    return first, last - first
 
 
 def _fill_caches() -> None:

@@ -47,6 +47,7 @@ class Ready:
     device: str
     modules: list[GraphModule] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)  # bytes of each output
+    pieces: tuple[int, int] = (0, 0)  # of memory: where, and how many bytes
     null: int = field(default_factory=lambda: os.open(os.devnull, os.O_WRONLY))
     filter: seccomp.Filter | None = field(default_factory=seccomp.measured)
     code: list[memory.Code] = field(default_factory=list)
@@ -75,7 +76,7 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
         gc.freeze()  # so that no collection in a fork touches, and thereby copies, what was here before
         send(channel, {"status": "ready", **ready.report, "events": _events()})
         sys.stdout.flush()  # once: what is left there would be written by every fork
-        memory.release()  # last: even a report's length moves the heap's end
+        ready.pieces = memory.release()  # last: even a report's length moves the heap's end
         _fork_on_request(channel, ready)
 
 
@@ -178,7 +179,7 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
     try:
         os.dup2(ready.null, 1)  # what a kernel prints was kept from the template's calls; more would fill the log
         chance = random.Random(message["place"])
-        memory.displace(chance)
+        memory.displace(chance, ready.pieces)
         mutated, outputs = tuple(message["mutated"]), message["outputs"]
         load.phase("run")
         call = _audited(ready) if message["audit"] else ready.call
