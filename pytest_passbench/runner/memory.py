@@ -102,40 +102,53 @@ class Imports:
         self._file = -1
         if not _one_heap():
             return
-        self._arenas = _Arenas()
-        _pythonapi.PyObject_GetArenaAllocator(ctypes.byref(self._arenas))
-        raw = _Allocator()
-        _pythonapi.PyMem_GetAllocator(_RAW, ctypes.byref(raw))
-        _pythonapi.PyObject_SetArenaAllocator(ctypes.byref(_Arenas(raw.context, raw.malloc, raw.free)))
         self._start = _up(_free_start() + LINE, PAGE)
         size = _down(_libc.sbrk(0), PAGE) - self._start
-        self._file = os.memfd_create("imports", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(self._file, size)
-        _map(self._start, size, mmap.MAP_SHARED, self._file)
+        try:
+            file = os.memfd_create("imports", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            os.ftruncate(file, size)
+            _map(self._start, size, mmap.MAP_SHARED, file)
+        except OSError:  # there are machines that allow no such files
+            return
+        self._file = file
+        self._arenas = _take_small_objects_from_the_heap()
 
     def keep(self) -> None:
         """Nothing changes this any more: whoever writes to a page gets one of its own. What comes after it is
-        ordinary memory, :data:`RESERVE` bytes of it, in huge pages where the kernel has them."""
-        if self._file < 0 or not _one_heap():
-            return
-        _pythonapi.PyObject_SetArenaAllocator(ctypes.byref(self._arenas))
+        ordinary memory, :data:`RESERVE` bytes of it, in huge pages where the kernel has them. Raises OSError."""
+        whole = _one_heap()
         used = _up(_free_start()) + HUGE  # the calls from here on may use a little more
         size = _down(_libc.sbrk(0), PAGE) - used
-        _map(used, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1)
-        _libc.madvise(used, size, _HUGEPAGE)
-        _map(self._start, used - self._start, mmap.MAP_PRIVATE, self._file)
-        fcntl.fcntl(self._file, fcntl.F_ADD_SEALS, _SEALS)
-        os.close(self._file)
+        if self._file >= 0:
+            if not whole:
+                raise OSError("no memory left for the heap")
+            _pythonapi.PyObject_SetArenaAllocator(ctypes.byref(self._arenas))
+            _map(used, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1)
+            _map(self._start, used - self._start, mmap.MAP_PRIVATE, self._file)
+            fcntl.fcntl(self._file, fcntl.F_ADD_SEALS, _SEALS)
+            os.close(self._file)
+        if whole:
+            _libc.madvise(used, size, _HUGEPAGE)
+
+
+def _take_small_objects_from_the_heap() -> _Arenas:
+    """Let Python have C's own memory for its small objects; what it had before."""
+    before, raw = _Arenas(), _Allocator()
+    _pythonapi.PyObject_GetArenaAllocator(ctypes.byref(before))
+    _pythonapi.PyMem_GetAllocator(_RAW, ctypes.byref(raw))
+    _pythonapi.PyObject_SetArenaAllocator(ctypes.byref(_Arenas(raw.context, raw.malloc, raw.free)))
+    return before
 
 
 def _one_heap() -> bool:
     """Have :data:`RESERVE` bytes at the heap's end. False where large pieces are not taken from there."""
     _libc.free(_libc.malloc(RESERVE))
-    return hasattr(_libc, "mallinfo2") and _libc.sbrk(0) - _free_start() >= RESERVE
+    return bool(_libc.sbrk(0) - _free_start() >= RESERVE)
 
 
 def _map(start: int, size: int, flags: int, file: int) -> None:
-    _libc.mmap(start, size, mmap.PROT_READ | mmap.PROT_WRITE, flags | _FIXED, file, 0)
+    if _libc.mmap(start, size, mmap.PROT_READ | mmap.PROT_WRITE, flags | _FIXED, file, 0) != start:
+        raise OSError(f"{size} bytes at {start:#x} can't be mapped")
 
 
 def release() -> tuple[int, int]:
@@ -295,7 +308,9 @@ def _fill_caches() -> None:
 
 
 def _free_start() -> int:
-    """Where the heap's unused end begins."""
+    """Where the heap's unused end begins; its end where nobody knows."""
+    if not hasattr(_libc, "mallinfo2"):
+        return int(_libc.sbrk(0))
     _libc.mallinfo2.restype = _Usage
     return int(_libc.sbrk(0) - _libc.mallinfo2().keepcost)
 
