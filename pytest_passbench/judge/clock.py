@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Mapping
-from statistics import median
+from statistics import median_low
 
 from ..protocol import DEPTHS
 from ..timing.clock import Block
@@ -30,7 +30,6 @@ EAGER = "eager"
 FLOAT64 = "float64"  # eager in double precision: present in the probe only, never timed for a score
 MOST_WARM_BLOCKS = 12
 EMPTY_BLOCKS, EMPTY_PAIRS = 3, 2
-LEAST_SECONDS = 1e-7
 NO_INPUTS = Batch()
 
 
@@ -65,7 +64,6 @@ class CpuClock:
         self._cores, self._awake = cores, awake
         self._pages, self._inputs, self._verify, self._rng = pages, inputs, verify, rng
         self._runners: dict[str, Runner] = {}
-        self._former: dict[str, Runner] = {}
         self._batch = NO_INPUTS
         self._done: set[str] = set()
         self._rounds = 0
@@ -104,10 +102,10 @@ class CpuClock:
         self._done.clear()
         self._batch = NO_INPUTS
         with self.phases("fork"), self._awake.off():
+            _end(self._runners)  # now, so that they are gone when the first blocks run
             templates = {arm: self._templates[arm] for arm in self.arms}
             forked = fork_all(templates, self._program, self.calls, self._cores, rehearse)
-            self._former, self._runners = self._runners, forked
-            _end(self._former)
+            self._runners = forked
         self._priority.begin()
 
     def keep(self, arms: list[str]) -> None:
@@ -135,12 +133,12 @@ class CpuClock:
 
         The others run empty blocks too: by the first round all processes have run as much.
         """
-        if len(self._empties) < EMPTY_PAIRS:
-            self._empties.append({arm: self._empty_blocks(arm) for arm in self._order()}[EAGER])
-        return median(self._empties)
+        if len(self._empties) < EMPTY_PAIRS * EMPTY_BLOCKS:
+            self._empties += {arm: self._empty_blocks(arm) for arm in self._order()}[EAGER]
+        return median_low(self._empties)
 
-    def _empty_blocks(self, arm: str) -> float:
-        return median(self._run(arm, self.calls, empty=True).wall for _ in range(EMPTY_BLOCKS))
+    def _empty_blocks(self, arm: str) -> list[float]:
+        return [self._run(arm, self.calls, empty=True).wall for _ in range(EMPTY_BLOCKS)]
 
     def _order(self) -> list[str]:
         return self._rng.sample(list(self._runners), len(self._runners))
@@ -164,13 +162,13 @@ class CpuClock:
         self.warm[arm] = taken.warm
         self.cpu.setdefault(arm, []).append((taken.cpu, taken.wall * len(self._cores.arms)))
         noise = Noise(taken.wall, stolen=max(0.0, stolen), touched=taken.touched)
-        return Block(max(taken.wall - self._empty, LEAST_SECONDS), calls, noise)
+        return Block(_without(self._empty, taken.wall), calls, noise)
 
     def alone(self, arm: str, calls: int) -> float:
         """Seconds of one block of ``arm`` outside any round, with fresh inputs. Raises ArmFailed."""
         self._new_round(calls)
         self._write()
-        return max(self._run(arm, calls).wall - self._empty * calls / self.calls, LEAST_SECONDS)
+        return _without(self._empty * calls / self.calls, self._run(arm, calls).wall)
 
     @property
     def runners(self) -> Mapping[str, Runner]:
@@ -210,8 +208,7 @@ class CpuClock:
         return None
 
     def end_runners(self) -> None:
-        """End the runners of this pair, and those of the one before that are still there."""
-        _end(self._former)
+        """End the runners of this pair."""
         _end(self._runners)
 
     def close(self) -> None:
@@ -219,6 +216,12 @@ class CpuClock:
         self._priority.end()
         self.end_runners()
         os.close(self._judge)
+
+
+def _without(empty: float, wall: float) -> float:
+    """What a block took for its calls. An empty one is a small part of it; one that was not was disturbed, and must
+    not make all arms seem equal."""
+    return max(wall - empty, wall / 2)
 
 
 def _end(runners: dict[str, Runner]) -> None:
