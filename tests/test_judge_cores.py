@@ -52,6 +52,12 @@ def test_a_core_is_kept_awake_by_what_gives_way_to_everything_and_ends_with_us()
         with pinned({core}):
             time.sleep(0.2)
         assert processes.cpu_seconds(processes.cpu_clock(pid)) > before
+        with awake.off():  # what is no real-time process must not wait for its time slice
+            processes.wait_stopped(pid)
+            still = processes.cpu_seconds(processes.cpu_clock(pid))
+        with pinned({core}):
+            time.sleep(0.2)
+        assert processes.cpu_seconds(processes.cpu_clock(pid)) > still
     processes.wait_stopped(pid)
     with awake.on():
         assert set(processes.descendants(os.getpid())) == {pid}  # the same again

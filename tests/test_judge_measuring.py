@@ -305,6 +305,16 @@ def test_who_is_wrong_only_once_a_pair_goes_on_is_seen_too(bench, wrapper, monke
     assert record.arm.correct_from == [NEVER]
 
 
+def test_an_empty_block_that_was_disturbed_does_not_make_all_arms_equal(twin, monkeypatch):
+    from pytest_passbench.judge.clock import CpuClock
+
+    monkeypatch.setattr(CpuClock, "_empty_blocks", lambda *_: [1.0] * 3)  # seconds: longer than any block
+    session, candidate = session_of(twin)
+    with session:
+        record = judge_all(session, candidate, twin)[0]
+    assert record.arm.speed.eager_us > 1  # half of what it takes, not nothing
+
+
 @given(st.lists(st.tuples(st.floats(0.5, 2.0), st.floats(0.5, 2.0)), min_size=2, max_size=12))
 def test_exchanging_the_arms_gives_the_inverse(times):
     block = lambda seconds: Block(seconds, 1, Disturbance(seconds))  # noqa: E731

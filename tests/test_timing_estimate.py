@@ -89,6 +89,7 @@ def test_pairs_that_were_cut_short_count_for_less_where_that_made_them_vague():
     assert weights(noisy) == pytest.approx([0.25] * 6 + [1.0] * 6)
     assert weights([list(rng.normal(0, 0.01, count)) for count in [50] * 6 + [200] * 6]) == [1.0] * 12
     assert weights([[0.1]] * 3) == [1.0] * 3
+    assert min(weights([list(rng.normal(0, 0.3, count)) for count in [10] * 3 + [400] * 3])) == 0.25
     values = [pair_value(rounds) for rounds in noisy]
     assert estimate(noisy).log_ratio == pytest.approx(np.average(values, weights=weights(noisy)))
     assert estimate(noisy).df == pytest.approx(7.5**2 / 6.375 - 1)  # (sum w)^2 / sum w^2

@@ -157,7 +157,7 @@ class Runner:
             raise ArmFailure("crash", "read", str(error)) from error
 
     def close(self) -> None:
-        """End the process, in the background: on the arms' core, while the judge has other things to do."""
+        """End the process, in the background, on the arms' core."""
         self._channel.close()
         self.watch.close()
         priority.no_longer(self.pid)

@@ -24,6 +24,8 @@ ALPHA = 0.05
 #: A pair's value is precise enough with this standard error (log), or with this share of its own distance from 1:
 #: six pairs that are no further apart show equal arms to be the same, others to differ.
 PRECISE, FAR = 0.014, 0.1
+#: No pair counts less than this: what the looks' errors were simulated for (:mod:`pytest_passbench.timing.looks`).
+LEAST_WEIGHT = 0.25
 #: Below so many pairs' worth the spread says nothing.
 LEAST_WORTH = 1.5
 
@@ -119,14 +121,14 @@ def weights(pairs: Sequence[Sequence[float]]) -> list[float]:
     """What each pair counts: the same where its value is precise enough, else in inverse proportion to its variance.
 
     The variance is that of all pairs' rounds taken together (of so few rounds a pair's own is vague), by the number
-    of its rounds; so where all pairs have as many, all count the same.
+    of its rounds; so where all pairs have as many, all count the same. None counts less than :data:`LEAST_WEIGHT`.
     """
     precise = enough([pair_value(rounds) for rounds in pairs])
     scatter = median(median_error(rounds) * math.sqrt(len(rounds)) for rounds in pairs)
     if not math.isfinite(scatter):
         return [1.0] * len(pairs)
     errors = [max(precise, scatter / math.sqrt(len(rounds))) for rounds in pairs]
-    return [(min(errors) / error) ** 2 for error in errors]
+    return [max(LEAST_WEIGHT, (min(errors) / error) ** 2) for error in errors]
 
 
 def from_values(

@@ -36,9 +36,9 @@ Reason = Literal["clear", "narrow", "pairs", "time", "more"]
 
 #: The looks whose error is paid for. The last is for what is measured again at the end of a run.
 LOOKS = (6, 8, 12, 16, 32)
-#: The two-sided nominal error of each look: all of them together err 5 %.
+#: The two-sided nominal error of each look: all of them together err 5 % at most.
 NOMINAL = 0.0131
-#: The same of the interval that must lie inside the band for SAME: all of them together err 5 % to either side.
+#: The same of the interval that must lie inside the band for SAME: together they err 5 % at most to either side.
 EQUIVALENCE = 0.0273
 #: No claim is ever made about differences smaller than this, on any machine.
 LEAST_DELTA = 0.02
