@@ -158,6 +158,16 @@ def test_a_clear_case_costs_six_pairs_and_a_noisy_one_stays_open():
     assert {reason for _, verdict, reason in noisy if verdict == "UNRESOLVED"} == {"pairs"}
 
 
+def test_a_clear_verdict_with_a_vague_ratio_is_worth_repeating():
+    """A score uses the ratio: 2.1 between 1.6 and 2.8 is not an answer, although FASTER it is."""
+    vague = [math.log(2.1) + x for x in (-0.2, 0.2, 0.05, -0.1, 0.15, 0)]
+    decision = Stopping(max_pairs=6).decide(from_values(vague, NOMINAL))
+    assert (decision.stop, decision.verdict, decision.reason) == (True, "FASTER", "pairs")
+    assert decision.worth_repeating
+    sure = Stopping(max_pairs=6).decide(from_values([math.log(2.1) + x / 10 for x in (-0.2, 0.2, 0.1, 0)], NOMINAL))
+    assert (sure.verdict, sure.reason, sure.worth_repeating) == ("FASTER", "clear", False)
+
+
 def test_a_ratio_at_delta_is_unresolved_but_not_worth_repeating():
     stopping = Stopping()
     result = from_values([math.log(1.02) + x for x in (-1e-3, 1e-3, 5e-4, -5e-4, 0, 0)], NOMINAL)

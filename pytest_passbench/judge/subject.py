@@ -45,7 +45,7 @@ class Subject:
     """What is judged: plans per arm on one subgraph, its inputs, and where the arms run.
 
     ``earlier``: what was measured of it before, to be continued. Afterwards ``measured`` is what there is now,
-    ``noisy`` whether noise kept a verdict open, and ``twin`` how a second eager did.
+    ``noisy`` whether noise kept an answer open or vague, and ``twin`` how a second eager did.
     """
 
     record: Record

@@ -58,8 +58,8 @@ class Decision:
 
     @property
     def worth_repeating(self) -> bool:
-        """True where noise, not the ratio itself, kept the verdict open."""
-        return self.verdict == "UNRESOLVED" and self.reason in ("pairs", "time")
+        """True where the budget's end, not the answer, stopped it: the verdict is open, or the ratio still vague."""
+        return self.reason in ("pairs", "time")
 
 
 @dataclass(frozen=True)
