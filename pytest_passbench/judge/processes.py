@@ -114,6 +114,14 @@ def cpu_seconds(clock: int) -> float:
         raise Gone("process ended") from error
 
 
+def threads(pid: int) -> list[int]:
+    """A process's threads, itself among them. Raises Gone."""
+    try:
+        return [int(thread.name) for thread in Path(f"/proc/{pid}/task").iterdir()]
+    except OSError as error:
+        raise Gone(f"process {pid} ended") from error
+
+
 def descendants(pid: int) -> list[int]:
     """All processes below ``pid``, in no special order."""
     found: list[int] = []

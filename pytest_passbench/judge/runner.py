@@ -53,7 +53,9 @@ class Runner:
         processes.stop(self.pid)
         self.watch = Watch(self.pid)
         self.watch.wait_stopped()
-        priority.prefer(self.pid)
+        for thread in processes.threads(self.pid):  # those that a rehearsal started are still where it was
+            os.sched_setaffinity(thread, core)
+            priority.prefer(thread)
         self._clock, self._memory = processes.cpu_clock(self.pid), self.watch.memory()
         #: Whether the judge waits for answers without going to sleep: where it has a core to itself. Waking up
         #: takes as long as a short call, and while it sleeps, others on its core disturb the arm's caches.

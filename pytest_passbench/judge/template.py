@@ -79,7 +79,8 @@ class Template:
         """Order a runner; :meth:`Fork.begin` has it forked. Raises ArmFailure.
 
         ``place`` is a random number that says where in memory it is to run. With ``rehearse`` it runs a block
-        before it tells that it is there.
+        before it tells that it is there; not with several threads: they would have to share the core of the fork,
+        where one that waits for another in a loop keeps it from running.
         With ``audit``, one that poisons freed memory and notes operators; to the candidate it looks like any other.
         """
         mine, theirs = socket_pair()
@@ -89,7 +90,7 @@ class Template:
             "calls": calls,
             "place": place,
             "threads": self.arm.settings.threads,
-            "rehearse": rehearse,
+            "rehearse": rehearse and self.arm.settings.threads == 1,
             "audit": audit,
         }
         with self.forking(mine):
