@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -54,7 +55,8 @@ class Runner:
         self.watch = Watch(self.pid)
         self.watch.wait_stopped()
         for thread in processes.threads(self.pid):  # those that a rehearsal started are still where it was
-            os.sched_setaffinity(thread, core)
+            with contextlib.suppress(ProcessLookupError):  # that it is gone will be told by whoever asks it next
+                os.sched_setaffinity(thread, core)
             priority.prefer(thread)
         self._clock, self._memory = processes.cpu_clock(self.pid), self.watch.memory()
         #: Whether the judge waits for answers without going to sleep: where it has a core to itself. Waking up
