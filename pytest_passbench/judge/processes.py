@@ -135,9 +135,9 @@ def descendants(pid: int) -> list[int]:
 
 def _children(pid: int) -> list[int]:
     found: list[int] = []
-    with contextlib.suppress(OSError):  # it may end while we look
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            found += _children_of_thread(thread / "children")
+    with contextlib.suppress(Gone):  # it may end while we look
+        for thread in threads(pid):
+            found += _children_of_thread(Path(f"/proc/{pid}/task/{thread}/children"))
     return found
 
 

@@ -50,7 +50,6 @@ class Runner:
         if not self._expected():
             raise ArmFailure("integrity", "fork", "another process than the runner answered")
         self.hello = hear(channel)
-        os.sched_setaffinity(self.pid, core)
         processes.stop(self.pid)
         self.watch = Watch(self.pid)
         self.watch.wait_stopped()
