@@ -50,12 +50,12 @@ class Runner:
         if not self._expected():
             raise ArmFailure("integrity", "fork", "another process than the runner answered")
         self.hello = hear(channel)
+        _place(self.pid, core)  # first, so that it stops there and not on the judge's core
         processes.stop(self.pid)
         self.watch = Watch(self.pid)
         self.watch.wait_stopped()
         for thread in processes.threads(self.pid):  # those that a rehearsal started are still where it was
-            with contextlib.suppress(ProcessLookupError):  # that it is gone will be told by whoever asks it next
-                os.sched_setaffinity(thread, core)
+            _place(thread, core)
             priority.prefer(thread)
         self._clock, self._memory = processes.cpu_clock(self.pid), self.watch.memory()
         #: Whether the judge waits for answers without going to sleep: where it has a core to itself. Waking up
@@ -165,3 +165,9 @@ class Runner:
         self.watch.close()
         priority.no_longer(self.pid)
         processes.kill(self.pid)
+
+
+def _place(thread: int, cores: frozenset[int]) -> None:
+    """Have it run there; that it is gone will be told by whoever asks it next."""
+    with contextlib.suppress(ProcessLookupError):
+        os.sched_setaffinity(thread, cores)
