@@ -157,6 +157,22 @@ def test_cpu_time_beyond_the_cores_counts_where_more_than_a_tenth_of_the_blocks_
     assert len(timing.excess(clock, "candidate")) == violations
 
 
+@pytest.mark.parametrize(
+    ("singles", "violations"),
+    [([3.5e-3] * 5 + [2e-4] * 10, 0), ([3.5e-3] * 10 + [2e-4] * 5, 0), ([3.5e-3] * 15, 1)],
+    ids=["others had the core", "for longer", "every time"],
+)
+def test_a_dear_first_call_counts_where_it_is_dear_in_every_try(singles, violations):
+    from pytest_passbench.judge.audits import timing
+
+    left = list(singles)
+
+    def alone(arm, calls):
+        return left.pop(0) if arm == "candidate" and calls == 1 else 2e-4 * calls if arm == "eager" else 8e-4
+
+    assert len(timing.first_call(SimpleNamespace(alone=alone), "candidate", 4)) == violations
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("what", ["one part is another's", "no number", "rounded"])

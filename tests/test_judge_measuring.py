@@ -166,8 +166,8 @@ def test_an_interruption_while_runners_end_stays_one(twin, monkeypatch):
 
     closed, close = [], Runner.close
 
-    def interrupted(self):
-        close(self)
+    def interrupted(self, core=None):
+        close(self, core)
         closed.append(self)
         if len(closed) == 2:  # the first was the one in float64
             raise KeyboardInterrupt

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
 from statistics import median_low
 
 from ..protocol import DEPTHS
@@ -102,7 +103,7 @@ class CpuClock:
         self._done.clear()
         self._batch = NO_INPUTS
         with self.phases("fork"), self._awake.off():
-            _end(self._runners)  # now, so that they are gone when the first blocks run
+            _end(self._runners, self._cores.forking[::-1])  # now, so that they are gone when the first blocks run
             templates = {arm: self._templates[arm] for arm in self.arms}
             forked = fork_all(templates, self._program, self.calls, self._cores, rehearse)
             self._runners = forked
@@ -224,7 +225,8 @@ def _without(empty: float, wall: float) -> float:
     return max(wall - empty, wall / 2)
 
 
-def _end(runners: dict[str, Runner]) -> None:
-    """None twice, though somebody should press Ctrl+C meanwhile."""
+def _end(runners: dict[str, Runner], cores: Sequence[int] = ()) -> None:
+    """None twice, though somebody press Ctrl+C meanwhile. On these cores in turn: it takes as long as a fork."""
+    turn = cycle(cores or (None,))
     while runners:
-        runners.popitem()[1].close()
+        runners.popitem()[1].close(next(turn))

@@ -114,7 +114,7 @@ class CudaRunner(Runner):
     def written(self, _layout: Layout, _slot: int, _index: int, _size: int) -> None:
         """Nobody knows that of a device's memory."""
 
-    def close(self) -> None:
+    def close(self, _core: int | None = None) -> None:
         """Nothing: it serves for all pairs of its subgraph."""
 
     def end(self) -> None:

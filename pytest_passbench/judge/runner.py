@@ -159,11 +159,13 @@ class Runner:
         except Gone as error:
             raise ArmFailure("crash", "read", str(error)) from error
 
-    def close(self) -> None:
-        """End the process, in the background, on the arms' core."""
+    def close(self, core: int | None = None) -> None:
+        """End the process, in the background, on the arms' cores or on ``core``."""
         self._channel.close()
         self.watch.close()
         priority.no_longer(self.pid)
+        if core is not None:
+            _place(self.pid, frozenset({core}))
         processes.kill(self.pid)
 
 

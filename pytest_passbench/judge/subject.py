@@ -216,7 +216,7 @@ class Subject:
             timed = [arm for arm in self.templates if arm != FLOAT64 and not self._interpreted(arm)]
             if self._judged(timed):
                 self._measure(clock, checker, per_call, timed)
-            with self.phases("audit"), self.awake.off():  # nothing is timed any more, and forks need the cores
+            with self.phases("audit"):
                 self.auditor.measured(self, clock, checker, per_call)
         finally:
             clock.close()

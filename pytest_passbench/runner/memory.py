@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from ..protocol import DEPTHS
 
@@ -33,7 +32,8 @@ HUGE = 2 << 20  # bytes of a huge page
 LINE = 64  # bytes of a cache line
 #: Bytes of address space at the heap's end: up to the common end, the outputs of a block, and what comes between.
 RESERVE = 512 << 20
-PIECE, PIECES = 2048, 384  # bytes of a piece for small allocations, and how many there are, every other one free
+PIECE, PIECES = 2048, 192  # bytes of a free piece for small allocations, and how many there are
+WALL = 24  # bytes between two of them: neighbours would become one
 HEADER = 8  # bytes that an allocation has before it
 #: Bytes, the largest first; of the small ones each size that glibc tells apart.
 HOLES = (*(1 << exponent for exponent in range(27, 10, -1)), *range(PIECE - HEADER, HEADER, -16))
@@ -51,13 +51,16 @@ _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_S
 _READ, _WRITE, _EXECUTE = 1, 2, 4
 
 
-def _room(size: int) -> tuple[Any, object]:
-    """A structure of ``size`` bytes: the form of a C function of two numbers and of it, and one to pass."""
+def _below(size: int) -> Callable[[Callable[[int, int], int], int, int], int]:
+    """A call of what it is given, on two numbers, below a structure of ``size`` bytes that is passed by value."""
     room = type("Room", (ctypes.Structure,), {"_fields_": [("bytes", ctypes.c_char * size)]})
-    return ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_uint, ctypes.c_uint, room), room()
+    form = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_uint, ctypes.c_uint, room)
+    call, value = form(lambda run, first, second, _room: run(first, second)), room()
+    return lambda run, first, second: call(run, first, second, value)
 
 
-_ROOMS = tuple(_room(STEP * (depth + 1)) for depth in range(DEPTHS))
+#: Made once: in a measured process it would take a millisecond.
+_DEPTHS = tuple(_below(STEP * (depth + 1)) for depth in range(DEPTHS))
 
 
 class _Usage(ctypes.Structure):
@@ -264,12 +267,7 @@ def at_depths(run: Callable[[int, int, int], int]) -> list[Callable[[int, int], 
     Doing Anything Obviously Wrong"). Python's own frames must not be what takes the room: they lie in pieces of
     16 KiB of their own, and a call that crosses the end of one gets a new one from the kernel every time (7 us).
     """
-    return [_below(form, room, partial(run, depth)) for depth, (form, room) in enumerate(_ROOMS)]
-
-
-def _below(form: Any, room: object, run: Callable[[int, int], int]) -> Callable[[int, int], int]:
-    call = form(lambda first, second, _room: run(first, second))
-    return lambda first, second: call(first, second, room)
+    return [partial(below, partial(run, depth)) for depth, below in enumerate(_DEPTHS)]
 
 
 def _fill(size: int, end: int) -> None:
@@ -293,9 +291,10 @@ def _leave_pieces() -> tuple[int, int]:
     places = (ctypes.c_void_p * PIECES).from_address(_libc.malloc(PIECES * 8))  # a list would leave holes of its own
     for number in range(PIECES):
         places[number] = _libc.malloc(PIECE)
-    for number in range(0, PIECES, 2):  # every other one: neighbours would become one
-        _libc.free(places[number])
-    first, last = int(places[0] or 0), int(places[PIECES - 1] or 0)
+        last = _libc.malloc(WALL)
+    for place in places:
+        _libc.free(place)
+    first = int(places[0] or 0)
     return first, last - first
 
 

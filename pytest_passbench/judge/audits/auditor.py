@@ -95,7 +95,7 @@ class Auditor:
         if not self.layers & {"dispatch", "outputs", "load"} or standing is None:
             return
         blocks = Blocks(
-            subject.templates, program, subject.pages, subject.inputs, subject.layout, subject.cores,
+            subject.templates, program, subject.pages, subject.inputs, subject.layout, subject.cores, subject.awake,
             subject.rng, self._settings.policy, self._settings.tolerance, self.layers,
             standing,
         )  # fmt: skip

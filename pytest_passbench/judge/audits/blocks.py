@@ -17,6 +17,7 @@ import torch
 from ...protocol import Layout
 from ...report.record import Finding
 from ...settings import Policy
+from ..awake import Awake
 from ..checker import Standing
 from ..clock import EAGER
 from ..cores import Cores
@@ -52,6 +53,7 @@ class Blocks:
     inputs: Inputs
     layout: Layout
     cores: Cores
+    awake: Awake
     rng: random.Random
     policy: Policy
     tolerance: int
@@ -62,7 +64,8 @@ class Blocks:
         """Findings of one pair of blocks. Raises ArmFailed where an arm fails in them."""
         calls = max(2, min(self.layout.slots, MOST_CALLS, int(BLOCK_SECONDS / max(per_call, 1e-6))))
         both = {arm: self.templates[arm] for arm in (EAGER, CANDIDATE)}
-        runners = fork_all(both, self.program, calls, self.cores, audited=[CANDIDATE])
+        with self.awake.off():
+            runners = fork_all(both, self.program, calls, self.cores, audited=[CANDIDATE])
         try:
             return self._both(runners, calls)
         finally:
@@ -71,9 +74,12 @@ class Blocks:
 
     def _both(self, runners: dict[str, Runner], calls: int) -> list[Finding]:
         batch = self.inputs.draw(calls)
-        found = self._block(runners, batch, [], "in memory that held other values before")
+        self.inputs.write(batch, self.pages)
+        found = self._block(runners, calls, "in memory that held other values before")
+        for place, data in self._changes(batch):
+            ctypes.memmove(place, data.data_ptr(), data.numel() * data.element_size())
         where = "for inputs that differ little from those before, at the same addresses"
-        found += self._block(runners, batch, self._changes(batch), where)
+        found += self._block(runners, calls, where)
         with blaming(CANDIDATE):
             said = evidence.read(runners[CANDIDATE])
         if "load" in self.layers:
@@ -82,16 +88,14 @@ class Blocks:
             found += evidence.from_operators(said.get("operators") or [], self.policy)
         return found
 
-    def _block(self, runners: dict[str, Runner], batch: Batch, changes: list[Change], where: str) -> list[Finding]:
+    def _block(self, runners: dict[str, Runner], calls: int, where: str) -> list[Finding]:
+        """A block of each arm, of what the pages hold: neither's writes to them are seen by anyone else."""
         for arm in (EAGER, CANDIDATE):
-            self.inputs.write(batch, self.pages)
-            for place, data in changes:
-                ctypes.memmove(place, data.data_ptr(), data.numel() * data.element_size())
             with blaming(arm):
-                runners[arm].block(len(batch))
+                runners[arm].block(calls)
         if "outputs" not in self.layers:
             return []
-        chosen = self.rng.sample(range(len(batch)), min(VERIFIED, len(batch)))
+        chosen = self.rng.sample(range(calls), min(VERIFIED, calls))
         return [finding for call in chosen for finding in self._compared(runners, call, where)][:1]
 
     def _changes(self, batch: Batch) -> list[Change]:

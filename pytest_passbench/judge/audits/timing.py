@@ -17,7 +17,7 @@ from .layers import violation
 #: CPU time over what an arm's cores could give: a thread on a core of its own makes it 2. Stopping a runner may take
 #: so many seconds more; and in one block of ten it may be time that a hypervisor took away.
 EXCESS, STOPPING, SELDOM = 1.5, 5e-5, 0.1
-SINGLES, FULL = 5, 2
+SINGLES, FULL, TRIES = 5, 2, 3
 #: One call by itself costs more than one of many; what eager pays times this, and this many seconds, is honest.
 LENIENT, SLACK = 6.0, 2e-4
 
@@ -36,18 +36,28 @@ def excess(clock: CpuClock, arm: str) -> list[Finding]:
 
 
 def first_call(clock: CpuClock, arm: str, calls: int) -> list[Finding]:
-    """T(1) against T(k)/k beside eager's, by the runners of the last pair. Raises ArmFailed."""
-    if calls < 4:
-        return []
+    """T(1) against T(k)/k beside eager's, by the runners of the last pair. Raises ArmFailed.
+
+    Every try must say the same: others may keep a core from us for as long as one try takes.
+    """
+    said = ""
+    for _ in range(TRIES if calls >= 4 else 0):
+        said = _suspicion(clock, arm, calls)
+        if not said:
+            return []
+    return [violation("clock", "first-call", said)] if said else []
+
+
+def _suspicion(clock: CpuClock, arm: str, calls: int) -> str:
+    """What speaks against the arm, in a sentence; nothing where that is no more than eager's may be."""
     ratio, single, each = _ratio(clock, arm, calls)
     usual, _single, _each = _ratio(clock, EAGER, calls)
     if ratio <= LENIENT * max(usual, 1.0) or single - each <= SLACK:
-        return []
-    said = (
+        return ""
+    return (
         f"one call takes {single * 1e6:.0f} us by itself and {each * 1e6:.0f} us in a block of {calls} "
         f"({ratio:.1f} times, eager {usual:.1f} times): a call does the work of others"
     )
-    return [violation("clock", "first-call", said)]
 
 
 def _ratio(clock: CpuClock, arm: str, calls: int) -> tuple[float, float, float]:
