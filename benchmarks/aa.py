@@ -3,7 +3,7 @@
     python benchmarks/aa.py --sessions 200            quiet machine, one thread
     python benchmarks/aa.py --sessions 200 --busy     one core kept busy by another process
     python benchmarks/aa.py --sessions 200 --threads 2
-    python benchmarks/aa.py --sessions 100 --swap     two different programs, then with the arms exchanged
+    python benchmarks/aa.py --sessions 100 --swap     two different programs, with the arms exchanged, and back again
 
 Each call adds sessions to reports/benchmarks/aa-<variant>.jsonl and writes the summary and its picture anew.
 """
@@ -25,6 +25,7 @@ from engine import Case, Store, Twins, busy, cases, machine, medians, session_of
 from pytest_passbench.settings import Settings
 
 PER_SANDBOX = 40  # sessions until new sandboxes are started, whose memory is laid out anew
+THREE = ("candidate", "eager", "candidate")  # the arm that has the longer program
 EXTRA = "    extra = torch.exp(in_0)\n"
 
 
@@ -79,16 +80,17 @@ def _measure(store: Store, chosen: Sequence[Case], args: argparse.Namespace) -> 
 
 
 def _swap_sessions(store: Store, chosen: Sequence[Case]) -> None:
-    """Each case twice, one right after the other: the longer program as the candidate, then as eager."""
+    """Each case three times, one right after the other: the longer program as the candidate, as eager, and as the
+    candidate again: what differs between the first and the third is no work of the exchange."""
     with ExitStack() as stack:
         ways = {
             longer: stack.enter_context(Twins(Settings(pipeline="direct", audit="off"), partial(_longer_at, longer)))
-            for longer in ("candidate", "eager")
+            for longer in set(THREE)
         }
         for case in chosen:
-            for longer, twins in ways.items():
+            for longer in THREE:
                 begin = time.perf_counter()
-                records = twins.against(case)
+                records = ways[longer].against(case)
                 store.add(session_of(case, records, time.perf_counter() - begin, longer=longer))
 
 
@@ -148,23 +150,31 @@ def _by_case(good: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def swapped(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """How often a ratio and the inverse of its swapped session agree within their intervals."""
-    waiting: dict[str, dict[str, Any]] = {}
-    agree, ratios, gaps = 0, [], []
-    for item in (one for one in sessions if "ratio" in one):
-        if item["longer"] == "candidate":
-            waiting[item["case"]] = item
-        elif item["case"] in waiting:
-            before = waiting.pop(item["case"])
-            agree += before["low"] <= 1 / item["low"] and 1 / item["high"] <= before["high"]
-            ratios.append(before["ratio"])
-            gaps.append(abs(math.log(before["ratio"] * item["ratio"])))
-    gaps.sort()
+    """How often intervals agree: an exchanged session's inverse one with that before and that after it, and those
+    two with each other, which are of the same arms. ``gap``: of the log ratios."""
+    threes = [three for three in zip(*(iter(sessions),) * 3, strict=False) if all("ratio" in one for one in three)]
+    couples = {
+        "exchanged": [(one, _inverse(middle)) for before, middle, after in threes for one in (before, after)],
+        "repeated": [(before, after) for before, _middle, after in threes],
+    }
     return {
-        "couples": len(ratios),
-        "overlapping": agree / max(1, len(ratios)),
-        "ratio_median": median(ratios) if ratios else None,
-        "gap_quantiles": {str(q): _quantile(gaps, q) for q in (0.5, 0.9, 0.95)} if gaps else {},
+        "threes": len(threes),
+        "ratio_median": median(before["ratio"] for before, _middle, _after in threes),
+        **{name: _agreement(found) for name, found in couples.items()},
+    }
+
+
+def _inverse(item: dict[str, Any]) -> dict[str, Any]:
+    return {"ratio": 1 / item["ratio"], "low": 1 / item["high"], "high": 1 / item["low"]}
+
+
+def _agreement(couples: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, Any]:
+    gaps = sorted(abs(math.log(one["ratio"] / other["ratio"])) for one, other in couples)
+    overlapping = sum(one["low"] <= other["high"] and other["low"] <= one["high"] for one, other in couples)
+    return {
+        "couples": len(couples),
+        "overlapping": overlapping / len(couples),
+        "gap_quantiles": {str(q): _quantile(gaps, q) for q in (0.5, 0.9, 0.95)},
     }
 
 

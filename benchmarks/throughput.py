@@ -1,8 +1,10 @@
 """Seconds per subgraph by phase, beside a harness that starts an interpreter for each.
 
     python benchmarks/throughput.py --subgraphs 40
+    python benchmarks/throughput.py --subgraphs 200 --candidate candidates/cpu-fused
 
-Eager is judged against eager. Building is told apart: in other runs it holds the pipeline's capture and compiling.
+Eager is judged against eager, or a candidate with its audit: then what no pass matches is counted apart. So is
+building: it holds the pipeline's capture and the candidate's own compiling.
 Writes reports/benchmarks/throughput.json and its picture.
 """
 
@@ -13,12 +15,16 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
-from engine import REPORTS, Twins, cases, machine, medians, session_of, spread, write
+import engine
+from engine import REPORTS, Case, Twins, cases, costs, machine, medians, session_of, spread, write
 
+from pytest_passbench.judge.session import Session
+from pytest_passbench.run import open_candidates
 from pytest_passbench.settings import Settings
 
 INTERPRETERS = 5
@@ -28,22 +34,31 @@ def main() -> None:
     """Measure, write, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--subgraphs", type=int, default=40, metavar="N", help="how many subgraphs")
+    parser.add_argument("--candidate", metavar="DIR", help="judge this candidate instead of eager itself")
     args = parser.parse_args()
-    sessions = []
     REPORTS.mkdir(parents=True, exist_ok=True)
-    with Twins(Settings(pipeline="direct", audit="off")) as twins:
-        for case in spread(cases(), args.subgraphs):
-            begin = time.perf_counter()
-            records = twins.against(case)
-            sessions.append(session_of(case, records, time.perf_counter() - begin))
+    sessions = list(_sessions(spread(cases(), args.subgraphs), args.candidate))
     summary = {"machine": machine(), **summarise(sessions), "interpreter_seconds": interpreter()}
-    path = write("throughput", summary)
+    path = write("throughput-candidate" if args.candidate else "throughput", summary)
     from pictures import throughput_picture
 
     throughput_picture(
         summary["phases_median"], summary["seconds_median"], summary["interpreter_seconds"], path.with_suffix(".png")
     )
     print({key: value for key, value in summary.items() if key not in ("machine", "sessions")})
+
+
+def _sessions(chosen: Sequence[Case], path: str | None) -> Iterator[dict[str, Any]]:
+    if path is None:
+        candidate, session = engine.NOBODY, Twins(Settings(pipeline="direct", audit="off"))
+    else:
+        (candidate,), session = open_candidates([Path(path)]), Session(Settings(pipeline="direct"), os.urandom(32))
+    with session:
+        session.floor = False
+        for case in chosen:
+            begin = time.perf_counter()
+            records = engine.judged(session, case, candidate)
+            yield session_of(case, records, time.perf_counter() - begin)
 
 
 def summarise(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -54,7 +69,8 @@ def summarise(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
     by_phase = {phase: median(item["durations"].get(phase, 0.0) for item in first) for phase in phases}
     return {
         "subgraphs": len(sessions),
-        "lost": len(sessions) - len(good),
+        "not_measured": len(sessions) - len(good),
+        "harness_median_of_all": median(costs(item["default"])["harness"] for item in sessions),
         **medians(first),
         "whole": medians(good),
         "phases_median": dict(sorted(by_phase.items(), key=lambda pair: -pair[1])),

@@ -111,9 +111,13 @@ class CpuClock:
 
     def keep(self, arms: list[str]) -> None:
         """Let the runners of these arms serve as the next pair: they are as fresh as any."""
+        self.leave_only(*arms)
+        self.arms, self._kept = arms, set(self._runners) == set(arms)
+
+    def leave_only(self, *arms: str) -> None:
+        """Let no others take any further part."""
         for arm in set(self._runners) - set(arms):
             self.leave_out(arm)
-        self.arms, self._kept = arms, set(self._runners) == set(arms)
 
     def leave_out(self, arm: str) -> None:
         """Let an arm take no further part, where it did so far."""
@@ -208,14 +212,10 @@ class CpuClock:
         """What a device's own clock says of a call; None where the judge's clock is the only one."""
         return None
 
-    def end_runners(self) -> None:
-        """End the runners of this pair."""
-        _end(self._runners)
-
     def close(self) -> None:
         """End the runners, for good."""
         self._priority.end()
-        self.end_runners()
+        _end(self._runners)
         os.close(self._judge)
 
 

@@ -12,7 +12,6 @@ from ..arm import Arm
 from ..clock import EAGER, CpuClock
 from ..forks import blaming
 from ..outputs import read_call
-from ..template import Program
 from . import evidence, plausibility, timing
 from .blocks import CANDIDATE, Blocks
 from .layers import chosen, note, pairs_of_blocks, violation
@@ -62,8 +61,8 @@ class Auditor:
             self._timed(subject, clock)
             self._physics(subject, clock)
             self._noted(clock)
-        clock.end_runners()
-        self._blocks(subject, clock.program, checker, per_call)
+        clock.leave_only(EAGER)
+        self._blocks(subject, clock, checker, per_call)
 
     def _timed(self, subject: Subject, clock: CpuClock) -> None:
         if "clock" not in self.layers:
@@ -89,15 +88,15 @@ class Auditor:
                 self.findings += evidence.from_events(evidence.read(clock.runners[CANDIDATE]).get("events"))
 
     def _blocks(
-        self, subject: Subject, program: Program, checker: Checker, per_call: Mapping[str, float]
+        self, subject: Subject, clock: CpuClock, checker: Checker, per_call: Mapping[str, float]
     ) -> None:
         standing = checker.standings.get(CANDIDATE)
         if not self.layers & {"dispatch", "outputs", "load"} or standing is None:
             return
         blocks = Blocks(
-            subject.templates, program, subject.pages, subject.inputs, subject.layout, subject.cores, subject.awake,
-            subject.rng, self._settings.policy, self._settings.tolerance, self.layers,
-            standing,
+            subject.templates[CANDIDATE], clock.runners[EAGER], clock.calls, clock.program, subject.pages,
+            subject.inputs, subject.cores, subject.awake, subject.rng, self._settings.policy,
+            self._settings.tolerance, self.layers, standing,
         )  # fmt: skip
         for _ in range(pairs_of_blocks(self._settings)):
             if not self.violated:

@@ -1,6 +1,6 @@
 """Extra blocks that look like any other: poisoned memory, operators noted, inputs nearly as before.
 
-A runner of the candidate that its template made for the purpose, and one of eager's. The first block has fresh
+A runner of the candidate that its template made for the purpose, and the last of eager's. The first block has fresh
 inputs; before the second, a small part of each input changes at the same addresses: who answers from a sample of the
 contents, or by address, is wrong now: by far, where a kernel that rounds differently is wrong by little. That is no
 cheating, but an answer like any other that was verified.
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import torch
 
-from ...protocol import Layout
 from ...report.record import Finding
 from ...settings import Policy
 from ..awake import Awake
@@ -45,13 +44,15 @@ Change = tuple[int, torch.Tensor]
 
 @dataclass
 class Blocks:
-    """What the extra blocks need. ``standing``: the candidate's, from calls verified before and in these blocks."""
+    """What the extra blocks need. ``eager``: a runner for blocks of up to ``most`` calls; ``standing``: the
+    candidate's, from calls verified before and in these blocks."""
 
-    templates: dict[str, Template]
+    template: Template
+    eager: Runner
+    most: int
     program: Program
     pages: Pages
     inputs: Inputs
-    layout: Layout
     cores: Cores
     awake: Awake
     rng: random.Random
@@ -62,15 +63,13 @@ class Blocks:
 
     def run(self, per_call: float) -> list[Finding]:
         """Findings of one pair of blocks. Raises ArmFailed where an arm fails in them."""
-        calls = max(2, min(self.layout.slots, MOST_CALLS, int(BLOCK_SECONDS / max(per_call, 1e-6))))
-        both = {arm: self.templates[arm] for arm in (EAGER, CANDIDATE)}
+        calls = max(1, min(self.most, MOST_CALLS, int(BLOCK_SECONDS / max(per_call, 1e-6))))
         with self.awake.off():
-            runners = fork_all(both, self.program, calls, self.cores, audited=[CANDIDATE])
+            forked = fork_all({CANDIDATE: self.template}, self.program, calls, self.cores, audited=[CANDIDATE])
         try:
-            return self._both(runners, calls)
+            return self._both({EAGER: self.eager, **forked}, calls)
         finally:
-            for runner in runners.values():
-                runner.close()
+            forked[CANDIDATE].close()
 
     def _both(self, runners: dict[str, Runner], calls: int) -> list[Finding]:
         batch = self.inputs.draw(calls)
