@@ -101,13 +101,14 @@ def test_timed_blocks_find_their_memory_there_and_each_finds_it_elsewhere(bench,
     bench.task(shapes=((256, 1024), (256, 1024)), scales=(1,))  # outputs of 1 MiB each
     bench.candidate({"p": wrapper(TWIN_OF_EAGER)})
     warm, places, stacks, moved = [], set(), [], []
-    block, settle = CpuClock.block, CpuClock._settle
+    block, fresh = CpuClock.block, CpuClock.fresh
 
-    def settled(self, arm):
-        settle(self, arm)
-        places.add(read_call(self.runners[arm], 0)[0].address % 4096)
-        stacks.append(stack_of(self.runners[arm].pid))
-        moved.append(set())
+    def settled(self):
+        fresh(self)
+        for runner in self.runners.values():
+            places.add(read_call(runner, 0)[0].address % 4096)
+            stacks.append(stack_of(runner.pid))
+            moved.append(set())
         self.timed = True
 
     def noted(self, arm, calls):
@@ -117,7 +118,7 @@ def test_timed_blocks_find_their_memory_there_and_each_finds_it_elsewhere(bench,
             moved[-1].add(read_call(self.runners[arm], 0)[0].address)
         return result
 
-    monkeypatch.setattr(CpuClock, "_settle", settled)
+    monkeypatch.setattr(CpuClock, "fresh", settled)
     monkeypatch.setattr(CpuClock, "block", noted)
     session, candidate = session_of(bench)
     session.floor = False

@@ -85,13 +85,14 @@ class CpuClock:
         """New runners of all arms, warm, and the cost of an empty block of ``self.calls`` calls."""
         self._draw(self.calls)
         self._write()
-        if not self._kept:
+        kept, self._kept = self._kept, False
+        if not kept:
             self.fork(rehearse=True)
-        self._kept = False
         self._depth = DEPTHS - 1  # where a block's memory lies farthest: what other rounds touch is touched then
         with self.phases("warm-up"):
             for arm in self._order():
-                self._settle(arm)
+                if kept or not self._templates[arm].rehearses:
+                    self._settle(arm)
             self._empty = self._measure_empty()
         self._batch, self._depths, self._rounds = NO_INPUTS, [], 0
 

@@ -25,6 +25,7 @@ class CudaTemplate(Template):
     """Turns into the runner when first asked for one, and is that runner for the rest of the subgraph."""
 
     runner: CudaRunner | None = None
+    rehearses = False
 
     def start_fork(
         self, program: Program, calls: int, place: int, _rehearse: bool = False, audit: bool = False

@@ -73,14 +73,19 @@ class Template:
         with contextlib.suppress(ProcessLookupError):  # that it is gone will be told by whoever asks it next
             os.sched_setaffinity(self.pid, self.cores)
 
+    @property
+    def rehearses(self) -> bool:
+        """Whether its runners can run a block where they are forked. Not with several threads: they would have to
+        share that core, where one that waits for another in a loop keeps it from running."""
+        return self.arm.settings.threads == 1
+
     def start_fork(
         self, program: Program, calls: int, place: int, rehearse: bool = False, audit: bool = False
     ) -> Fork:
         """Order a runner; :meth:`Fork.begin` has it forked. Raises ArmFailure.
 
         ``place`` is a random number that says where in memory it is to run. With ``rehearse`` it runs a block
-        before it tells that it is there; not with several threads: they would have to share the core of the fork,
-        where one that waits for another in a loop keeps it from running.
+        before it tells that it is there, if it is one that :attr:`rehearses`.
         With ``audit``, one that poisons freed memory and notes operators; to the candidate it looks like any other.
         """
         mine, theirs = socket_pair()
@@ -90,7 +95,7 @@ class Template:
             "calls": calls,
             "place": place,
             "threads": self.arm.settings.threads,
-            "rehearse": rehearse and self.arm.settings.threads == 1,
+            "rehearse": rehearse and self.rehearses,
             "audit": audit,
         }
         with self.forking(mine):
