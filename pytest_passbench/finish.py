@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -61,15 +62,16 @@ def status(state: State, report: pytest.TestReport, records: Sequence[Record]) -
     # Under xdist no file names are printed between the dots: a line of its own says which task it was.
     place = f"\n{report.nodeid.rpartition('::')[2]} " if hasattr(report, "node") else ""
     room = _room(state.config, place)
-    short = text if len(text) <= room else ", ".join(said)
-    return report.outcome, f"{place}{letter} {short[:room]} ", f"{report.outcome.upper()} ({text})"
+    short = textwrap.shorten(text if len(text) <= room else ", ".join(said), room, placeholder="…")
+    return report.outcome, f"{place}{letter} {short} ", f"{report.outcome.upper()} ({text})"
 
 
 def _room(config: pytest.Config, place: str) -> int:
-    """Columns for a task's outcome behind ``place``, before the share done that pytest puts at the edge."""
+    """Columns (at least one) for a task's outcome behind ``place``, before the share done that pytest puts at the
+    edge; a line that comes within a column of it gets the share twice."""
     writer = config.get_terminal_writer()
     used = len(place) if place else writer.width_of_current_line
-    return max(0, writer.fullwidth - used - len(". ") - len(" ") - len(" [100%]") - 1)
+    return max(1, writer.fullwidth - used - len(". ") - len(" ") - len(" [100%]") - 2)
 
 
 def to_benchmark(state: State, nodeid: str, records: Iterable[Record]) -> None:

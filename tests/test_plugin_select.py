@@ -95,6 +95,15 @@ def test_published_samples_and_bare_subgraphs(bench):
     bench.run_apart("--candidate=passes", "--passbench-tasks=sample").assert_outcomes(passed=1)
 
 
+def test_the_line_of_a_task_ends_before_the_edge_and_shows_the_share_done_once(bench, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for length in range(1, 45):
+        bench.task("a" * length)
+    lines = [line for line in bench.run("--candidate=passes").outlines if line.startswith("tasks/family/")]
+    assert len(lines) == 44
+    assert [line for line in lines if len(line) > 80 or line.count("%]") != 1] == []
+
+
 def test_a_model_py_of_somebodys_is_no_task(bench):
     bench.file("app/model.py", "raise SystemError('imported')")
     bench.file("app/a.task.yaml", bench.text("a"))
