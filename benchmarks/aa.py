@@ -152,7 +152,9 @@ def _by_case(good: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def swapped(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """How often intervals agree: an exchanged session's inverse one with that before and that after it, and those
     two with each other, which are of the same arms. ``gap``: of the log ratios."""
-    threes = [three for three in zip(*(iter(sessions),) * 3, strict=False) if all("ratio" in one for one in three)]
+    threes = _threes(sessions)
+    if not threes:
+        raise SystemExit("no three sessions of one subgraph were measured")
     couples = {
         "exchanged": [(one, _inverse(middle)) for before, middle, after in threes for one in (before, after)],
         "repeated": [(before, after) for before, _middle, after in threes],
@@ -162,6 +164,16 @@ def swapped(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "ratio_median": median(before["ratio"] for before, _middle, _after in threes),
         **{name: _agreement(found) for name, found in couples.items()},
     }
+
+
+def _threes(sessions: Sequence[dict[str, Any]]) -> list[Sequence[dict[str, Any]]]:
+    """What belongs together; where somebody stopped a run in between, what is left over does not."""
+    found = [sessions[start : start + 3] for start in range(len(sessions) - 2)]
+    return [three for three in found if all("ratio" in one for one in three) and _belong(three)]
+
+
+def _belong(three: Sequence[dict[str, Any]]) -> bool:
+    return tuple(one["longer"] for one in three) == THREE and len({one["case"] for one in three}) == 1
 
 
 def _inverse(item: dict[str, Any]) -> dict[str, Any]:
