@@ -63,7 +63,8 @@ def status(state: State, report: pytest.TestReport, records: Sequence[Record]) -
     place = f"\n{report.nodeid.rpartition('::')[2]} " if hasattr(report, "node") else ""
     room = _room(state.config, place)
     short = textwrap.shorten(text if len(text) <= room else ", ".join(said), room, placeholder="…")
-    return report.outcome, f"{place}{letter} {short} ", f"{report.outcome.upper()} ({text})"
+    shown = f" {short} " if short != "…" else ""  # where no word fits, the letter alone may
+    return report.outcome, f"{place}{letter}{shown}", f"{report.outcome.upper()} ({text})"
 
 
 def _room(config: pytest.Config, place: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from types import SimpleNamespace
 
 import pytest
@@ -158,19 +159,47 @@ def test_cpu_time_beyond_the_cores_counts_where_more_than_a_tenth_of_the_blocks_
 
 
 @pytest.mark.parametrize(
-    ("singles", "violations"),
-    [([3.5e-3] * 5 + [2e-4] * 10, 0), ([3.5e-3] * 10 + [2e-4] * 5, 0), ([3.5e-3] * 15, 1)],
-    ids=["others had the core", "for longer", "every time"],
+    ("calls", "singles", "violations"),
+    [
+        (16, [3.5e-3] * 5 + [2e-4] * 10, 0),
+        (16, [3.5e-3] * 10 + [2e-4] * 5, 0),
+        (16, [3.5e-3] * 15, 1),
+        (4, [3.5e-3] * 15, 0),
+    ],
+    ids=["others had the core", "for longer", "every time", "more than the work of all: never a call's own"],
 )
-def test_a_dear_first_call_counts_where_it_is_dear_in_every_try(singles, violations):
+def test_a_dear_first_call_counts_where_it_is_dear_in_every_try(calls, singles, violations):
     from pytest_passbench.judge.audits import timing
 
     left = list(singles)
 
-    def alone(arm, calls):
-        return left.pop(0) if arm == "candidate" and calls == 1 else 2e-4 * calls if arm == "eager" else 8e-4
+    def alone(arm, count):
+        return left.pop(0) if (arm, count) == ("candidate", 1) else 2e-4 * count
 
-    assert len(timing.first_call(SimpleNamespace(alone=alone), "candidate", 4)) == violations
+    assert len(timing.first_call(SimpleNamespace(alone=alone), "candidate", calls)) == violations
+
+
+def test_the_arms_cores_are_kept_awake_while_the_audit_times(bench, wrapper, monkeypatch):
+    """One that went to sleep may be lent to others by a hypervisor, and a single call then seems dear."""
+    from pytest_passbench.judge.awake import Awake
+    from pytest_passbench.judge.clock import CpuClock
+
+    let_go, seen, off, alone = [], [], Awake.off, CpuClock.alone
+
+    @contextlib.contextmanager
+    def noted(self):
+        let_go.append(self)
+        with off(self):
+            yield
+        let_go.pop()
+
+    monkeypatch.setattr(Awake, "off", noted)
+    monkeypatch.setattr(CpuClock, "alone", lambda *asked: seen.append(list(let_go)) or alone(*asked))
+    bench.task("gelu-add")
+    bench.candidate({"p": wrapper(TORCH)})
+    bench.judge(audit="standard", policy="open")
+    assert seen
+    assert not any(seen)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

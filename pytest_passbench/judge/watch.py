@@ -8,9 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from pathlib import Path
 
-from .processes import Gone
+from .processes import Gone, threads
 
 _ROOM = 1024
 _MINOR_FAULTS, _RESIDENT = 7, 21  # the fields' places behind the name
@@ -35,15 +34,15 @@ class Watch:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self._stat = waiting(f"/proc/{pid}/stat")
-        self._threads: dict[str, int] = {}
+        self._threads: dict[int, int] = {}
         self.find_threads()
 
     def find_threads(self) -> None:
-        """Look for threads that started since."""
-        with contextlib.suppress(FileNotFoundError):
-            for thread in Path(f"/proc/{self.pid}/task").iterdir():
-                if thread.name not in self._threads:
-                    self._threads[thread.name] = waiting(f"{thread}/schedstat")
+        """Look for threads that started since. What has ended meanwhile is told of by whoever asks it next."""
+        with contextlib.suppress(Gone):
+            for thread in threads(self.pid):
+                if thread not in self._threads:
+                    self._threads[thread] = waiting(f"/proc/{self.pid}/task/{thread}/schedstat")
 
     def waited(self) -> float:
         """Seconds that its threads have waited for a core, all together."""

@@ -38,14 +38,17 @@ def excess(clock: CpuClock, arm: str) -> list[Finding]:
 def first_call(clock: CpuClock, arm: str, calls: int) -> list[Finding]:
     """T(1) against T(k)/k beside eager's, by the runners of the last pair. Raises ArmFailed.
 
+    A call that does the work of all k costs k times its share: where honest ones may too, there is nothing to see.
     Every try must say the same: others may keep a core from us for as long as one try takes.
     """
+    if calls <= LENIENT:
+        return []
     said = ""
-    for _ in range(TRIES if calls >= 4 else 0):
+    for _ in range(TRIES):
         said = _suspicion(clock, arm, calls)
         if not said:
             return []
-    return [violation("clock", "first-call", said)] if said else []
+    return [violation("clock", "first-call", said)]
 
 
 def _suspicion(clock: CpuClock, arm: str, calls: int) -> str:
