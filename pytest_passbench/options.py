@@ -50,7 +50,10 @@ def seconds(text: str) -> float:
 def duration(text: str) -> float:
     """Seconds, from a number of them, or of minutes ("10m") or hours ("1.5h")."""
     unit = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:], 0.0)
-    return seconds(text[:-1]) * unit if unit else seconds(text)
+    try:
+        return seconds(text[:-1]) * unit if unit else seconds(text)
+    except argparse.ArgumentTypeError:
+        raise _wrong(f"{text!r} is no length of time: write seconds, minutes or hours, as 90, 10m or 1h") from None
 
 
 def failure_value(text: str) -> float:

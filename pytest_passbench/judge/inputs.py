@@ -136,7 +136,7 @@ def _floats(
         return _mask(spec, reservoir, rng, count)
     mean, deviation = moments(spec)
     scale, shift = variant
-    values = reservoir.window("normal", count, rng) * (deviation * scale) + (mean + deviation * shift)
+    values = reservoir.window("normal", count, rng).mul(deviation * scale).add_(mean + deviation * shift)
     return _clamped(values, spec)
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
+import numpy as np
 import torch
 
 from ..protocol import KIND_COUNT, KIND_SCALAR, KIND_TENSOR
@@ -112,11 +115,7 @@ def _level(expected: torch.Tensor, found: torch.Tensor, enough: int = NEVER) -> 
             break
         if _surely_within(a, b, *tolerances(dtype, level)):
             continue
-        errors = _Errors(a, b)
-        while level <= HIGHEST and not (errors.comparable and errors.within(*tolerances(dtype, level))):
-            level += 1
-        if level > HIGHEST:
-            return NEVER
+        level = _Errors(a, b).level(dtype, level)
     return level
 
 
@@ -132,8 +131,8 @@ def _surely_within(expected: torch.Tensor, found: torch.Tensor, rtol: float, ato
     if expected.dtype not in (torch.float32, torch.bfloat16, torch.float16):
         return False
     a, b = expected.float(), found.float()
-    limit = a.abs().mul_(rtol * (1 - MARGIN)).add_(atol * (1 - MARGIN))
-    return float(b.sub(a).abs_().sub_(limit).amax()) < 0
+    beyond_relative = b.sub(a).abs_().sub_(a.abs(), alpha=rtol * (1 - MARGIN))
+    return float(beyond_relative.amax()) < atol * (1 - MARGIN)
 
 
 def same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -160,7 +159,15 @@ class _Errors:
         self.error = torch.where(finite, self.error, 0.0)
         self.magnitude = torch.where(finite, self.magnitude, 0.0)
 
-    def within(self, rtol: float, atol: float) -> bool:
+    def level(self, dtype: str, least: int) -> int:
+        """The smallest t from ``least`` on that allows them all, or NEVER. What one t allows, those above it do."""
+        if not self.comparable:
+            return NEVER
+        ladder = range(least, HIGHEST + 1)
+        step = bisect_left(ladder, True, key=lambda t: self._within(*tolerances(dtype, t)))
+        return ladder[step] if step < len(ladder) else NEVER
+
+    def _within(self, rtol: float, atol: float) -> bool:
         return float((self.error - (atol + rtol * self.magnitude)).amax()) <= 0
 
 
@@ -169,21 +176,30 @@ _WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 
 def worst_element(expected: torch.Tensor, found: torch.Tensor, tolerance: int) -> Worst | None:
     """The element furthest beyond its tolerance at t = ``tolerance``; None where all are within it."""
-    if expected.numel() == 0:
-        return None
-    rtol, atol = tolerances(str(expected.dtype).removeprefix("torch."), tolerance)
+    limits = tolerances(str(expected.dtype).removeprefix("torch."), tolerance)
+    greatest, place, begin = 0.0, 0, 0
+    for a, b in zip(_pieces(expected.reshape(-1)), _pieces(found.reshape(-1)), strict=True):
+        if a.numel() and not _surely_within(a, b, *limits):
+            excess, index = (t.item() for t in _excess(a, b, *limits).max(0))
+            if excess > greatest:
+                greatest, place = excess, begin + int(index)
+        begin += a.numel()
+    return _worst(expected, found, place, greatest) if greatest else None
+
+
+def _excess(expected: torch.Tensor, found: torch.Tensor, rtol: float, atol: float) -> torch.Tensor:
+    """Per element its error as a share of what is allowed; 0 where that is enough."""
     errors = _Errors(expected, found)
     limit = atol + rtol * errors.magnitude
     excess = torch.where(errors.error > limit, errors.error / limit.clamp_min(1e-300), 0.0)
-    finite = torch.isfinite(expected) & ~torch.isfinite(found)
-    excess = torch.where(finite, float("inf"), excess)
-    index = int(excess.argmax())
-    if not excess.flatten()[index] > 0:
-        return None
-    where = tuple(int(i) for i in torch.unravel_index(torch.tensor(index), expected.shape))
-    values = [complex(t[where].item()) for t in (expected, found)]
-    shown = [abs(v) if expected.is_complex() else v.real for v in values]
-    return Worst(where, shown[0], shown[1], float(errors.error[where]), float(excess[where]))
+    return torch.where(torch.isfinite(expected) & ~torch.isfinite(found), float("inf"), excess)
+
+
+def _worst(expected: torch.Tensor, found: torch.Tensor, place: int, excess: float) -> Worst:
+    where = tuple(map(int, np.unravel_index(place, expected.shape)))
+    a, b = (tensor[where] for tensor in (expected, found))
+    shown = [abs(complex(v.item())) if expected.is_complex() else float(v.item()) for v in (a, b)]
+    return Worst(where, shown[0], shown[1], float(_Errors(a, b).error), excess)
 
 
 def null_from(expected: Sequence[Output], inputs: Sequence[torch.Tensor]) -> int:
@@ -195,17 +211,25 @@ def null_from(expected: Sequence[Output], inputs: Sequence[torch.Tensor]) -> int
 def _null_level(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> int:
     if expected.numel() == 0:
         return BITWISE
+    flat, level = expected.reshape(-1), NEVER
+    answers = [(_level(flat[:FIRST], one[:FIRST].to(flat.dtype)), one) for one in _null_answers(expected, inputs)]
+    for first, answer in sorted(answers, key=itemgetter(0)):
+        if first >= level:
+            break
+        level = min(level, _level(flat, answer.to(flat.dtype), enough=level))
+    return level
+
+
+def _null_answers(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Flat, inputs in their own dtypes."""
     flat = expected.reshape(-1)
     answers = [torch.zeros((), dtype=flat.dtype).expand(flat.shape)]
-    answers += [t.reshape(-1).to(flat.dtype) for t in inputs if t.shape == expected.shape]
+    answers += [t.reshape(-1) for t in inputs if t.shape == expected.shape]
     if flat.is_floating_point():
         wide = _WIDER.get(flat.dtype, flat.dtype)
         mean = math.fsum(float(piece.to(wide).sum()) for piece in flat.split(PIECE)) / flat.numel()
         answers.append(torch.tensor(mean, dtype=flat.dtype).expand(flat.shape))
-    level = NEVER
-    for answer in sorted(answers, key=lambda one: _level(flat[:FIRST], one[:FIRST])):
-        level = min(level, _level(flat, answer, enough=level))
-    return level
+    return answers
 
 
 def greatest_error(reference: Output, found: Output) -> float:
