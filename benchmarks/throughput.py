@@ -20,8 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import engine
-from engine import REPORTS, Case, Twins, cases, costs, machine, medians, session_of, spread, write
+from engine import NOBODY, REPORTS, Case, Twins, cases, costs, judged, machine, medians, session_of, spread, write
 
 from pytest_passbench.judge.session import Session
 from pytest_passbench.run import open_candidates
@@ -50,14 +49,14 @@ def main() -> None:
 
 def _sessions(chosen: Sequence[Case], path: str | None) -> Iterator[dict[str, Any]]:
     if path is None:
-        candidate, session = engine.NOBODY, Twins(Settings(pipeline="direct", audit="off"))
+        candidate, session = NOBODY, Twins(Settings(pipeline="direct", audit="off"))
     else:
         (candidate,), session = open_candidates([Path(path)]), Session(Settings(pipeline="direct"), os.urandom(32))
     with session:
         session.floor = False
         for case in chosen:
             begin = time.perf_counter()
-            records = engine.judged(session, case, candidate)
+            records = judged(session, case, candidate)
             yield session_of(case, records, time.perf_counter() - begin)
 
 

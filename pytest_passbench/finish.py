@@ -13,7 +13,7 @@ from pytest_passbench import gates
 from pytest_passbench.collect import SAMPLE, SUBGRAPH
 from pytest_passbench.errors import UserError
 from pytest_passbench.judge.floor import merged
-from pytest_passbench.progress import outcome
+from pytest_passbench.progress import outcome, spell
 from pytest_passbench.report.escape import line
 from pytest_passbench.report.record import Record
 from pytest_passbench.report.run import Run
@@ -22,6 +22,7 @@ from pytest_passbench.select import read
 from pytest_passbench.state import State
 
 TRUSTED = "trusted: nothing is scored"
+LATE = 1.1  # times the budget: starting the sandboxes is not what it pays for
 
 
 def expect(state: State, costs: dict[str, int]) -> None:
@@ -122,9 +123,9 @@ def show(state: State, reporter: Any) -> None:
 
 
 def closing(state: State) -> list[str]:
-    """The last lines: what is missing, where the results lie, and the seed."""
+    """The last lines: what is missing or took too long, where the results lie, and the seed."""
     missing = state.ledger.missing()
-    rows = []
+    rows = overdrawn(state.settings.budget, state.progress.spent())
     if missing:
         names = ", ".join(f"{task} [{candidate}]" for task, candidate in missing[:5])
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
@@ -132,6 +133,14 @@ def closing(state: State) -> list[str]:
     if state.folder is not None:
         rows += [f"results: {_short(state.folder / name, state)}" for name in ("results.json", "results.md")]
     return [*rows, f"seed: {state.ledger.seed.hex()}"]
+
+
+def overdrawn(budget: float | None, spent: float) -> list[str]:
+    """A line about a run that took longer than its budget in seconds; none where it was about as long."""
+    if budget is None or spent < LATE * budget:
+        return []
+    least = "every subgraph gets six short pairs, however little time there is"
+    return [f"took {spell(spent)}, more than the budget of {spell(budget)}: {least}"]
 
 
 def _short(path: Path, state: State) -> str:

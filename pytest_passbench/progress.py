@@ -31,6 +31,10 @@ class Progress:
         self.costs.update(costs)
         self.started = self.clock()
 
+    def spent(self) -> float:
+        """Seconds since the clock was started; 0 before."""
+        return 0.0 if self.started is None else self.clock() - self.started
+
     def finish(self, nodeid: str) -> None:
         """An item has ended."""
         self._done[nodeid] = max(1, self.costs.get(nodeid, 1))
@@ -44,7 +48,7 @@ class Progress:
         done = sum(self._done.values()) + part * self.costs.get(nodeid, 0)
         if self.started is None or not 0 < done < total:
             return ""
-        return f"{spell((self.clock() - self.started) / done * (total - done))} left"
+        return f"{spell(self.spent() / done * (total - done))} left"
 
 
 def spell(seconds: float) -> str:

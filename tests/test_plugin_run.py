@@ -56,6 +56,14 @@ def test_a_long_name_leaves_out_the_time_left_before_it_wraps(bench):
     assert not re.search(r"^ +\[", text, re.M)
 
 
+@pytest.mark.parametrize(("budget", "said"), [("0.0001", True), ("1h", False)])
+def test_a_run_says_that_it_took_longer_than_its_budget(bench, budget, said):
+    bench.task("one")
+    result = bench.run("--candidate=passes", f"--passbench-budget={budget}")
+    assert result.ret == 0
+    assert ("more than the budget of" in result.stdout.str()) == said
+
+
 def test_the_seed_revealed_is_the_one_committed_to(bench):
     from pytest_passbench.judge.seed import commitment
 
