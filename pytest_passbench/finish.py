@@ -139,8 +139,8 @@ def overdrawn(budget: float | None, spent: float) -> list[str]:
     """A line about a run that took longer than its budget in seconds; none where it was about as long."""
     if budget is None or spent < LATE * budget:
         return []
-    least = "every subgraph gets six short pairs, however little time there is"
-    return [f"took {spell(spent)}, more than the budget of {spell(budget)}: {least}"]
+    why = "starting up comes on top, and every subgraph gets six short pairs at least"
+    return [f"took {spell(spent)}, more than the budget of {spell(budget)}: {why}"]
 
 
 def _short(path: Path, state: State) -> str:
