@@ -15,7 +15,7 @@ SEQUENCES = st.lists(st.lists(st.sampled_from("abc"), max_size=30), max_size=5)
 
 
 @given(SEQUENCES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_folded_gram_stands_where_it_says(sequences: list[list[str]]) -> None:
     for gram, places in fold(sequences, 50).items():
         assert places

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_passbench.judge.outputs import Form, Output
-from pytest_passbench.judge.verify import HIGHEST, LOWEST, correct_from, null_from
+from pytest_passbench.judge.verify import HIGHEST, LOWEST, compare, correct_from, null_from
 from pytest_passbench.score.ladder import BITWISE, NEVER, tolerances
 
 SIZES = st.sampled_from((1, 7, 300, 70_000))  # within the first piece, and of several
@@ -45,3 +45,18 @@ def test_levels_are_those_of_the_definition(name, size, scale, error, odd, both,
     if expected.isfinite().all():  # else the mean is no number
         nulls.append(torch.full_like(expected, float(expected.double().mean())))
     assert null_from([Output(form, 0, expected)], [found]) == min(level(expected, null, name) for null in nulls)
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float64", "complex64"])
+@pytest.mark.parametrize(("value", "error"), [(3.0, "2"), (float("nan"), "nan"), (float("inf"), "inf")])
+@pytest.mark.parametrize("place", [(0, 0), (0, 300), (1, 9_000), (2, 24_999)])  # of the first piece, and of others
+def test_the_element_that_misses_by_most_is_named_wherever_it_lies(name, value, error, place):
+    expected = torch.ones((3, 25_000), dtype=getattr(torch, name))
+    found = expected.clone()
+    found[0, 7] = found[1, 20_000] = 1.5
+    found[place] = value
+    form = Form(kind=0, dtype=name, device="cpu", shape=(3, 25_000), strides=(25_000, 1))
+    verdict = compare([Output(form, 0, expected)], [Output(form, 0, found)], -5, ["output 0"])
+    said = f"output 0[{place[0]}, {place[1]}]: expected 1, got {value:g} (greatest error {error}, "
+    assert verdict.worst.startswith(said)
+    assert verdict.status == ("correct" if value == 3.0 else "nan_inf")

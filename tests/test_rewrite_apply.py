@@ -430,7 +430,7 @@ def program(steps, returned):
     return "\n".join(lines)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     steps,
     st.lists(st.integers(0, 30), min_size=1, max_size=3),

@@ -158,7 +158,7 @@ anything = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
 @given(st.data())
 def test_whatever_stands_in_a_file_there_is_never_a_traceback(run_folder, capsys, data):
     whole = data.draw(st.sampled_from([results.read(run_folder).to_json(), {"subgraphs": CASES[1]["subgraphs"]}]))

@@ -209,7 +209,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(STEPS)
 def test_any_graph_prints_stably(steps):
     traced = torch.fx.Graph()

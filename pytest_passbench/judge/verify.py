@@ -197,9 +197,10 @@ def _excess(expected: torch.Tensor, found: torch.Tensor, rtol: float, atol: floa
 
 def _worst(expected: torch.Tensor, found: torch.Tensor, place: int, excess: float) -> Worst:
     where = tuple(map(int, np.unravel_index(place, expected.shape)))
-    a, b = (tensor[where] for tensor in (expected, found))
-    shown = [abs(complex(v.item())) if expected.is_complex() else float(v.item()) for v in (a, b)]
-    return Worst(where, shown[0], shown[1], float(_Errors(a, b).error), excess)
+    wide = torch.complex128 if expected.is_complex() else torch.float64
+    a, b = (tensor[where].to(wide) for tensor in (expected, found))
+    shown = [float(value.abs() if value.is_complex() else value) for value in (a, b)]
+    return Worst(where, shown[0], shown[1], float((b - a).abs()), excess)
 
 
 def null_from(expected: Sequence[Output], inputs: Sequence[torch.Tensor]) -> int:
