@@ -15,6 +15,8 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
+READ = "read"  # in place of a pipeline: a sandbox for readers
+MAX_DESCRIPTORS = 32  # beside one message
 LIMIT = 1 << 22  # bytes of one control message; more is not a message of ours
 _LENGTH = struct.Struct("<I")
 
@@ -36,7 +38,6 @@ FORM = struct.Struct(f"<4q{2 * MAX_DIMS}q")
 MAX_FORMS = 64
 KIND_TENSOR, KIND_OTHER_TYPE, KIND_SCALAR, KIND_COUNT = 0, 1, 2, 3
 TEXT_BYTES = 1 << 15
-EVIDENCE_BYTES = 1 << 14  # of what a watched runner notes of itself: JSON, ended by a zero byte
 
 DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool",
@@ -87,7 +88,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Order:
     """The judge's order: which arm, how, on which graph. JSON-ready builtins only."""
 
     arm: str  # "candidate", "eager", or a baseline's name
@@ -95,14 +96,12 @@ class Plan:
     origin: str
     device: str
     pipeline: str = "dynamo"
-    folder: str = ""
-    stems: tuple[str, ...] = ()
-    watched: bool = False  # with Python's audit hook, installed before the candidate's code is loaded
+    passes: tuple[dict[str, Any], ...] = ()  # as data (``rewrite.passes.Pass``)
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Plan:
+    def from_json(cls, data: dict[str, Any]) -> Order:
         """Reads the form in which the judge sends it."""
-        return cls(**{**data, "stems": tuple(data["stems"])})
+        return cls(**{**data, "passes": tuple(data["passes"])})
 
 
 def send(channel: socket.socket, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
@@ -117,7 +116,7 @@ def send(channel: socket.socket, message: dict[str, Any], fds: tuple[int, ...] =
         raise ProtocolError(f"sending failed: {error}") from error
 
 
-def receive(channel: socket.socket, max_fds: int = 4) -> tuple[dict[str, Any], list[int]]:
+def receive(channel: socket.socket, max_fds: int = MAX_DESCRIPTORS) -> tuple[dict[str, Any], list[int]]:
     """Receive a control message and its descriptors.
 
     Raises ProtocolError at end of file or on what is not a JSON object, TimeoutError when the channel's time-out

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import operator
-import types
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
+from ..plans.graphs import Traced
+from ..plans.launch import Argument, Form, Request
+from ..plans.values import ValueRefused, encode
 from ..report.record import PassReport
+from ..suite.operators import METHODS, spelling
 from .errors import PassError
 from .explain import explain
-from .load import Pass
+from .inplace import thread_inplace
 from .match import Match, Search, Target
 from .meta import evaluate, fold_metadata, metadata_nodes, record_values, value_of
 from .operators import covered_names, operator_names
+from .passes import Kernels, Pass
 from .pattern import Pattern, prepare
-from .trace import Traced, parameters, thread_inplace, trace
+
+ALIGNMENT = 16  # bytes: what a wrapper may ask of an address
 
 
 @dataclass
@@ -41,40 +45,21 @@ class Rewritten:
         return sum(report.matches for report in self.reports)
 
 
-@dataclass(frozen=True)
-class _Prepared:
-    """A pass whose pattern is traced; ``replacement_args`` is traced once a place matches."""
-
-    item: Pass
-    pattern: Pattern
-    names: tuple[str, ...]
-
-    @cached_property
-    def arguments(self) -> Traced:
-        """The traced ``replacement_args``. Raises PassError where it cannot be."""
-        name = self.item.name
-        traced = trace(name, "replacement_args", self.item.replacement_args, list(self.names))
-        if not isinstance(traced.result, (tuple, list)):
-            raise PassError(name, "replacement_args must return a tuple of the kernel wrapper's arguments")
-        _check_used(name, self.pattern, traced)
-        return traced
-
-
-def apply_passes(gm: GraphModule, passes: list[Pass], example_inputs: list[Any]) -> Rewritten:
+def apply_passes(gm: GraphModule, passes: list[Pass], example_inputs: list[Any], kernels: Kernels) -> Rewritten:
     """Apply passes in order, each on the result of the former, at every place that matches.
 
     ``gm`` itself stays as it is; without a match it is also the result. ``example_inputs`` give shapes,
-    dtypes and strides; their values are not read. Raises PassError where a pass cannot be traced.
+    dtypes and strides; their values are not read. Raises PassError for a pass that cannot be applied.
     """
-    prepared = [_prepare(item) for item in passes]
+    patterns = [_prepare(item) for item in passes]
     work = _copy(gm)
     thread_inplace(work.graph)
     record_values(work, example_inputs)
     fold_metadata(work)
     target = Target(work)
     result = Rewritten(gm, operators=operator_names(list(target.calls)))
-    for item in prepared:
-        report, covered = _apply(item, target)
+    for item, pattern in zip(passes, patterns, strict=True):
+        report, covered = _apply(item, pattern, target, kernels)
         result.reports.append(report)
         result.covered += covered
     if result.matches:
@@ -85,22 +70,20 @@ def apply_passes(gm: GraphModule, passes: list[Pass], example_inputs: list[Any])
 
 
 @lru_cache(maxsize=1024)
-def _prepare(item: Pass) -> _Prepared:
-    """Kept, since ``torch.compile`` may hand over several graphs, and one process may build several subgraphs."""
+def _prepare(item: Pass) -> Pattern:
+    """Return the pass's pattern, kept: ``torch.compile`` may hand over several graphs."""
     pattern = prepare(item.name, item.pattern)
-    try:
-        wanted = parameters(item.replacement_args)
-    except (TypeError, ValueError) as error:
-        raise PassError(item.name, f"replacement_args: {error}") from error
-    unknown = [name for name in wanted if name not in pattern.arguments]
-    if unknown:
-        raise PassError(item.name, f"replacement_args takes {', '.join(unknown)}; pattern has no such argument")
-    return _Prepared(item, pattern, tuple(wanted))
+    if not isinstance(item.replacement, str):
+        wanted = [str(node.target) for node in item.replacement.placeholders]
+        unknown = [name for name in wanted if name not in pattern.arguments]
+        if unknown:
+            raise PassError(item.name, f"replacement_args takes {', '.join(unknown)}; pattern has no such argument")
+    return pattern
 
 
 def _check_used(name: str, pattern: Pattern, arguments: Traced) -> None:
-    handed = {node.name for node in arguments.placeholders if node.users}
-    loose = [n.name for n in pattern.traced.placeholders if not n.users and n.name in handed]
+    handed = {str(node.target) for node in arguments.placeholders if node.users}
+    loose = [str(n.target) for n in pattern.traced.placeholders if not n.users and str(n.target) in handed]
     if loose:
         raise PassError(name, f"argument {loose[0]} is not used in pattern, so it stands for no value of the graph")
 
@@ -111,27 +94,28 @@ def _copy(gm: GraphModule) -> GraphModule:
     return GraphModule(gm, graph)
 
 
-def _apply(item: _Prepared, target: Target) -> tuple[PassReport, list[str]]:
-    report, covered = PassReport(item.item.name), list[str]()
-    search = Search(item.pattern, target)
-    for place in target.named(item.pattern.calls[item.pattern.anchor].op):
+def _apply(item: Pass, pattern: Pattern, target: Target, kernels: Kernels) -> tuple[PassReport, list[str]]:
+    report, covered = PassReport(item.name), list[str]()
+    search = Search(pattern, target)
+    for place in target.named(pattern.calls[pattern.anchor].op):
         match = search.at(place) if place in target.order else None
         if match is not None:
+            _check_used(item.name, pattern, item.arguments)
             report.matches += 1
             report.operators += operator_names(list(match.nodes))
             covered += covered_names(target, list(match.nodes))
-            report.computed += _Splice(item, match, target).done()
+            report.computed += _Splice(item, match, target, kernels).done()
             target.refresh()
     if not report.matches:
-        report.miss = explain(item.pattern, target, search.best)
+        report.miss = explain(pattern, target, search.best)
     return report, covered
 
 
 class _Splice:
     """Replaces one match."""
 
-    def __init__(self, item: _Prepared, match: Match, target: Target) -> None:
-        self.item, self.match, self.target = item, match, target
+    def __init__(self, item: Pass, match: Match, target: Target, kernels: Kernels) -> None:
+        self.item, self.match, self.target, self.kernels = item, match, target, kernels
         self.graph = target.gm.graph
         self.computed: list[str] = []
 
@@ -168,9 +152,9 @@ class _Splice:
         pattern, traced = self.match.pattern, self.item.arguments
         by_name = dict(zip(pattern.arguments, pattern.traced.placeholders, strict=True))
         values: dict[Node, Any] = {}
-        for name, node in zip(self.item.names, traced.placeholders, strict=True):
-            if by_name[name] in self.match.binding:
-                values[node] = self.match.binding[by_name[name]]
+        for node in traced.placeholders:
+            if by_name[str(node.target)] in self.match.binding:
+                values[node] = self.match.binding[by_name[str(node.target)]]
         metadata = metadata_nodes(traced.graph)
         for node in traced.graph.nodes:
             if node in metadata:
@@ -180,23 +164,49 @@ class _Splice:
         return tuple(_substitute(item, values) for item in traced.result)
 
     def _computed(self, node: Node, values: dict[Node, Any]) -> Node:
+        name = str(getattr(node.target, "__name__", node.target))
+        if node.target not in METHODS if node.op == "call_method" else spelling(node.target) is None:
+            raise PassError(self.item.name, f"replacement_args calls {name}, which is no operator of a graph")
         args, kwargs = _substitute(node.args, values), _substitute(dict(node.kwargs), values)
         new = self.graph.create_node(node.op, node.target, args, kwargs)
         meta = evaluate(node, values)
         new.meta.update(passbench=meta, passbench_new=True)
-        self.computed.append(str(getattr(node.target, "__name__", node.target)))
+        self.computed.append(name)
         return new
 
     def _call(self, args: tuple[Any, ...]) -> Node:
-        outputs = self.match.pattern.traced.outputs
-        single = not isinstance(self.match.pattern.traced.result, (tuple, list))
-        function = callee(self.item.item, None if single else len(outputs))
-        node = self.graph.create_node("call_function", function, args, {}, name=_identifier(self.item.item.name))
-        bound = [self.match.binding.get(out) if isinstance(out, Node) else out for out in outputs]
+        traced = self.match.pattern.traced
+        sequence = isinstance(traced.result, (tuple, list))
+        tensors, request = self._request(args, len(traced.outputs), sequence)
+        kernel = self.kernels.kernel(request)
+        node = self.graph.create_node("call_function", kernel, tensors, {}, name=_identifier(self.item.name))
+        bound = [self.match.binding.get(out) if isinstance(out, Node) else out for out in traced.outputs]
         values = tuple(value_of(b) if isinstance(b, Node) else b for b in bound)
-        node.meta.update(passbench=values[0] if single else values, passbench_new=True)
-        node.meta["passbench_pass"] = self.item.item.name
+        node.meta.update(passbench=values if sequence else values[0], passbench_new=True)
+        node.meta["passbench_pass"] = self.item.name
         return node
+
+    def _request(self, args: tuple[Any, ...], outputs: int, sequence: bool) -> tuple[tuple[Node, ...], Request]:
+        """Return the tensors that the kernel is called with, each once, and what it is asked for."""
+        tensors: dict[Node, Argument] = {}
+
+        def reference(value: Any) -> Any:
+            if not isinstance(value, Node):
+                return None
+            found = value_of(value)
+            if isinstance(found, (tuple, list)):
+                return {"tuple": [reference(self._item(value, i, item)) for i, item in enumerate(found)]}
+            if not isinstance(found, torch.Tensor):
+                return encode(found)
+            tensors.setdefault(value, _argument(found))
+            return {"tensor": list(tensors).index(value)}
+
+        try:
+            arguments = tuple(encode(value, reference) for value in args)
+        except ValueRefused as error:
+            raise PassError(self.item.name, f"replacement_args returns {error}, which cannot be handed on") from error
+        request = Request(self.item.name, arguments, tuple(tensors.values()), outputs, sequence)
+        return tuple(tensors), request
 
     def _results(self, call: Node) -> dict[Node, Node]:
         """What now stands for each returned node of the match."""
@@ -206,14 +216,14 @@ class _Splice:
             if not isinstance(out, Node) or out not in self.match.pattern.calls:
                 continue
             node = self.match.binding[out]
-            new = call if not isinstance(traced.result, (tuple, list)) else self._item(call, i, node)
+            new = call if not isinstance(traced.result, (tuple, list)) else self._item(call, i, value_of(node))
             base = self.match.effects.copy_back.get(node)
             results.setdefault(node, self._copy_back(base, new) if base is not None else new)
         return results
 
-    def _item(self, call: Node, i: int, node: Node) -> Node:
+    def _item(self, call: Node, i: int, value: Any) -> Node:
         new = self.graph.create_node("call_function", operator.getitem, (call, i), {})
-        new.meta.update(passbench=value_of(node), passbench_new=True)
+        new.meta.update(passbench=value, passbench_new=True)
         return new
 
     def _copy_back(self, base: Node, new: Node) -> Node:
@@ -230,24 +240,8 @@ def _identifier(name: str) -> str:
     return "".join(c if c.isalnum() else "_" for c in name)
 
 
-def callee(item: Pass, count: int | None) -> Callable[..., Any]:
-    """The kernel wrapper as a graph can call it; with ``count``, one that returns that many values as a
-    sequence.
-    """
-    wrapper = item.wrapper
-    if count is None and isinstance(wrapper, types.FunctionType):
-        return wrapper
-
-    def call(*args: Any) -> Any:
-        result = wrapper(*args)
-        if count is None:
-            return result
-        if isinstance(result, torch.Tensor) and count == 1:
-            return (result,)
-        if not isinstance(result, (tuple, list)) or len(result) != count:
-            got = f"{len(result)} values" if isinstance(result, (tuple, list)) else type(result).__name__
-            raise RuntimeError(f"pass {item.name}: the kernel wrapper returned {got}, the pattern returns {count}")
-        return result
-
-    call.__name__ = call.__qualname__ = _identifier(item.name)
-    return call
+def _argument(value: torch.Tensor) -> Argument:
+    """Return a tensor's layout in memory, as far as a wrapper can tell."""
+    dtype = str(value.dtype).removeprefix("torch.")
+    misaligned = value.storage_offset() * value.element_size() % ALIGNMENT
+    return Argument(Form(dtype, tuple(value.shape), tuple(value.stride())), str(value.device), misaligned)

@@ -28,8 +28,9 @@ def is_metadata(node: Node, known: set[Node]) -> bool:
     """Whether a node only describes tensors, given which earlier nodes do (``known``)."""
     if node.op == "call_method" and node.target in names.METADATA_METHODS:
         return True
-    if node.op == "call_method":
-        return bool(node.all_input_nodes) and all(n in known for n in node.all_input_nodes)
+    if node.op == "call_method":  # no private method: from there the way leads to any object of the process
+        plain = not str(node.target).startswith("_")
+        return plain and bool(node.all_input_nodes) and all(n in known for n in node.all_input_nodes)
     if node.op != "call_function":
         return False
     if node.target is getattr and node.args[1] in names.METADATA_ATTRIBUTES:

@@ -21,8 +21,6 @@ from .meta import storages
 
 _LIBRARY = torch.library.Library("passbench_runtime", "DEF")
 _COUNT = itertools.count()
-#: The kernel wrapper behind each operator, looked up at every call: an audit may put another in its place.
-FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 
 def opaque(gm: GraphModule) -> GraphModule:
@@ -84,10 +82,10 @@ def _register(node: Node, arity: int, outputs: tuple[Any, ...], single: bool, re
     returned = "Tensor" if single else "(" + ", ".join("Tensor" for _ in outputs) + ")"
     _LIBRARY.define(f"{name}({inputs}) -> {returned}", tags=(_layout_tag(),))
     label = node.meta["passbench_pass"]
-    FUNCTIONS[name] = node.target
+    kernel = node.target
 
     def run(*tensors: Any) -> Any:
-        result = FUNCTIONS[name](*rebuild(tensors))
+        result = kernel(*rebuild(tensors))
         values = (result,) if single else result
         checked = tuple(_as(v, layout, tensors, label) for v, layout in zip(values, layouts, strict=True))
         return checked[0] if single else checked

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch.fx import Node
 
+from ..plans.graphs import Traced
 from .errors import PassError
 from .meta import metadata_nodes
 from .normalise import Call, canonical
-from .trace import Traced, parameters, trace
 
 
 @dataclass(frozen=True)
@@ -35,13 +34,8 @@ class Pattern:
         return tuple(dict.fromkeys(found))
 
 
-def prepare(name: str, function: Callable[..., Any]) -> Pattern:
-    """Trace a pattern. Raises PassError where it cannot be traced, computes nothing or returns nothing."""
-    try:
-        arguments = parameters(function)
-    except (TypeError, ValueError) as error:
-        raise PassError(name, f"pattern: {error}") from error
-    traced = trace(name, "pattern", function, arguments)
+def prepare(name: str, traced: Traced) -> Pattern:
+    """Make a traced pattern ready. Raises PassError if it computes nothing or returns nothing."""
     metadata = metadata_nodes(traced.graph)
     live = _live(traced, metadata)
     calls = {node: canonical(node) for node in live}
@@ -50,7 +44,8 @@ def prepare(name: str, function: Callable[..., Any]) -> Pattern:
         raise PassError(name, "pattern returns no value that it computed")
     anchor = max(returned, key=live.index)
     others = [n for n in live if n is not anchor and (n in returned or not (set(n.users) & set(live)))]
-    return Pattern(name, tuple(arguments), traced, metadata, anchor, tuple(others), calls)
+    arguments = tuple(str(node.target) for node in traced.placeholders)
+    return Pattern(name, arguments, traced, metadata, anchor, tuple(others), calls)
 
 
 def _live(traced: Traced, metadata: set[Node]) -> list[Node]:

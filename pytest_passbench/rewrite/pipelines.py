@@ -8,52 +8,51 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch.fx import GraphModule
 
+from ..plans.graphs import Traced
+from ..plans.launch import Request
 from ..report.record import PassReport
 from .apply import Rewritten, apply_passes
 from .errors import PassError
-from .load import Pass
 from .meta import forget_values
 from .opaque import opaque
+from .passes import Kernels, Pass
 
 Call = Callable[..., tuple[Any, ...]]
 
 
 @dataclass
 class Built:
-    """A callable and what the passes did. ``rewritten``: at least one pass matched somewhere.
-
-    ``modules`` are the rewritten graphs that the callable runs.
-    """
+    """A callable and what the passes did. ``rewritten``: at least one pass matched somewhere."""
 
     call: Call
     reports: list[PassReport] = field(default_factory=list)
     operators: list[str] = field(default_factory=list)
     covered: list[str] = field(default_factory=list)
     rewritten: bool = False
-    modules: list[GraphModule] = field(default_factory=list)
 
 
-def build(pipeline: str, gm: GraphModule, passes: list[Pass], example_inputs: list[Any]) -> Built:
+def build(
+    pipeline: str, gm: GraphModule, passes: list[Pass], example_inputs: list[Any], kernels: Kernels
+) -> Built:
     """Build one program: ``direct``, ``dynamo`` or ``inductor``.
 
     It is called once on (clones of) ``example_inputs``, so nothing is left to compile. Raises PassError for
     a pass at fault, ValueError for an unknown pipeline, and whatever a kernel raises in that call.
     """
     if pipeline == "direct":
-        result = apply_passes(gm, passes, example_inputs)
+        result = apply_passes(gm, passes, example_inputs, kernels)
         return _built(_called(result.module.forward, example_inputs), [result])
     if pipeline not in ("dynamo", "inductor"):
         raise ValueError(f"unknown pipeline {pipeline!r}: direct, dynamo or inductor")
     results: list[Rewritten] = []
 
     def backend(graph: GraphModule, inputs: list[Any]) -> Callable[..., Any]:
-        result = apply_passes(graph, passes, inputs)
+        result = apply_passes(graph, passes, inputs, kernels)
         results.append(result)
         if pipeline == "dynamo":
             return cast("Call", result.module.forward)
@@ -76,19 +75,21 @@ def warm_up(pipeline: str) -> None:
 
     Leaves no thread behind (with ``torch.set_num_threads(1)`` and ``TORCHINDUCTOR_COMPILE_THREADS=1``).
     """
-    graph = torch.fx.Graph()
+    graph, pattern, arguments = torch.fx.Graph(), torch.fx.Graph(), torch.fx.Graph()
     graph.output((graph.call_function(torch.relu, (graph.placeholder("x"),)),))
-    item = Pass("warm_up", _relu, _itself, lambda: torch.relu, torch.relu, Path("warm_up.py"))
+    place = pattern.placeholder("x")
+    found = Traced(pattern, (place,), pattern.call_function(torch.relu, (place,)))
+    handed = arguments.placeholder("x")
+    item = Pass("warm_up", found, Traced(arguments, (handed,), (handed,)))
     with torch.no_grad():
-        build(pipeline, GraphModule({}, graph), [item], [torch.zeros(2, 2)])
+        build(pipeline, GraphModule({}, graph), [item], [torch.zeros(2, 2)], _Relu())
 
 
-def _relu(x: Any) -> Any:
-    return torch.relu(x)
+class _Relu:
+    """A kernel that is torch's own."""
 
-
-def _itself(x: Any) -> Any:
-    return (x,)
+    def kernel(self, _request: Request) -> Any:
+        return torch.relu
 
 
 def _compiled(gm: GraphModule, backend: Any, example_inputs: list[Any]) -> Call:
@@ -127,7 +128,7 @@ def _built(call: Call, results: list[Rewritten]) -> Built:
     modules = [result.module for result in results if result.matches]
     for module in modules:
         forget_values(module)
-    return Built(call, reports, operators, covered, bool(modules), modules)
+    return Built(call, reports, operators, covered, bool(modules))
 
 
 def _summed(reports: list[PassReport]) -> list[PassReport]:

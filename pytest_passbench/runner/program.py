@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from ..protocol import Plan
-from ..rewrite.load import load_passes
+from ..protocol import Order
+from ..rewrite.passes import Kernels, Pass
 from ..rewrite.pipelines import Built, build, build_baseline
 from ..suite.build import build_graph
-from .audits import load
 from .reference import in_float64
 
 
-def prepare(plan: Plan, sample: list[torch.Tensor]) -> Built:
-    """The callable of this arm, captured and compiled on private sample inputs.
+def prepare(order: Order, sample: list[torch.Tensor], kernels: Kernels) -> Built:
+    """Return the callable of this arm, captured and compiled on private sample inputs.
 
-    Raises PassError for a fault of a pass, whatever else for a fault in capturing or compiling.
+    Raises PassError for a fault of a pass, anything else for a fault in capturing or compiling.
     """
-    module = build_graph(plan.source, plan.origin, device=plan.device)
-    if plan.arm == "candidate":
-        passes = load_passes(Path(plan.folder), list(plan.stems))
-        load.phase("build")
-        return build(plan.pipeline, module, passes, sample)
-    if plan.arm == "float64":
+    module = build_graph(order.source, order.origin, device=order.device)
+    if order.arm == "candidate":
+        passes = [Pass.from_data(item) for item in order.passes]
+        return build(order.pipeline, module, passes, sample, kernels)
+    if order.arm == "float64":
         return build_baseline("eager", in_float64(module, sample), sample)
-    return build_baseline("eager" if plan.arm == "eager" else f"{plan.arm}-baseline", module, sample)
+    return build_baseline("eager" if order.arm == "eager" else f"{order.arm}-baseline", module, sample)
 
 
 def facts(built: Built) -> dict[str, Any]:
-    """What the passes did, for the record."""
+    """Return what the passes did, for the record."""
     return {
         "passes": [asdict(report) for report in built.reports],
         "operators": list(built.operators),

@@ -5,7 +5,6 @@ It is stopped by the judge except between "go" and "done", so everything between
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import socket
@@ -18,7 +17,6 @@ import torch
 
 from ..protocol import DONE, FLAG_COLLECT, FLAG_EMPTY, FLAG_PREPARE, GO, OUTCOME_OK, OUTCOME_RAISED, send
 from . import harden, memory, seccomp
-from .audits import load
 from .describe import Tables
 from .pages import Pages, Slot
 
@@ -97,20 +95,11 @@ def serve(
     with torch.no_grad():
         if rehearsal:
             run_at[-1](rehearsal, 0)  # if it fails, so will those that follow, and they are asked how
-        send(channel, {**hello, **block.places, "evidence": _evidence()})
+        send(channel, {**hello, **block.places})
         while data := channel.recv(GO.size):
             nonce, calls, flags, depth = GO.unpack(data)
             outcome = run_at[depth](calls, flags)
             channel.send(DONE.pack(nonce, calls, outcome))
-
-
-def _evidence() -> int:
-    """Where the judge finds what the audit noted in this process; 0 where nothing is."""
-    found = load.recorder()
-    if found is None:
-        return 0
-    found.write()
-    return ctypes.addressof(found.buffer)
 
 
 def _one(block: Block, spacer: memory.Spacer, depth: int, calls: int, flags: int) -> int:

@@ -19,16 +19,14 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.fx import GraphModule
-
-from ..protocol import Layout, Plan, ProtocolError, receive, send
-from ..rewrite.errors import PassError
+from ..protocol import Layout, Order, ProtocolError, receive, send
+from ..rewrite.errors import KernelFailed, PassError
 from . import harden, memory, seccomp
-from .audits import load
-from .audits.observe import audited
-from .interpreted import triton_interpreter_runs
+from .children import reap
+from .kernels import AskedKernels
 from .pages import Pages
 from .program import facts, prepare
+from .replay import Replayed, poison
 from .serve import Block, serve
 
 #: Without what Python and its modules do after each ``os.fork`` (new locks, new random numbers, and what a pass may
@@ -45,7 +43,7 @@ class Ready:
     pages: Pages
     report: dict[str, Any]
     device: str
-    modules: list[GraphModule] = field(default_factory=list)
+    replayed: list[Replayed] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)  # bytes of each output
     pieces: tuple[int, int] = (0, 0)  # of memory: where, and how many bytes
     null: int = field(default_factory=lambda: os.open(os.devnull, os.O_WRONLY))
@@ -74,7 +72,7 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
         gc.collect()
         ready.code = memory.code()
         gc.freeze()  # so that no collection in a fork touches, and thereby copies, what was here before
-        send(channel, {"status": "ready", **ready.report, "events": _events()})
+        send(channel, {"status": "ready", **ready.report})
         sys.stdout.flush()  # once: what is left there would be written by every fork
         ready.pieces = memory.release()  # last: even a report's length moves the heap's end
         _fork_on_request(channel, ready)
@@ -91,32 +89,29 @@ def _redirect(log_fd: int) -> None:
 def _build(channel: socket.socket, message: dict[str, Any], pages_fd: int) -> Ready | None:
     try:
         pages = Pages(pages_fd, Layout.from_json(message["layout"]))
-        return _ready(Plan.from_json(message["plan"]), pages)
+        return _ready(Order.from_json(message["order"]), pages, channel)
     except Failure as failure:
         send(channel, {"status": failure.status, "phase": failure.phase, "message": failure.message})
     return None
 
 
-def _events() -> list[list[Any]]:
-    found = load.recorder()
-    return found.events if found is not None else []
-
-
-def _ready(plan: Plan, pages: Pages) -> Ready:
-    if plan.watched:
-        load.install(plan.folder)
+def _ready(order: Order, pages: Pages, channel: socket.socket) -> Ready:
+    kernels = AskedKernels(channel, order.device)
     try:
         with torch.no_grad():
-            built = prepare(plan, pages.sample(plan.device))
+            built = prepare(order, pages.sample(order.device), kernels)
+    except KernelFailed as error:
+        raise Failure(error.status, error.phase, str(error)) from error
     except PassError as error:
         raise Failure("compile_fail", "load", str(error)) from error
     except BaseException as error:
         raise Failure(*_first_call_failed(error), _trace()) from error
     report = facts(built)
-    if plan.arm == "candidate" and not built.rewritten:
-        return Ready(built.call, pages, {**report, "missed": True, "mutated": [], "outputs": 0}, plan.device)
-    warm, sizes = _warm_up(plan, built.call, pages)
-    return Ready(built.call, pages, {**report, "missed": False, **warm}, plan.device, built.modules, sizes)
+    if order.arm == "candidate" and not built.rewritten:
+        return Ready(built.call, pages, {**report, "missed": True, "mutated": [], "outputs": 0}, order.device)
+    warm, sizes = _warm_up(order, built.call, pages)
+    warm["interpreted"] = kernels.triton and order.device == "cpu"
+    return Ready(built.call, pages, {**report, "missed": False, **warm}, order.device, kernels.replayed, sizes)
 
 
 def _first_call_failed(error: BaseException) -> tuple[str, str]:
@@ -128,14 +123,14 @@ def _first_call_failed(error: BaseException) -> tuple[str, str]:
     return "runtime_fail", "first call"
 
 
-def _warm_up(plan: Plan, call: Callable[..., Any], pages: Pages) -> tuple[dict[str, Any], list[int]]:
+def _warm_up(order: Order, call: Callable[..., Any], pages: Pages) -> tuple[dict[str, Any], list[int]]:
     """Call once more on private inputs: facts for the judge, and the bytes of each output.
 
     Which inputs changed is asked of eager alone.
     """
     try:
         with torch.no_grad():
-            inputs = pages.sample(plan.device)
+            inputs = pages.sample(order.device)
             versions = [tensor._version for tensor in inputs]
             outputs = call(*inputs)
             mutated = [i for i, tensor in enumerate(inputs) if tensor._version != versions[i]]
@@ -143,7 +138,7 @@ def _warm_up(plan: Plan, call: Callable[..., Any], pages: Pages) -> tuple[dict[s
         raise Failure("runtime_fail", "warm-up", _trace()) from error
     count = len(outputs) if isinstance(outputs, tuple) else -1
     sizes = [out.numel() * out.element_size() for out in outputs if type(out) is torch.Tensor] if count > 0 else []
-    return {"mutated": mutated, "outputs": count, "interpreted": triton_interpreter_runs()}, sizes
+    return {"mutated": mutated, "outputs": count}, sizes
 
 
 def _trace() -> str:
@@ -181,9 +176,9 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
         chance = random.Random(message["place"])
         memory.displace(chance, ready.pieces)
         mutated, outputs = tuple(message["mutated"]), message["outputs"]
-        load.phase("run")
-        call = _audited(ready) if message["audit"] else ready.call
-        block = _block_for(ready.device)(call, ready.pages, message["calls"], mutated, outputs)
+        if message["audit"]:
+            poison(ready.replayed)
+        block = _block_for(ready.device)(ready.call, ready.pages, message["calls"], mutated, outputs)
         rehearsal = message["calls"] if message["rehearse"] else 0
         serve(channel, block, ready.filter, message["threads"], memory.Spacer(chance, sum(ready.sizes)), rehearsal)
     except (ProtocolError, OSError):
@@ -198,22 +193,3 @@ def _block_for(device: str) -> Callable[..., Block]:
     from .cuda import CudaBlock
 
     return partial(CudaBlock, device)
-
-
-def _audited(ready: Ready) -> Callable[..., Any]:
-    found = load.recorder()
-    return ready.call if found is None else audited(ready.call, ready.modules, ready.sizes, found)
-
-
-def reap() -> list[list[int]]:
-    """Children that ended: process id (in this namespace) and the signal that ended it, or 0."""
-    ended: list[list[int]] = []
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return ended
-        if pid == 0:
-            return ended
-        ended.append([pid, os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0])
-

@@ -1,6 +1,6 @@
 """A zygote: the first process of a sandbox. It has imported what arms need, no candidate, and opened no device.
 
-It forks a template per subgraph, so that nothing a pass leaves in a process outlives its subgraph.
+It forks a template per subgraph, or in a reader's sandbox a reader per directory of passes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import socket
 import sys
 from typing import Any
 
-from ..protocol import ProtocolError, receive, send
+from ..protocol import READ, ProtocolError, receive, send
 from . import harden, memory
 from .confine import confine
 
@@ -43,11 +43,16 @@ def _import(wants: dict[str, Any]) -> dict[str, str]:
     import torch
 
     torch.set_num_threads(1)
-    from . import template  # noqa: F401 - everything a template needs, imported before it is forked
-
     versions = {"torch": torch.__version__, "python": sys.version.split()[0]}
-    versions["triton"] = _import_triton(wants["interpret"])
-    _warm_up(wants["pipeline"])
+    if wants["pipeline"] == READ:
+        from ..reader import main  # noqa: F401 - everything a reader needs, imported before it is forked
+
+        versions["triton"] = _import_triton()
+    else:
+        from . import template  # noqa: F401 - and what a template needs
+
+        versions["triton"] = _import_triton()
+        _warm_up(wants["pipeline"])
     gc.collect()
     gc.freeze()  # a template's own collection then walks its own objects only
     return versions
@@ -65,20 +70,17 @@ def _warm_up(pipeline: str) -> None:
     warm_up(pipeline)
 
 
-def _import_triton(interpret: bool) -> str:
+def _import_triton() -> str:
     try:
         import triton
+        import triton.language
     except ImportError:
         return "none"
-    if interpret:
-        from .interpreted import watch
-
-        watch()
     return str(triton.__version__)
 
 
 def _serve(channel: socket.socket, message: dict[str, Any], fds: list[int]) -> None:
-    from .template import reap
+    from .children import reap
 
     if message["op"] == "reap":
         send(channel, {"ended": reap()})
@@ -86,17 +88,22 @@ def _serve(channel: socket.socket, message: dict[str, Any], fds: list[int]) -> N
     pid = os.fork()
     if pid == 0:
         channel.close()
-        _become_template(message, fds)
+        _become(message, fds)
     for fd in fds:
         os.close(fd)
     send(channel, {"forked": pid})
 
 
-def _become_template(message: dict[str, Any], fds: list[int]) -> None:
-    """Never returns. A candidate may end this process in any way; the judge sees the socket close."""
-    from .template import main as template_main
-
+def _become(message: dict[str, Any], fds: list[int]) -> None:
+    """Be a template or a reader; never returns. Whatever ends this process, the judge sees the socket close."""
     try:
-        template_main(message, fds)
+        if message["op"] == "reader":
+            from ..reader.main import main as reader_main
+
+            reader_main(message, fds)
+        else:
+            from .template import main as template_main
+
+            template_main(message, fds)
     finally:
         os._exit(0)

@@ -4,29 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx import Graph, Node, Proxy, Tracer
+from torch.fx import Graph, Proxy, Tracer
 from torch.overrides import TorchFunctionMode
 
-from .errors import PassError
-from .normalise import canonical
-
-
-@dataclass(frozen=True)
-class Traced:
-    """A traced function: ``placeholders`` in the order of its arguments, ``result`` what it returned."""
-
-    graph: Graph
-    placeholders: tuple[Node, ...]
-    result: Any
-
-    @property
-    def outputs(self) -> tuple[Any, ...]:
-        """The returned values; a single value counts as a tuple of one."""
-        return tuple(self.result) if isinstance(self.result, (tuple, list)) else (self.result,)
+from ..plans.graphs import Traced
+from ..rewrite.errors import PassError
 
 
 class _Factories(TorchFunctionMode):  # type: ignore[misc]
@@ -89,7 +74,6 @@ def trace(name: str, label: str, function: Callable[..., Any], arguments: list[s
     except Exception as error:
         raise PassError(name, f"{label} cannot be traced: {type(error).__name__}: {error}{_where(error)}") from error
     tracer.graph.output(result)
-    thread_inplace(tracer.graph)
     output = next(node for node in tracer.graph.nodes if node.op == "output")
     return Traced(tracer.graph, tuple(proxy.node for proxy in proxies), output.args[0])
 
@@ -103,19 +87,3 @@ def _where(error: BaseException) -> str:
             place = f" ({file}:{step.tb_lineno})"
         step = step.tb_next
     return place
-
-
-def thread_inplace(graph: Graph) -> None:
-    """Let everything after an in-place call read the call's result instead of its base.
-
-    Both are the same tensor, so nothing changes at run time; but now the data flow says what the order said.
-    """
-    order = {node: i for i, node in enumerate(graph.nodes)}
-    for node in list(graph.nodes):
-        if node.op not in ("call_function", "call_method"):
-            continue
-        call = canonical(node)
-        base = call.args.get("input")
-        if call.inplace and call.op != "setitem" and isinstance(base, Node):
-            for user in [u for u in base.users if order[u] > order[node]]:
-                user.replace_input_with(base, node)

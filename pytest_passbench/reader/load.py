@@ -1,4 +1,4 @@
-"""Load a pass directory's modules. This executes candidate code: only a runner calls it.
+"""Load a pass directory's modules. This executes candidate code: only a reader calls it.
 
 Inside, the folder is the package ``pass_dir`` whatever it is called on disk, and its files are importable as
 ``pass_dir.helper``, ``.helper``, ``<folder name>.helper`` and plain ``helper``: always the same module,
@@ -20,14 +20,14 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, NoReturn, cast
 
-from .errors import PassError
+from ..rewrite.errors import PassError
 
 PACKAGE = "pass_dir"
 _NEVER_SHADOWED = frozenset({"torch", "triton", "numpy", "pytest_passbench"}) | sys.stdlib_module_names
 
 
 @dataclass(frozen=True, eq=False)
-class Pass:
+class LoadedPass:
     """One loaded pass, equal to itself alone.
 
     ``wrapper`` is what ``replacement_func()`` returns: the callable that does the work."""
@@ -131,7 +131,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         return file if file.is_file() else None
 
 
-def load_passes(folder: Path, stems: Iterable[str]) -> list[Pass]:
+def load_passes(folder: Path, stems: Iterable[str]) -> list[LoadedPass]:
     """Import the passes of a directory, in order. Raises PassError naming the pass, with file and line.
 
     What an earlier directory has loaded is forgotten first, so two directories never see each other's
@@ -158,7 +158,7 @@ def _forget(finder: _Finder) -> None:
             del sys.modules[name]
 
 
-def _load(folder: Path, stem: str) -> Pass:
+def _load(folder: Path, stem: str) -> LoadedPass:
     file = folder / f"{stem}.py"
     try:
         module = importlib.import_module(f"{PACKAGE}.{stem}")
@@ -170,7 +170,7 @@ def _load(folder: Path, stem: str) -> Pass:
     parts = {
         name: _callable(module, stem, name, file) for name in ("pattern", "replacement_args", "replacement_func")
     }
-    return Pass(stem, **parts, wrapper=_wrapper(stem, parts["replacement_func"], file), file=file)
+    return LoadedPass(stem, **parts, wrapper=_wrapper(stem, parts["replacement_func"], file), file=file)
 
 
 def _callable(module: ModuleType, stem: str, name: str, file: Path) -> Callable[..., Any]:

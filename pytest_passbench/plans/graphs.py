@@ -1,0 +1,141 @@
+"""Traced functions as data: a list of calls that refer to each other by number."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from ..suite.operators import resolve, spelling
+from .values import ValueRefused, decode, encode
+
+MAX_CALLS = 2000
+_MORE = (("torch", torch), ("torch.nn.functional", torch.nn.functional), ("operator", operator), ("math", math))
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A traced function: ``placeholders`` in the order of its arguments, ``result`` what it returned."""
+
+    graph: Graph
+    placeholders: tuple[Node, ...]
+    result: Any
+
+    @property
+    def outputs(self) -> tuple[Any, ...]:
+        """The returned values; a single value counts as a tuple of one."""
+        return tuple(self.result) if isinstance(self.result, (tuple, list)) else (self.result,)
+
+
+def to_data(traced: Traced) -> dict[str, Any]:
+    """Return a traced function as JSON-ready data. Raises ValueRefused for what has no such form."""
+    numbers: dict[Node, int] = {}
+    names: list[str] = []
+    calls: list[list[Any]] = []
+
+    def reference(value: Any) -> Any:
+        return {"node": numbers[value]} if isinstance(value, Node) else None
+
+    for node in traced.graph.nodes:
+        if node.op == "placeholder":
+            names.append(str(node.target))
+        elif node.op in ("call_function", "call_method"):
+            target = str(node.target) if node.op == "call_method" else _name(node.target)
+            arguments = [encode(value, reference) for value in node.args]
+            keywords = {key: encode(value, reference) for key, value in node.kwargs.items()}
+            calls.append([node.op, target, arguments, keywords])
+        elif node.op != "output":
+            raise ValueRefused(f"a {node.op} ({node.target}): a tensor or module made outside of it")
+        numbers[node] = len(numbers)
+    return {"arguments": names, "calls": calls, "result": encode(traced.result, reference)}
+
+
+def from_data(data: Any) -> Traced:
+    """Return the traced function that :func:`to_data` wrote. Raises ValueRefused for data that it cannot have written."""
+    names, calls = _part(data, "arguments", list), _part(data, "calls", list)
+    if len(names) + len(calls) > MAX_CALLS:
+        raise ValueRefused(f"more than {MAX_CALLS} calls")
+    graph, nodes = Graph(), list[Node]()
+
+    def reference(tag: str, content: Any) -> Any:
+        if tag != "node" or type(content) is not int or not 0 <= content < len(nodes):
+            raise ValueRefused("a reference to no call before it")
+        return nodes[content]
+
+    for name in names:
+        nodes.append(graph.placeholder(_identifier(name)))
+    placeholders = tuple(nodes)
+    for call in calls:
+        nodes.append(_call(graph, call, reference))
+    result = decode(_part(data, "result", object), reference)
+    graph.output(result)
+    return Traced(graph, placeholders, result)
+
+
+def _call(graph: Graph, call: Any, reference: Any) -> Node:
+    if not isinstance(call, list) or len(call) != 4 or not isinstance(call[1], str):
+        raise ValueRefused("a call that is none")
+    kind, target, arguments, keywords = call
+    if not isinstance(arguments, list) or not isinstance(keywords, dict):
+        raise ValueRefused("a call without arguments")
+    args = tuple(decode(value, reference) for value in arguments)
+    kwargs = {_identifier(key): decode(value, reference) for key, value in keywords.items()}
+    if kind == "call_method":
+        return graph.create_node("call_method", _identifier(target), args, kwargs)
+    if kind == "call_function":
+        return graph.create_node("call_function", _function(target), args, kwargs)
+    raise ValueRefused("a call of unknown kind")
+
+
+def _part(data: Any, key: str, of: type) -> Any:
+    if not isinstance(data, dict) or key not in data or not isinstance(data[key], of):
+        raise ValueRefused(f"a traced function without {key}")
+    return data[key]
+
+
+def _identifier(name: Any) -> str:
+    if not isinstance(name, str) or not name.isidentifier() or len(name) > 200:
+        raise ValueRefused("a name that is no identifier")
+    return name
+
+
+def _name(target: Any) -> str:
+    """Return the dotted name of a function. Raises ValueRefused for one that is none of torch's or Python's."""
+    found = spelling(target) or _more_names().get(id(target))
+    if found is None:
+        raise ValueRefused(f"a call of {getattr(target, '__name__', target)!r}, which is no function of torch")
+    return found
+
+
+def _function(name: str) -> Any:
+    found = _more().get(name)
+    if found is not None:
+        return found
+    try:
+        return resolve(name)
+    except Exception as error:
+        raise ValueRefused(f"no function of torch is called {name[:80]!r}") from error
+
+
+@cache
+def _more() -> dict[str, Any]:
+    """Functions beyond the suite's allow-list: a pattern may name them, since nothing here calls them."""
+    found = {
+        f"{prefix}.{name}": value
+        for prefix, module in _MORE
+        for name, value in vars(module).items()
+        if callable(value) and not isinstance(value, type) and not name.startswith("__")
+    }
+    plain = {name: getattr(builtins, name) for name in ("int", "float", "max", "min", "len", "tuple", "list", "getattr")}
+    return found | plain
+
+
+@cache
+def _more_names() -> dict[int, str]:
+    return {id(value): name for name, value in reversed(_more().items())}

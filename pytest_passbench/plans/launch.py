@@ -1,0 +1,300 @@
+"""Launch plans: what a kernel wrapper does for arguments of known shapes, as straight-line data.
+
+A plan allocates, fills, copies, launches and returns; it has no branch, no loop and no view. Memory is named by an
+:class:`Operand`, counted from an argument's own first element or from a buffer's beginning. Executing a plan needs
+nothing of the candidate but its kernels, so a plan that says something else than the wrapper does is a wrong answer
+at worst.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from .values import encode
+
+VERSION = 1
+MAX_STEPS = 512
+MAX_CHOICES = 256  # configurations of a tuned launch
+MAX_KERNELS = 64
+MAX_ARGUMENTS = 256  # of a launch
+MAX_DIMENSIONS = 12
+MAX_MEMORY = 8 << 30  # bytes that one call may allocate
+MAX_TABLES = 512 << 10  # bytes of constant tables: all values of a 16-bit type in float32, twice
+MAX_SOURCE = 512 << 10  # characters of a kernel's text
+
+ITEM_BYTES = {
+    **dict.fromkeys(("float64", "int64", "uint64", "complex64"), 8),
+    **dict.fromkeys(("float32", "int32", "uint32", "complex32", "qint32"), 4),
+    **dict.fromkeys(("float16", "bfloat16", "int16", "uint16"), 2),
+    **dict.fromkeys(("int8", "uint8", "bool", "float8_e4m3fn", "float8_e5m2", "quint8", "qint8"), 1),
+    "complex128": 16,
+}
+Source = Literal["argument", "buffer", "table"]
+
+
+@dataclass(frozen=True)
+class Form:
+    """Layout of a tensor in memory: dtype, shape, and strides in elements."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes from the first element to the end of the last one."""
+        if 0 in self.shape:
+            return 0
+        steps = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+        return (1 + steps) * ITEM_BYTES[self.dtype]
+
+    def to_data(self) -> list[Any]:
+        """Return it as JSON-ready data."""
+        return [self.dtype, list(self.shape), list(self.strides)]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A tensor that the wrapper is called with. ``misaligned``: bytes by which it misses 16-byte alignment."""
+
+    form: Form
+    device: str = "cpu"
+    misaligned: int = 0
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as JSON-ready data."""
+        return {"form": self.form.to_data(), "device": self.device, "misaligned": self.misaligned}
+
+
+@dataclass(frozen=True)
+class Request:
+    """A match that needs a plan.
+
+    ``arguments`` are the wrapper's, encoded (:mod:`.values`); ``{"tensor": i}`` stands for ``tensors[i]``. ``outputs``
+    is the number of values that the pattern returns, ``sequence`` whether it returns them as one.
+    """
+
+    name: str
+    arguments: tuple[Any, ...]
+    tensors: tuple[Argument, ...]
+    outputs: int = 1
+    sequence: bool = False
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as JSON-ready data."""
+        return {
+            "name": self.name,
+            "arguments": list(self.arguments),
+            "tensors": [tensor.to_data() for tensor in self.tensors],
+            "outputs": self.outputs,
+            "sequence": self.sequence,
+        }
+
+
+@dataclass(frozen=True)
+class Operand:
+    """Memory as a step sees it: ``offset`` bytes behind the beginning of an argument, a buffer or a table."""
+
+    source: Source
+    index: int
+    offset: int
+    form: Form
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as tagged JSON-ready data, which stands among constants."""
+        return {"operand": [self.source, self.index, self.offset, *self.form.to_data()]}
+
+
+@dataclass(frozen=True)
+class TritonType:
+    """One of Triton's own dtypes (``tl.float32``), as a kernel's argument."""
+
+    name: str
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as tagged JSON-ready data."""
+        return {"tl": self.name}
+
+
+@dataclass(frozen=True)
+class CppKernel:
+    """A function of a C++ source."""
+
+    source: str
+    flags: tuple[str, ...]
+    openmp: bool
+    function: str
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as JSON-ready data."""
+        return {"cpp": [self.source, list(self.flags), self.openmp, self.function]}
+
+
+@dataclass(frozen=True)
+class TritonKernel:
+    """A Triton function, named by where its text stands; ``reference`` is JSON-ready data that only
+    :mod:`pytest_passbench.candidate.triton_text` reads."""
+
+    reference: str  # JSON
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as JSON-ready data."""
+        return {"triton": self.reference}
+
+
+Kernel = CppKernel | TritonKernel
+
+
+@dataclass(frozen=True)
+class Allocate:
+    """Fresh memory, the next buffer; ``fill`` is what every element holds, None if nothing in particular."""
+
+    form: Form
+    fill: float | int | bool | None = None
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as JSON-ready data."""
+        return {"allocate": [*self.form.to_data(), encode(self.fill)]}
+
+
+@dataclass(frozen=True)
+class Fill:
+    """One value into every element."""
+
+    target: Operand
+    value: float | int | bool
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as JSON-ready data."""
+        return {"fill": [self.target.to_data(), encode(self.value)]}
+
+
+@dataclass(frozen=True)
+class Copy:
+    """The elements of one operand into another of the same dtype."""
+
+    target: Operand
+    origin: Operand
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as JSON-ready data."""
+        return {"copy": [self.target.to_data(), self.origin.to_data()]}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A C++ kernel's call: operands, numbers, dtypes and None by position."""
+
+    kernel: int
+    arguments: tuple[Any, ...]
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as JSON-ready data."""
+        return {"launch": [self.kernel, [_data(value) for value in self.arguments]]}
+
+
+@dataclass(frozen=True)
+class TritonLaunch:
+    """A Triton kernel's call. ``arguments`` and ``options`` are pairs of a name and a value."""
+
+    kernel: int
+    grid: tuple[int, int, int]
+    arguments: tuple[tuple[str, Any], ...]
+    options: tuple[tuple[str, Any], ...]
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as JSON-ready data."""
+        arguments = [[name, _data(value)] for name, value in self.arguments]
+        return {"triton": [self.kernel, list(self.grid), arguments, [[n, _data(v)] for n, v in self.options]]}
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """One launch in several configurations: whoever executes the plan measures them and keeps one.
+
+    Each choice is a few steps, of which the last launches: a configuration may reset memory first.
+    """
+
+    choices: tuple[tuple[Step, ...], ...]
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as JSON-ready data."""
+        return {"tuned": [[step.to_data() for step in choice] for choice in self.choices]}
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A torch operator (``aten.mul.Tensor``), under the policy ``open`` only.
+
+    ``results`` are the operands that the returned tensors are; one that lies in a buffer not seen before makes it.
+    """
+
+    name: str
+    arguments: tuple[Any, ...]
+    keywords: tuple[tuple[str, Any], ...]
+    results: tuple[Operand, ...]
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as JSON-ready data."""
+        keywords = [[name, _data(value)] for name, value in self.keywords]
+        arguments = [_data(value) for value in self.arguments]
+        return {"operator": [self.name, arguments, keywords, [result.to_data() for result in self.results]]}
+
+
+Step = Allocate | Fill | Copy | Launch | TritonLaunch | Tuned | Operator
+
+
+@dataclass(frozen=True)
+class Table:
+    """Constant memory that the candidate brings; ``content`` are its bytes in hexadecimal."""
+
+    content: str
+
+    @property
+    def nbytes(self) -> int:
+        """Return its size in bytes."""
+        return len(self.content) // 2
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """A wrapper's call as data. ``returns`` are its results in order."""
+
+    tensors: tuple[Argument, ...]
+    tables: tuple[Table, ...]
+    kernels: tuple[Kernel, ...]
+    steps: tuple[Step, ...]
+    returns: tuple[Operand, ...]
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as JSON-ready data."""
+        return {
+            "version": VERSION,
+            "tensors": [tensor.to_data() for tensor in self.tensors],
+            "tables": [table.content for table in self.tables],
+            "kernels": [kernel.to_data() for kernel in self.kernels],
+            "steps": [step.to_data() for step in self.steps],
+            "returns": [operand.to_data() for operand in self.returns],
+        }
+
+    @property
+    def launches(self) -> bool:
+        """Return whether it launches a kernel at all."""
+        return any(isinstance(step, (Launch, TritonLaunch, Tuned)) for step in self.steps)
+
+    @property
+    def uses_triton(self) -> bool:
+        """Return whether one of its kernels is Triton's."""
+        return any(isinstance(kernel, TritonKernel) for kernel in self.kernels)
+
+
+def _data(value: Any) -> Any:
+    return encode(value, lambda item: item.to_data() if isinstance(item, (Operand, TritonType)) else None)
+
+
+def contiguous(dtype: str, shape: tuple[int, ...]) -> Form:
+    """Return the form of a contiguous tensor."""
+    strides = tuple(math.prod(shape[index + 1 :]) for index in range(len(shape)))
+    return Form(dtype, shape, strides)

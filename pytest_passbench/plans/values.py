@@ -1,0 +1,150 @@
+"""Constants as JSON: numbers, texts, dtypes, devices, slices and sequences of them.
+
+A tagged form is a JSON object with a single key that names the kind; everything else stands for itself. Whoever
+decodes gets values of these kinds only, whatever was sent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+MAX_DEPTH = 16
+MAX_ITEMS = 4096
+MAX_TEXT = 4096  # characters
+MAX_INTEGER = 1 << 63
+
+_DTYPES = {str(value).removeprefix("torch."): value for value in vars(torch).values() if isinstance(value, torch.dtype)}
+_MEMORY_FORMATS = {str(value): value for value in vars(torch).values() if isinstance(value, torch.memory_format)}
+_LAYOUTS = {str(value): value for value in vars(torch).values() if isinstance(value, torch.layout)}
+_NAMED: dict[str, tuple[type, dict[str, Any]]] = {
+    "dtype": (torch.dtype, _DTYPES),
+    "memory_format": (torch.memory_format, _MEMORY_FORMATS),
+    "layout": (torch.layout, _LAYOUTS),
+}
+
+Encode = Callable[[Any], Any]
+Decode = Callable[[str, Any], Any]
+
+
+class ValueRefused(ValueError):
+    """A value that has no such form, or data that is no such value."""
+
+
+def encode(value: Any, special: Encode | None = None, depth: int = 0) -> Any:
+    """Return the JSON-ready form of a constant.
+
+    ``special`` is asked first; it returns a tagged form for kinds of the caller's own, or None. Raises ValueRefused
+    for anything else that has no form.
+    """
+    if depth > MAX_DEPTH:
+        raise ValueRefused("values nested too deeply")
+    form = special(value) if special is not None else None
+    if form is not None:
+        return form
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else {"float": repr(float(value))}
+    if isinstance(value, complex):
+        return {"complex": [repr(value.real), repr(value.imag)]}
+    for kind, (of, names) in _NAMED.items():
+        if isinstance(value, of):
+            return {kind: next(name for name, found in names.items() if found is value)}
+    if isinstance(value, torch.device):
+        return {"device": str(value)}
+    if value is Ellipsis:
+        return {"ellipsis": True}
+    if isinstance(value, slice):
+        return {"slice": [encode(end, special, depth + 1) for end in (value.start, value.stop, value.step)]}
+    if isinstance(value, (tuple, list)):
+        items = [encode(item, special, depth + 1) for item in value]
+        return {"tuple": items} if isinstance(value, tuple) else items
+    raise ValueRefused(f"a value of type {type(value).__name__}")
+
+
+def decode(data: Any, special: Decode | None = None, depth: int = 0) -> Any:
+    """Return the constant that :func:`encode` wrote. Raises ValueRefused for data that it cannot have written.
+
+    ``special`` gets the tag and content of kinds of the caller's own.
+    """
+    if depth > MAX_DEPTH:
+        raise ValueRefused("values nested too deeply")
+    if data is None or isinstance(data, bool):
+        return data
+    if isinstance(data, int):
+        return _bounded(data)
+    if isinstance(data, float):
+        return data
+    if isinstance(data, str):
+        return _short(data)
+    if isinstance(data, list):
+        return [decode(item, special, depth + 1) for item in _few(data)]
+    if isinstance(data, dict) and len(data) == 1:
+        ((tag, content),) = data.items()
+        return _tagged(tag, content, special, depth)
+    raise ValueRefused("data that is no value")
+
+
+def _tagged(tag: str, content: Any, special: Decode | None, depth: int) -> Any:
+    if tag in _NAMED:
+        return _named(tag, content)
+    if tag == "float" and content in ("inf", "-inf", "nan"):
+        return float(content)
+    if tag == "complex" and isinstance(content, list) and len(content) == 2:
+        return complex(*(_number(part) for part in content))
+    if tag == "device":
+        return _device(content)
+    if tag == "ellipsis":
+        return Ellipsis
+    if tag == "slice" and isinstance(content, list) and len(content) == 3:
+        return slice(*(decode(end, special, depth + 1) for end in content))
+    if tag == "tuple" and isinstance(content, list):
+        return tuple(decode(item, special, depth + 1) for item in _few(content))
+    if special is None:
+        raise ValueRefused(f"a value of unknown kind {str(tag)[:40]!r}")
+    return special(tag, content)
+
+
+def _named(tag: str, content: Any) -> Any:
+    found = _NAMED[tag][1].get(content) if isinstance(content, str) else None
+    if found is None:
+        raise ValueRefused(f"no such {tag}: {str(content)[:40]!r}")
+    return found
+
+
+def _device(content: Any) -> torch.device:
+    try:
+        return torch.device(_short(content))
+    except (RuntimeError, TypeError) as error:
+        raise ValueRefused(f"no such device: {str(content)[:40]!r}") from error
+
+
+def _number(text: Any) -> float:
+    try:
+        return float(_short(text))
+    except ValueError as error:
+        raise ValueRefused("a complex number that is none") from error
+
+
+def _bounded(number: int) -> int:
+    if not -MAX_INTEGER <= number < MAX_INTEGER:
+        raise ValueRefused("an integer of more than 64 bits")
+    return number
+
+
+def _short(text: Any) -> str:
+    if not isinstance(text, str) or len(text) > MAX_TEXT:
+        raise ValueRefused(f"a text of more than {MAX_TEXT} characters, or none at all")
+    return text
+
+
+def _few(items: list[Any]) -> list[Any]:
+    if len(items) > MAX_ITEMS:
+        raise ValueRefused(f"a sequence of more than {MAX_ITEMS} items")
+    return items

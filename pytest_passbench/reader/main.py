@@ -1,0 +1,124 @@
+"""A reader: imports the passes of one directory, says what they look for, and records launch plans when asked.
+
+Each recording is made in a fork of its own, so that no call finds what another one left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import socket
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..plans import parse
+from ..plans.graphs import to_data
+from ..plans.launch import Request
+from ..plans.values import ValueRefused
+from ..protocol import ProtocolError, receive, send
+from ..rewrite.errors import PassError
+from ..runner import harden, seccomp
+from . import launches, tensors
+from .load import LoadedPass, load_passes
+from .recording import Recording, Refused, culprit
+from .trace import parameters, trace
+
+MESSAGE_LIMIT = 12_000  # characters of a traceback that travel
+_PADDING = 1 << 22  # bytes: how far two recordings' memory may lie apart
+_ANSWERED = 86  # exit status of a fork that has sent its answer
+
+
+def main(message: dict[str, Any], fds: list[int]) -> None:
+    """Read the passes that ``message`` names and serve requests until the judge hangs up."""
+    channel, log_fd = socket.socket(fileno=fds[0]), fds[1]
+    os.dup2(log_fd, 1)
+    os.dup2(log_fd, 2)
+    os.close(log_fd)
+    harden.die_with_parent()
+    limits = message["limits"]
+    harden.limit_resources(limits["memory"], limits["file_bytes"], limits["processes"])
+    seccomp.untrusted(network=limits["network"])
+    folder = Path(message["folder"]).resolve()
+    launches.install(folder)
+    try:
+        passes = load_passes(folder, message["stems"])
+        told = [_told(item) for item in passes]
+    except PassError as error:
+        send(channel, {"status": "failed", "message": str(error)[:MESSAGE_LIMIT]})
+        return
+    send(channel, {"status": "ready", "passes": told})
+    wrappers = {item.name: item.wrapper for item in passes}
+    with contextlib.suppress(ProtocolError):
+        while True:
+            order, _none = receive(channel, max_fds=0)
+            _serve(channel, order, wrappers, folder)
+
+
+def _told(item: LoadedPass) -> dict[str, Any]:
+    """Return a pass as data; where a function cannot be traced, why stands in its place."""
+    return {
+        "name": item.name,
+        "pattern": _traced(item, "pattern"),
+        "replacement": _traced(item, "replacement_args"),
+    }
+
+
+def _traced(item: LoadedPass, label: str) -> Any:
+    function = getattr(item, label)
+    try:
+        return to_data(trace(item.name, label, function, parameters(function)))
+    except (TypeError, ValueError, ValueRefused) as error:
+        return f"{label}: {error}"
+    except PassError as error:
+        return error.message
+
+
+def _serve(channel: socket.socket, order: dict[str, Any], wrappers: dict[str, Any], folder: Path) -> None:
+    if order["op"] == "libraries":
+        known = {(one.source, one.flags, one.openmp): None for one in launches.libraries}
+        send(channel, {"libraries": [[source, list(flags), openmp] for source, flags, openmp in known]})
+        return
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            send(channel, _answer(order, wrappers, folder))
+            sys.stdout.flush()
+        finally:
+            os._exit(_ANSWERED)
+    _pid, status = os.waitpid(pid, 0)
+    if not os.WIFEXITED(status) or os.WEXITSTATUS(status) != _ANSWERED:
+        send(channel, {"ended": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0})
+
+
+def _answer(order: dict[str, Any], wrappers: dict[str, Any], folder: Path) -> dict[str, Any]:
+    request = parse.request(order["request"])
+    chance = random.Random(order["seed"])
+    _padding = torch.empty(64 * chance.randrange(_PADDING // 64), dtype=torch.uint8)  # addresses differ between forks
+    try:
+        return {"plan": record(request, wrappers[request.name], order["policy"], chance).to_data()}
+    except Refused as refused:
+        file, line = culprit(folder, refused)
+        return {"refused": {"rule": refused.rule, "message": refused.message, "file": file, "line": line}}
+    except BaseException as error:
+        return {"raised": _trace(error)}
+
+
+def record(request: Request, wrapper: Any, policy: str, chance: random.Random) -> Any:
+    """Return the launch plan of one call of ``wrapper``. Raises Refused, and whatever the wrapper raises."""
+    made, arguments = tensors.make(request, chance)
+    device = next((tensor.device for tensor in request.tensors), "cpu")
+    recording = Recording(request, made, policy)
+    with torch.no_grad(), tensors.Device(device), recording, launches.active(recording):
+        result = wrapper(*arguments)
+    return recording.plan(result)
+
+
+def _trace(error: BaseException) -> str:
+    text = "".join(traceback.format_exception(error))
+    return text[-MESSAGE_LIMIT:]

@@ -1,0 +1,287 @@
+"""One call of a kernel wrapper, written down as a launch plan while it runs.
+
+Operators come through torch's dispatcher, launches from the stand-ins for ``kernels.cpp`` and Triton. The tensors are
+ordinary CPU tensors with random values, whatever device the request is about. What is not seen here (another thread,
+an operator hidden from the dispatcher) is not in the plan, and so is not done when the plan is executed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..plans.launch import (
+    MAX_TABLES,
+    Allocate,
+    Copy,
+    Fill,
+    Form,
+    Kernel,
+    LaunchPlan,
+    Operand,
+    Operator,
+    Request,
+    Source,
+    Step,
+    Table,
+)
+from ..plans.values import ValueRefused, encode
+
+_ALLOCATE = frozenset("empty empty_like empty_strided new_empty new_empty_strided empty_permuted".split())
+_FILLED = {
+    **dict.fromkeys(("zeros", "zeros_like", "new_zeros"), 0),
+    **dict.fromkeys(("ones", "ones_like", "new_ones"), 1),
+}
+_FULL = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}  # where the value stands
+_COPIES = frozenset("clone _to_copy contiguous _reshape_copy view_copy".split())
+_READS = frozenset("_local_scalar_dense is_nonzero equal item".split())
+_SHAPED_BY_VALUES = frozenset(
+    "nonzero masked_select _unique2 unique_dim unique_consecutive nonzero_static bincount".split()
+)
+_MEMORY = frozenset("set_ resize_ resize_as_ record_stream".split())
+
+
+class Refused(Exception):
+    """A wrapper does what no plan can hold, or may not do it. ``rule`` names which, ``message`` says it."""
+
+    def __init__(self, rule: str, message: str) -> None:
+        self.rule, self.message = rule, message
+        super().__init__(message)
+
+
+class Recording(TorchDispatchMode):  # type: ignore[misc]
+    """What one call does, so far. Active as a context while the wrapper runs."""
+
+    def __init__(self, request: Request, tensors: list[torch.Tensor], policy: str) -> None:
+        super().__init__()
+        self._request, self._policy = request, policy
+        self._kept = list(tensors)  # alive, so that no address is given out twice
+        self._places: dict[int, tuple[Source, int, int]] = {}  # by storage: which memory, and where it begins
+        self._buffers = 0
+        self._tables: list[Table] = []
+        self._kernels: dict[Kernel, int] = {}
+        self.steps: list[Step] = []
+        for index, tensor in enumerate(tensors):
+            self._places[_storage(tensor)] = ("argument", index, tensor.data_ptr())
+
+    def plan(self, result: Any) -> LaunchPlan:
+        """Return the plan of a call that returned ``result``. Raises Refused."""
+        returns = tuple(self.operand(value) for value in self._results(result))
+        tables = tuple(self._tables)
+        return LaunchPlan(self._request.tensors, tables, tuple(self._kernels), tuple(self.steps), returns)
+
+    def _results(self, result: Any) -> tuple[Any, ...]:
+        if not self._request.sequence:
+            values: tuple[Any, ...] = (result,)
+        elif isinstance(result, torch.Tensor) and self._request.outputs == 1:
+            values = (result,)
+        elif isinstance(result, (tuple, list)) and len(result) == self._request.outputs:
+            values = tuple(result)
+        else:
+            got = f"{len(result)} values" if isinstance(result, (tuple, list)) else _kind(result)
+            raise Refused("result", f"returns {got}, and the pattern returns {self._request.outputs}")
+        for value in values:
+            if not isinstance(value, torch.Tensor):
+                raise Refused("result", f"returns {_kind(value)}, not a tensor")
+        return values
+
+    # -- memory -----------------------------------------------------------------------------------------------------
+
+    def operand(self, tensor: torch.Tensor) -> Operand:
+        """Return what a tensor's memory is in the plan. Raises Refused."""
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+            raise Refused("subclass", f"uses a tensor subclass ({type(tensor).__name__})")
+        source, index, begin = self._place(tensor)
+        offset = tensor.data_ptr() - begin if tensor.numel() else 0
+        if offset < 0:
+            raise Refused("outside", "reads memory before the first element of its argument")
+        return Operand(source, index, offset, _form(tensor))
+
+    def address(self, address: int) -> Operand | None:
+        """Return what memory an address points to; None for a null pointer. Raises Refused."""
+        if address == 0:
+            return None
+        for tensor in self._kept:
+            begin, size = tensor.untyped_storage().data_ptr(), tensor.untyped_storage().nbytes()
+            if begin <= address < begin + max(size, 1):
+                source, index, first = self._place(tensor)
+                if address < first:
+                    raise Refused("outside", "points before the first element of its argument")
+                return Operand(source, index, address - first, Form("uint8", (), ()))
+        raise Refused("address", "passes an address of no tensor that it was given or made")
+
+    def _place(self, tensor: torch.Tensor) -> tuple[Source, int, int]:
+        found = self._places.get(_storage(tensor))
+        return self._table(tensor) if found is None else found
+
+    def _table(self, tensor: torch.Tensor) -> tuple[Source, int, int]:
+        """Take a tensor made outside of the call for a constant table, if it is a small one."""
+        storage = tensor.untyped_storage()
+        if tensor.device.type != "cpu" or sum(table.nbytes for table in self._tables) + storage.nbytes() > MAX_TABLES:
+            raise Refused("outside", f"uses a tensor made outside the call ({storage.nbytes()} bytes)")
+        self._tables.append(Table(ctypes.string_at(storage.data_ptr(), storage.nbytes()).hex()))
+        return self._know(tensor, "table", len(self._tables) - 1, storage.data_ptr())
+
+    def _know(self, tensor: torch.Tensor, source: Source, index: int, begin: int) -> tuple[Source, int, int]:
+        self._kept.append(tensor)
+        self._places[_storage(tensor)] = place = (source, index, begin)
+        return place
+
+    def _new_buffer(self, tensor: torch.Tensor) -> None:
+        self._know(tensor, "buffer", self._buffers, tensor.data_ptr())
+        self._buffers += 1
+
+    def kernel(self, kernel: Kernel) -> int:
+        """Return a kernel's number in the plan."""
+        return self._kernels.setdefault(kernel, len(self._kernels))
+
+    def constant(self, value: Any, where: str) -> Any:
+        """Return a value that a kernel gets, once it is known to have a form. Raises Refused."""
+        if type(value).__module__ == "numpy" and hasattr(value, "item"):
+            value = value.item()
+        if isinstance(value, int) and self._is_address(value):
+            raise Refused("address", f"passes an address as a number ({where})")
+        try:
+            encode(value)
+        except ValueRefused as error:
+            raise Refused("argument", f"passes {error} to a kernel ({where})") from error
+        return value
+
+    def _is_address(self, number: int) -> bool:
+        if number < 1 << 20:
+            return False
+        storages = [tensor.untyped_storage() for tensor in self._kept]
+        return any(one.nbytes() and one.data_ptr() <= number < one.data_ptr() + one.nbytes() for one in storages)
+
+    # -- operators --------------------------------------------------------------------------------------------------
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ARG002
+        kwargs = kwargs or {}
+        name = func._schema.name.removeprefix("aten::")
+        if name in _READS:
+            raise Refused("value", "reads a tensor's value (.item(), bool() or a comparison of tensors)")
+        if name in _SHAPED_BY_VALUES:
+            raise Refused("value", f"computes a shape from a tensor's values (aten.{name})")
+        if name in _MEMORY:
+            raise Refused("memory", f"changes what memory a tensor has (aten.{name})")
+        handler = self._handler(name, func)
+        return handler(func, args, kwargs)
+
+    def _handler(self, name: str, func: Any) -> Callable[[Any, Any, Any], Any]:
+        if name in _ALLOCATE or name in _FILLED or name in _FULL:
+            return self._allocated
+        if name in ("fill_", "zero_") and str(func._overloadname) != "Tensor":
+            return self._filled
+        if name == "copy_":
+            return self._copied
+        if name in _COPIES:
+            return self._cloned
+        return self._other
+
+    def _allocated(self, func: Any, args: Any, kwargs: Any) -> Any:
+        result = func(*args, **kwargs)
+        name = func._schema.name.removeprefix("aten::")
+        fill = _FILLED.get(name)
+        if name in _FULL:
+            place = _FULL[name]
+            fill = args[place] if len(args) > place else kwargs.get("fill_value", kwargs.get("s"))
+        self._new_buffer(result)
+        self.steps.append(Allocate(_form(result), fill))
+        return result
+
+    def _filled(self, func: Any, args: Any, kwargs: Any) -> Any:
+        value = 0 if len(args) < 2 else args[1]
+        self.steps.append(Fill(self.operand(args[0]), value))
+        return func(*args, **kwargs)
+
+    def _copied(self, func: Any, args: Any, kwargs: Any) -> Any:
+        target, origin = args[0], args[1]
+        if target.dtype != origin.dtype:
+            return self._other(func, args, kwargs)
+        wide = origin.expand(target.shape) if origin.shape != target.shape else origin
+        self.steps.append(Copy(self.operand(target), self.operand(wide)))
+        return func(*args, **kwargs)
+
+    def _cloned(self, func: Any, args: Any, kwargs: Any) -> Any:
+        origin = args[0]
+        if kwargs.get("dtype") not in (None, origin.dtype):
+            return self._other(func, args, kwargs)
+        result = func(*args, **kwargs)
+        if _storage(result) in self._places:
+            return result
+        self._new_buffer(result)
+        self.steps.append(Allocate(_form(result)))
+        whole = origin if origin.shape == result.shape else origin.reshape(result.shape)
+        self.steps.append(Copy(self.operand(result), self.operand(whole)))
+        return result
+
+    def _other(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Pass a view on; note an operator that computes, if the policy has it."""
+        mutable = bool(func._schema.is_mutable)
+        before = {_storage(tensor) for tensor in _tensors((args, kwargs))}
+        if not mutable and func.is_view:
+            return func(*args, **kwargs)
+        if str(func) == "aten.lift_fresh.default":  # torch.tensor([...]): what it makes becomes a table when used
+            return func(*args, **kwargs)
+        if self._policy != "open":
+            raise Refused("torch-op", f"computes with torch ({func})")
+        arguments = tuple(self._described(value) for value in args)
+        keywords = tuple((key, self._described(value)) for key, value in kwargs.items() if key not in ("pin_memory",))
+        result = func(*args, **kwargs)
+        returned = _tensors(result)
+        if not mutable and returned and all(_storage(tensor) in before for tensor in returned):
+            return result
+        for tensor in returned:
+            if _storage(tensor) not in self._places:
+                self._new_buffer(tensor)
+        results = tuple(self.operand(tensor) for tensor in returned)
+        self.steps.append(Operator(str(func), arguments, keywords, results))
+        return result
+
+    def _described(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self.operand(value)
+        if isinstance(value, (list, tuple)):
+            return type(value)(self._described(item) for item in value)
+        if isinstance(value, torch.device):
+            return None if value.type == "meta" else value
+        return self.constant(value, "operator")
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _form(tensor: torch.Tensor) -> Form:
+    return Form(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), tuple(tensor.stride()))
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    leaves = torch.utils._pytree.tree_leaves(value)
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def _kind(value: Any) -> str:
+    return "nothing" if value is None else f"a {type(value).__name__}"
+
+
+def culprit(folder: Path, error: BaseException | None = None) -> tuple[str, int]:
+    """Return the file (relative to ``folder``) and line of the candidate that is being executed, or that raised."""
+    found, inside = ("", 0), f"{folder}/"
+    step = error.__traceback__ if error is not None else None
+    while step is not None:
+        if step.tb_frame.f_code.co_filename.startswith(inside):
+            found = (step.tb_frame.f_code.co_filename.removeprefix(inside), step.tb_lineno)
+        step = step.tb_next
+    frame = sys._getframe(1) if error is None else None
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(inside):
+            return frame.f_code.co_filename.removeprefix(inside), frame.f_lineno
+        frame = frame.f_back
+    return found

@@ -1,0 +1,69 @@
+"""Kernels for a template: each match asks the judge, which answers with a launch plan and compiled libraries."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..plans import parse
+from ..plans.launch import LaunchPlan, Request, Tuned
+from ..protocol import receive, send
+from ..rewrite.errors import KernelFailed
+from .replay import Replayed, cpp_function, replay
+from .tuning import tune
+
+
+class AskedKernels:
+    """Kernels by the judge's answers. ``replayed`` are the plans in place, ``triton`` whether one launches Triton."""
+
+    def __init__(self, channel: socket.socket, device: str) -> None:
+        self._channel, self._device = channel, device
+        self._known: dict[Request, Replayed] = {}
+        self.triton = False
+
+    @property
+    def replayed(self) -> list[Replayed]:
+        """Return every plan that was put in place."""
+        return list(self._known.values())
+
+    def kernel(self, request: Request) -> Any:
+        """Return the replayed plan for a match. Raises KernelFailed with the judge's words."""
+        key = Request(request.name, (repr(request.arguments),), request.tensors, request.outputs, request.sequence)
+        if key not in self._known:
+            self._known[key] = self._asked(request)
+        return self._known[key].call
+
+    def _asked(self, request: Request) -> Replayed:
+        send(self._channel, {"status": "wanted", "request": request.to_data()})
+        answer, descriptors = receive(self._channel)
+        try:
+            if "plan" not in answer:
+                raise KernelFailed(request.name, answer["status"], answer["phase"], answer["message"])
+            plan = parse.plan(answer["plan"], request.tensors)
+            kernels = [self._kernel(told, descriptors) for told in answer["kernels"]]
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        self.triton |= plan.uses_triton
+        return replay(plan, kernels, self._device, request.sequence, self._choices(plan, kernels))
+
+    @staticmethod
+    def _kernel(told: dict[str, Any], descriptors: Sequence[int]) -> Any:
+        if "triton" in told:
+            from .triton_kernels import make_kernel
+
+            return make_kernel(told["triton"])
+        library = ctypes.CDLL(f"/proc/self/fd/{descriptors[told['library']]}")
+        return cpp_function(library, told["function"], told["parameters"])
+
+    def _choices(self, plan: LaunchPlan, kernels: Sequence[Any]) -> list[int]:
+        """Return the configuration of each tuned launch: the fastest on a device, the first in the interpreter."""
+        count = sum(isinstance(step, Tuned) for step in plan.steps)
+        if not count or not torch.device(self._device).type == "cuda":
+            return [0] * count
+        return tune(plan, kernels, self._device)

@@ -1,0 +1,319 @@
+"""Launch plans as generated code: a line for each allocation and each launch, as a compiler prints its wrapper.
+
+The text holds identifiers of our own and exact numbers only; whatever else it needs lies in its namespace.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import linecache
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..plans.launch import (
+    Allocate,
+    Copy,
+    Fill,
+    Form,
+    Launch,
+    LaunchPlan,
+    Operand,
+    Operator,
+    Step,
+    TritonLaunch,
+    TritonType,
+    Tuned,
+)
+
+ALIGNMENT = 16  # bytes
+DTYPE_CODES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}  # ``pb::dtype`` in passbench.h
+_CTYPES: dict[str, Any] = {
+    "pointer": ctypes.c_void_p,
+    "dtype": ctypes.c_int32,
+    "bool": ctypes.c_bool,
+    "float32": ctypes.c_float,
+    "float64": ctypes.c_double,
+    **{f"int{bits}": getattr(ctypes, f"c_int{bits}") for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": getattr(ctypes, f"c_uint{bits}") for bits in (8, 16, 32, 64)},
+}
+_NAMES = {"argument": "a", "buffer": "b", "table": "t"}
+_count = itertools.count()
+_guards = getattr(torch._C._dynamo, "guards", None)
+
+
+class WrongArgument(RuntimeError):
+    """A plan is called with a tensor of another dtype, shape, layout or alignment than it was recorded for."""
+
+
+@dataclass
+class Replayed:
+    """A plan that can be called with its tensors. ``namespace`` holds what the generated code refers to."""
+
+    call: Callable[..., Any]
+    source: str
+    namespace: dict[str, Any] = field(repr=False)
+
+
+def cpp_function(library: ctypes.CDLL, name: str, parameters: Sequence[str]) -> Any:
+    """Return a kernel of a compiled library, typed by the kinds of its parameters."""
+    function = getattr(library, name)
+    function.restype, function.argtypes = None, [_CTYPES[kind] for kind in parameters]
+    return function
+
+
+def replay(plan: LaunchPlan, kernels: Sequence[Any], device: str, sequence: bool, choices: Sequence[int]) -> Replayed:
+    """Return a callable that executes a plan.
+
+    ``kernels`` are the plan's, ready to be launched; ``choices`` says which configuration of each tuned launch.
+    """
+    printer = _Printer(plan, device, sequence, list(choices))
+    source = printer.function()
+    namespace = printer.namespace | {f"k{number}": kernel for number, kernel in enumerate(kernels)}
+    name = f"<launch plan {next(_count)}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    exec(compile(source, name, "exec"), namespace)
+    return Replayed(namespace["launch_plan"], source, namespace)
+
+
+def poison(replayed: Sequence[Replayed]) -> None:
+    """Let every allocation of these plans be full of NaN (of -1, in integers) from now on."""
+    for one in replayed:
+        plain = one.namespace["empty"]
+        one.namespace["empty"] = _Poisoned(plain)
+
+
+class _Poisoned:
+    """An allocator whose memory holds :data:`POISON` in every byte."""
+
+    def __init__(self, plain: Callable[..., torch.Tensor]) -> None:
+        self._plain = plain
+
+    def __call__(self, shape: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
+        made = self._plain(shape, strides, dtype)
+        if made.device.type == "cpu":
+            ctypes.memset(made.untyped_storage().data_ptr(), POISON, made.untyped_storage().nbytes())
+        else:
+            torch.empty(0, dtype=torch.uint8, device=made.device).set_(made.untyped_storage()).fill_(POISON)
+        return made
+
+
+POISON = 0xFF
+
+
+class _Printer:
+    """One plan's text and namespace."""
+
+    def __init__(self, plan: LaunchPlan, device: str, sequence: bool, choices: list[int]) -> None:
+        self._plan, self._sequence, self._choices = plan, sequence, choices
+        self._lines: list[str] = []
+        self._buffers: list[Form] = []
+        self._pointers: set[str] = set()
+        self._tuned = 0
+        self.namespace: dict[str, Any] = {
+            "__builtins__": {},
+            "empty": _empty(device),
+            "view": _reinterpret,
+            "check": getattr(_guards, "assert_size_stride", _check_layout),
+            "leaves": _tensor_leaves,
+            "wrong": _wrong,
+            "inf": math.inf,
+            "nan": math.nan,
+            "device": torch.device(device),
+            **{f"dtype_{name}": getattr(torch, name) for name in _dtypes(plan)},
+            **{f"t{number}": _table(table.content, device) for number, table in enumerate(plan.tables)},
+        }
+
+    def function(self) -> str:
+        for index, tensor in enumerate(self._plan.tensors):
+            shape, strides = _numbers(tensor.form.shape), _numbers(tensor.form.strides)
+            self._add(f"check(a{index}, {shape}, {strides})")
+            self._add(f"if a{index}.dtype is not dtype_{tensor.form.dtype}: wrong('a{index}')")
+        for step in self._plan.steps:
+            self._step(step)
+        results = [self._tensor(operand) for operand in self._plan.returns]
+        self._add(f"return ({', '.join(results)},)" if self._sequence else f"return {results[0]}")
+        arguments = ", ".join(f"a{index}" for index in range(len(self._plan.tensors)))
+        return f"def launch_plan({arguments}):\n" + "".join(f"    {line}\n" for line in self._lines)
+
+    def _add(self, line: str) -> None:
+        self._lines.append(line)
+
+    def _step(self, step: Step) -> None:
+        if isinstance(step, Allocate):
+            self._allocate(step)
+        elif isinstance(step, Fill):
+            self._add(f"{self._tensor(step.target)}.fill_({self._value(step.value)})")
+        elif isinstance(step, Copy):
+            self._add(f"{self._tensor(step.target)}.copy_({self._tensor(step.origin)})")
+        elif isinstance(step, Launch):
+            arguments = [self._pointer(value) if isinstance(value, Operand) else self._cpp(value)
+                         for value in step.arguments]  # fmt: skip
+            self._add(f"k{step.kernel}({', '.join(arguments)})")
+        elif isinstance(step, TritonLaunch):
+            named = [f"{name}={self._value(value)}" for name, value in (*step.arguments, *step.options)]
+            self._add(f"k{step.kernel}[{_numbers(step.grid)}]({', '.join(named)})")
+        elif isinstance(step, Tuned):
+            chosen = self._choices[self._tuned] if self._tuned < len(self._choices) else 0
+            self._tuned += 1
+            for one in step.choices[chosen]:
+                self._step(one)
+        else:
+            self._operator(step)
+
+    def _allocate(self, step: Allocate) -> None:
+        form = step.form
+        self._add(f"b{len(self._buffers)} = empty({_numbers(form.shape)}, {_numbers(form.strides)}, dtype_{form.dtype})")
+        if step.fill is not None:
+            self._add(f"b{len(self._buffers)}.fill_({self._value(step.fill)})")
+        self._buffers.append(form)
+
+    def _operator(self, step: Operator) -> None:
+        number = len(self.namespace)
+        self.namespace[f"o{number}"] = operator(step.name)
+        arguments = [self._value(value) for value in step.arguments]
+        arguments += [f"{name}={self._value(value)}" for name, value in step.keywords]
+        call = f"o{number}({', '.join(arguments)})"
+        news = []
+        for result in step.results:
+            if result.source == "buffer" and result.index == len(self._buffers):
+                self._buffers.append(result.form)
+                news.append(f"b{result.index}")
+            else:
+                news.append("_")
+        self._add(f"{''.join(f'{name}, ' for name in news)} = leaves({call})" if news else call)
+
+    # -- operands ---------------------------------------------------------------------------------------------------
+
+    def _pointer(self, operand: Operand) -> str:
+        base = f"{_NAMES[operand.source]}{operand.index}"
+        if base not in self._pointers:
+            self._pointers.add(base)
+            self._add(f"p_{base} = {base}.data_ptr()")
+            if operand.source == "argument":
+                expected = self._plan.tensors[operand.index].misaligned
+                self._add(f"if p_{base} & {ALIGNMENT - 1} != {expected}: wrong({base!r})")
+        return f"p_{base} + {operand.offset}" if operand.offset else f"p_{base}"
+
+    def _tensor(self, operand: Operand) -> str:
+        base, form = f"{_NAMES[operand.source]}{operand.index}", operand.form
+        if operand.offset == 0 and operand.source != "table" and form == self._whole(operand):
+            return base
+        shape, strides = _numbers(form.shape), _numbers(form.strides)
+        return f"view({base}, dtype_{form.dtype}, {shape}, {strides}, {operand.offset})"
+
+    def _whole(self, operand: Operand) -> Form:
+        if operand.source == "argument":
+            return self._plan.tensors[operand.index].form
+        return self._buffers[operand.index]
+
+    def _cpp(self, value: Any) -> str:
+        if isinstance(value, torch.dtype):
+            if value not in DTYPE_CODES:
+                raise WrongArgument(f"{value} is no dtype of passbench.h")
+            return str(DTYPE_CODES[value])
+        return self._value(value)
+
+    def _value(self, value: Any) -> str:
+        """Return the text of a constant or an operand."""
+        if isinstance(value, Operand):
+            return self._tensor(value)
+        if isinstance(value, (tuple, list)):
+            items = "".join(f"{self._value(item)}, " for item in value)
+            return f"({items})" if isinstance(value, tuple) else f"[{items}]"
+        if isinstance(value, float) and not math.isfinite(value):
+            return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+        if value is None or isinstance(value, (bool, int, float)):
+            return repr(value)
+        name = f"c{len(self.namespace)}"  # a text, a dtype, a device: an object in the namespace
+        self.namespace[name] = _triton_type(value) if isinstance(value, TritonType) else self._object(value)
+        return name
+
+    def _object(self, value: Any) -> Any:
+        return self.namespace["device"] if isinstance(value, torch.device) else value
+
+
+def operator(name: str) -> Any:
+    """Return one of ATen's operators by its full name (``aten.mul.Tensor``). Raises ValueError if there is none."""
+    parts = name.split(".")
+    if len(parts) == 3 and parts[0] == "aten":
+        packet = getattr(torch.ops.aten, parts[1], None)
+        if packet is not None and parts[2] in packet.overloads():
+            return getattr(packet, parts[2])
+    raise ValueError(f"no operator is called {name[:80]!r}")
+
+
+def _dtypes(plan: LaunchPlan) -> set[str]:
+    """Return the dtypes that the plan's text may name: all of those in its data, in one walk."""
+    found = {tensor.form.dtype for tensor in plan.tensors} | {operand.form.dtype for operand in plan.returns}
+
+    def walk(value: Any) -> None:
+        if isinstance(value, Operand):
+            found.add(value.form.dtype)
+        elif isinstance(value, (tuple, list)):
+            for item in value:
+                walk(item)
+        elif isinstance(value, Allocate):
+            found.add(value.form.dtype)
+        elif isinstance(value, (Fill, Copy, Launch, TritonLaunch, Tuned, Operator)):
+            walk(tuple(vars(value).values()))
+
+    walk(plan.steps)
+    return found
+
+
+def _numbers(values: Sequence[int]) -> str:
+    return "(" + "".join(f"{value}, " for value in values) + ")"
+
+
+def _empty(device: str) -> Callable[..., torch.Tensor]:
+    """Return an allocator of (shape, strides, dtype)."""
+    if device == "cpu":
+        fast = getattr(_guards, "_empty_strided_cpu", None)
+        return fast or (lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype))
+    there = torch.device(device)
+    return lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype, device=there)
+
+
+def _reinterpret(
+    base: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
+) -> torch.Tensor:
+    """Return memory ``offset`` bytes behind the first element of ``base`` as a tensor."""
+    start = base.storage_offset() * base.element_size() + offset
+    if dtype == base.dtype:
+        return torch.as_strided(base, shape, strides, start // base.element_size())
+    whole = torch.empty(0, dtype=dtype, device=base.device)
+    return whole.set_(base.untyped_storage(), start // whole.element_size(), shape, strides)
+
+
+def _check_layout(tensor: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    if tensor.shape != shape or tensor.stride() != strides:
+        raise WrongArgument(
+            f"recorded for shape {shape} and strides {strides}, called with {tuple(tensor.shape)}, {tensor.stride()}"
+        )
+
+
+def _tensor_leaves(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in torch.utils._pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def _wrong(name: str) -> None:
+    raise WrongArgument(f"argument {name} has another dtype or alignment than when the plan was recorded")
+
+
+def _table(content: str, device: str) -> torch.Tensor:
+    data = bytearray.fromhex(content)
+    return (torch.frombuffer(data, dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)).to(device)
+
+
+def _triton_type(value: TritonType) -> Any:
+    import triton.language as tl
+
+    found = getattr(tl, value.name, None)
+    if not isinstance(found, tl.dtype):
+        raise WrongArgument(f"Triton has no dtype {value.name[:40]!r}")
+    return found

@@ -1,0 +1,59 @@
+"""Choosing the configuration of a tuned launch, by the judge's side of the wall instead of the candidate's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..plans.launch import LaunchPlan, Tuned
+from .replay import replay
+
+REPEATS = 10
+
+
+def tune(plan: LaunchPlan, kernels: Sequence[Any], device: str) -> list[int]:
+    """Return the fastest configuration of each tuned launch, one launch after the other, on tensors of zeros.
+
+    A configuration that cannot be launched is passed over. Raises what the last one raised if none can be.
+    """
+    tensors = [_zeros(tensor.form, device) for tensor in plan.tensors]
+    chosen: list[int] = []
+    for step in [step for step in plan.steps if isinstance(step, Tuned)]:
+        chosen.append(_fastest(plan, kernels, device, chosen, len(step.choices), tensors))
+    return chosen
+
+
+def _fastest(
+    plan: LaunchPlan, kernels: Sequence[Any], device: str, chosen: list[int], count: int, tensors: list[torch.Tensor]
+) -> int:
+    best, fastest, failed = -1, math.inf, RuntimeError("no configuration")
+    for number in range(count):
+        try:
+            seconds = _seconds(replay(plan, kernels, device, True, [*chosen, number]).call, tensors)
+        except Exception as error:
+            failed = RuntimeError(f"no configuration of the kernel can be launched; the last one says: {error}")
+            continue
+        if seconds < fastest:
+            best, fastest = number, seconds
+    if best < 0:
+        raise failed
+    return best
+
+
+def _seconds(call: Callable[..., Any], tensors: list[torch.Tensor]) -> float:
+    call(*tensors)
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    for _ in range(REPEATS):
+        call(*tensors)
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end)) / REPEATS / 1e3
+
+
+def _zeros(form: Any, device: str) -> torch.Tensor:
+    made = torch.empty_strided(form.shape, form.strides, dtype=getattr(torch, form.dtype), device=device)
+    return made.zero_()
