@@ -18,7 +18,7 @@ from typing import Any
 READ = "read"  # in place of a pipeline: a sandbox for readers
 MAX_DESCRIPTORS = 32  # beside one message
 LIMIT = 1 << 22  # bytes of one control message; more is not a message of ours
-_LENGTH = struct.Struct("<I")
+LENGTH = struct.Struct("<I")  # of a control message, before it
 
 NONCE_BYTES = 16
 DEPTHS = 16  # of the stack, at which a block may run
@@ -107,7 +107,7 @@ class Order:
 def send(channel: socket.socket, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
     """Send a control message, with descriptors. Raises ProtocolError where nobody listens any more."""
     body = json.dumps(message).encode()
-    data = _LENGTH.pack(len(body)) + body
+    data = LENGTH.pack(len(body)) + body
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
     try:
         sent = channel.sendmsg([data], rights)
@@ -123,8 +123,8 @@ def receive(channel: socket.socket, max_fds: int = MAX_DESCRIPTORS) -> tuple[dic
     passes.
     """
     fds: list[int] = []
-    head = _exactly(channel, _LENGTH.size, fds, max_fds)
-    (length,) = _LENGTH.unpack(head)
+    head = _exactly(channel, LENGTH.size, fds, max_fds)
+    (length,) = LENGTH.unpack(head)
     if length > LIMIT:
         raise ProtocolError(f"a message of {length} bytes")
     try:

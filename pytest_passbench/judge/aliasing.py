@@ -20,7 +20,7 @@ PROBES, PROBE = 4, 1 << 12  # how many places to look at besides, and bytes of e
 def owners(runner: Runner, layout: Layout, outputs: Sequence[Output], slot: int) -> list[int]:
     """Per output whose memory it lies in: an input's index, an earlier output's (counted on from the inputs),
     or FRESH."""
-    first = int(runner.hello["pages"]) + slot * layout.stride
+    first = runner.hello["pages"] + slot * layout.stride
     found: list[int] = []
     for index, output in enumerate(outputs):
         inside = output.address - first

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import UserError
 from ..protocol import Layout, Plan, ProtocolError, send
-from . import processes, sandbox
+from . import processes, replies, sandbox
 from .failures import ArmFailure
 from .template import OUTPUT_LIMIT, Template
 from .wire import hear, peer, socket_pair
@@ -107,8 +107,8 @@ class Arm:
         self._channel.settimeout(START_LIMIT)
         try:
             self.zygote = peer(self._channel)
-            hello = hear(self._channel)
-        except (ProtocolError, TimeoutError) as error:
+            hello = hear(self._channel, replies.ZYGOTE, "start")
+        except (ProtocolError, TimeoutError, ArmFailure) as error:
             raise UserError(
                 f"the sandbox of the arm {self.settings.name!r} did not start: {self._said()}",
                 remedy="`passbench doctor` says what this machine lacks",
@@ -129,7 +129,7 @@ class Arm:
         order = {"op": "template", "plan": asdict(plan), "layout": layout.to_json(), "limits": limits}
         try:
             send(self._channel, order, (theirs.fileno(), pages_fd, log.fileno()))
-            hear(self._channel)
+            hear(self._channel, replies.FORKED, "fork")
         except (ProtocolError, TimeoutError) as error:
             raise ArmFailure("crash", "fork", "the zygote is gone") from error
         finally:
@@ -198,13 +198,19 @@ class Arm:
         return bool(inside)
 
     def reap(self) -> list[list[int]]:
-        """Templates that ended: pid inside, signal. Empty where the zygote is gone too."""
+        """Templates that ended: pid inside, signal. Empty where the zygote is gone too.
+
+        A zygote that answers anything else is no zygote any more: its sandbox ends.
+        """
         try:
             send(self._channel, {"op": "reap"})
-            message = hear(self._channel)
+            message = hear(self._channel, replies.ENDED, "fork")
         except (ProtocolError, TimeoutError):
             return []
-        return list(message.get("ended", []))
+        except ArmFailure:
+            self._process.kill()
+            return []
+        return list(message["ended"])
 
     @property
     def alive(self) -> bool:

@@ -6,6 +6,7 @@ The judge itself opens no device: its clock is its own, around a block that begi
 from __future__ import annotations
 
 import functools
+import math
 import shutil
 import struct
 import subprocess
@@ -13,6 +14,7 @@ from statistics import median
 from typing import Any
 
 from ..protocol import FLAG_COLLECT, FLAG_PREPARE, Layout
+from . import replies
 from .clock import CpuClock
 from .runner import BlockTime, Runner
 from .template import Fork, Program, Template
@@ -90,6 +92,7 @@ class CudaRunner(Runner):
     """A runner whose inputs and outputs lie on the device. ``device_seconds``: of the last block, by its own word."""
 
     device_seconds = 0.0
+    hello_form = replies.CUDA_RUNNER
 
     def _expected(self) -> bool:
         return self.pid == self.template.pid
@@ -99,18 +102,19 @@ class CudaRunner(Runner):
         if not empty:
             self._step(calls, FLAG_PREPARE)
         taken = super().block(calls, empty, depth)
-        (self.device_seconds,) = _DOUBLE.unpack(self.memory(int(self.hello["device_seconds"]), _DOUBLE.size))
+        (said,) = _DOUBLE.unpack(self.memory(self.hello["device_seconds"], _DOUBLE.size))
+        self.device_seconds = said if math.isfinite(said) else 0.0
         return taken
 
     def fetch(self, call: int) -> list[int] | None:
         """Have a call's outputs and inputs copied to the host; addresses of the outputs there."""
         self._step(call, FLAG_COLLECT)
-        width = int(self.hello["width"])
-        return list(struct.unpack(f"<{width}Q", self.memory(int(self.hello["copies"]), 8 * width)))
+        width = self.hello["width"]
+        return list(struct.unpack(f"<{width}Q", self.memory(self.hello["copies"], 8 * width)))
 
     def input_bytes(self, layout: Layout, _slot: int, index: int, place: range) -> bytearray:
         """What these bytes of an input of the call last fetched held then."""
-        return self.memory(int(self.hello["input_copy"]) + layout.offsets[index] + place.start, len(place))
+        return self.memory(self.hello["input_copy"] + layout.offsets[index] + place.start, len(place))
 
     def written(self, _layout: Layout, _slot: int, _index: int, _size: int) -> None:
         """Nobody knows that of a device's memory."""

@@ -7,8 +7,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import cycle
 
+from ..errors import UserError
+from ..protocol import MAX_OUTPUTS
 from .cores import Cores
-from .failures import ArmFailure
+from .failures import ArmFailure, unexpected
 from .processes import Gone
 from .runner import Runner
 from .template import Fork, Program, Template
@@ -23,7 +25,8 @@ class ArmFailed(Exception):
 
 
 class blaming:  # noqa: N801 - used as a function; a generator's context takes more than twice as long, twice a block
-    """Say whose failure it is, as a context."""
+    """Say whose failure it is, as a context. Any exception is one, as whatever the judge handles here is the arm's:
+    what it can't handle must not end the run."""
 
     __slots__ = ("_arm",)
 
@@ -38,6 +41,8 @@ class blaming:  # noqa: N801 - used as a function; a generator's context takes m
             raise ArmFailed(self._arm, error) from error
         if isinstance(error, Gone):
             raise ArmFailed(self._arm, ArmFailure("crash", "run", str(error))) from error
+        if isinstance(error, Exception) and not isinstance(error, ArmFailed | UserError):
+            raise ArmFailed(self._arm, unexpected(error)) from error
 
 
 def fork_all(
@@ -66,15 +71,20 @@ def fork_all(
         with _noting(arm, failed):
             forks[arm].begin()
             begun.append(arm)
-    return _all_of({arm: forks[arm] for arm in begun}, cores, failed)
+    return _all_of({arm: forks[arm] for arm in begun}, program, cores, failed)
 
 
-def _all_of(forks: Mapping[str, Fork], cores: Cores, failed: list[ArmFailed]) -> dict[str, Runner]:
+def _all_of(
+    forks: Mapping[str, Fork], program: Program, cores: Cores, failed: list[ArmFailed]
+) -> dict[str, Runner]:
     """The runners, once all of them are there; none where any arm failed, or did so before."""
+    width = min(program.outputs + len(program.mutated), MAX_OUTPUTS)
     runners: dict[str, Runner] = {}
     for arm, fork in forks.items():
         with _noting(arm, failed):
             runners[arm] = fork.wait(cores.arms)
+            if runners[arm].hello["width"] != width:
+                raise ArmFailure("integrity", "fork", "the runner's tables are not as wide as they were ordered")
     if failed:
         for runner in runners.values():
             runner.close()

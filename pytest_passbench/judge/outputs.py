@@ -55,10 +55,10 @@ class Output:
 
 def read_call(runner: Runner, call: int) -> list[Output]:
     """The outputs of call number ``call`` of the last block. Raises ArmFailure where they can't be read."""
-    width = int(runner.hello["width"])
+    width = runner.hello["width"]
     size = ENTRY.size * width
-    entries = runner.memory(int(runner.hello["entries"]) + call * size, size)
-    forms = bytes(runner.memory(int(runner.hello["forms"]), FORM.size * MAX_FORMS))
+    entries = runner.memory(runner.hello["entries"] + call * size, size)
+    forms = bytes(runner.memory(runner.hello["forms"], FORM.size * MAX_FORMS))
     copies = runner.fetch(call)  # what was said of the outputs within the block counts, so it is read before
     return [
         _output(runner, ENTRY.unpack_from(entries, i * ENTRY.size), forms, copies[i] if copies else None)

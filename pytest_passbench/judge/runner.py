@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..protocol import DONE, FLAG_EMPTY, GO, NONCE_BYTES, OUTCOME_RAISED, TEXT_BYTES, Layout
 from ..timing.rounds import FEW_PAGES
-from . import priority, processes
+from . import priority, processes, replies
 from .failures import ArmFailure, ending, printable
 from .ownpages import own_pages
 from .processes import Gone
@@ -43,13 +43,15 @@ class BlockTime:
 class Runner:
     """A measured process. Stopped, except during :meth:`block`."""
 
+    hello_form = replies.RUNNER
+
     def __init__(self, template: Template, channel: socket.socket, core: frozenset[int]) -> None:
         self.template, self._channel = template, channel
         channel.settimeout(template.arm.settings.timeout)
         self.pid = peer(channel)
         if not self._expected():
             raise ArmFailure("integrity", "fork", "another process than the runner answered")
-        self.hello = hear(channel)
+        self.hello = hear(channel, self.hello_form, "fork")
         _place(self.pid, core)  # first, so that it stops there and not on the judge's core
         processes.stop(self.pid)
         self.watch = Watch(self.pid)
@@ -129,7 +131,7 @@ class Runner:
             raise ArmFailure("runtime_fail", "run", self._text())
 
     def _text(self) -> str:
-        data = processes.read_memory(self.pid, int(self.hello["text"]), TEXT_BYTES)
+        data = processes.read_memory(self.pid, self.hello["text"], TEXT_BYTES)
         return printable(bytes(data).split(b"\0", 1)[0].decode("utf-8", "replace"))
 
     def _ended(self) -> ArmFailure:

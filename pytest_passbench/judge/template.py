@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..protocol import ProtocolError, send
-from . import processes
+from . import processes, replies
 from .failures import ArmFailure, ending, printable
 from .processes import Gone
 from .runner import Runner
@@ -45,7 +45,7 @@ class Template:
         self._channel.settimeout(self.arm.settings.timeout)
         try:
             self.pid = peer(self._channel)
-            self.report = hear(self._channel)
+            self.report = hear(self._channel, replies.BUILT, "build")
         except TimeoutError as error:
             limit = self.arm.settings.timeout
             raise ArmFailure("timeout", "build", f"not built within {limit:g} s") from error
@@ -53,12 +53,8 @@ class Template:
             raise ArmFailure("crash", "build", self._how_it_ended()) from error
         if processes.parent_if_any(self.pid) != self.arm.zygote:
             raise ArmFailure("integrity", "build", "another process than the template answered")
-        if self.report.get("status") != "ready":
-            raise ArmFailure(
-                _known_status(self.report.get("status")),
-                str(self.report.get("phase", ""))[:40],
-                str(self.report.get("message", ""))[-12_000:],
-            )
+        if self.report["status"] != "ready":
+            raise ArmFailure(self.report["status"], self.report["phase"][:40], self.report["message"][-12_000:])
         self.arm.end_strays(self.pid)
         return self.report
 
@@ -105,7 +101,7 @@ class Template:
 
     def forked(self) -> None:
         """Wait until the runner is there, and stop. Raises ArmFailure."""
-        hear(self._channel)
+        hear(self._channel, replies.FORKED, "fork")
         processes.stop(self.pid)
 
     @contextlib.contextmanager
@@ -119,17 +115,20 @@ class Template:
         except TimeoutError as error:
             channel.close()
             raise ArmFailure("timeout", "fork", "the runner did not start in time") from error
+        except ArmFailure:
+            channel.close()
+            raise
 
     def runner_signal(self) -> int:
         """The signal that ended this template's last runner, or 0."""
         try:
             processes.go_on(self.pid)
             send(self._channel, {"op": "reap"})
-            message = hear(self._channel)
+            message = hear(self._channel, replies.ENDED, "run")
             processes.stop(self.pid)
         except (ProtocolError, TimeoutError, Gone):
             return 0
-        signals = [number for _pid, number in message.get("ended", []) if number]
+        signals = [number for _pid, number in message["ended"] if number]
         return signals[-1] if signals else 0
 
     def output(self) -> str:
@@ -168,7 +167,3 @@ class Fork:
         with self._template.forking(self.channel):
             self._template.forked()
             return Runner(self._template, self.channel, core)
-
-
-def _known_status(status: object) -> str:
-    return str(status) if status in ("compile_fail", "runtime_fail") else "crash"

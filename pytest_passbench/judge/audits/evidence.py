@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +9,8 @@ from ...protocol import EVIDENCE_BYTES
 from ...report.record import Finding
 from ...settings import Policy
 from ..failures import printable
+from ..messages import BadMessage, parse
+from ..replies import EVIDENCE
 from ..runner import Runner
 from .layers import violation
 
@@ -69,12 +70,11 @@ def _plain(name: str) -> bool:
 
 def read(runner: Runner) -> dict[str, Any]:
     """What a stopped runner noted; empty where it is no such message. Raises ArmFailure."""
-    address = int(runner.hello.get("evidence", 0))
+    address = runner.hello["evidence"]
     if not address:
         return {}
     data = bytes(runner.memory(address, EVIDENCE_BYTES)).split(b"\0", 1)[0]
     try:
-        message = json.loads(data)
-    except ValueError:
+        return dict(parse(EVIDENCE, data))
+    except BadMessage:
         return {}
-    return message if isinstance(message, dict) else {}

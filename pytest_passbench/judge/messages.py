@@ -1,0 +1,324 @@
+"""A checker for what an untrusted process says: bytes to plain values of a known form, or :class:`BadMessage`.
+
+A schema is a value: ``Fields({"name": Text(80), "sizes": Items(Whole(0, 99), most=8)})``. :func:`check` returns a
+copy that has the schema's form and nothing else, :func:`parse` does that from the bytes of a JSON text. Neither
+raises anything but BadMessage, whatever it is given.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+MOST_BYTES = 1 << 22
+MOST_DEPTH = 32  # of lists and objects in each other
+MOST_DIGITS = 64  # of a number: all that a 64-bit number has, and what is printed of a float
+ADDRESS_END = 1 << 64
+
+#: A string as a whole (one that never ends goes on to the end of the text), or a bracket.
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
+_SHOWN = 40  # characters of a name or a value that go into a message
+
+
+class BadMessage(Exception):
+    """Something is not a message of ours. ``path`` says which part of it, ``what`` what is wrong there."""
+
+    def __init__(self, path: str, what: str) -> None:
+        self.path, self.what = path, what
+        super().__init__(f"{path}: {what}" if path else what)
+
+
+class Schema(ABC):
+    """A form that a value may have."""
+
+    @abstractmethod
+    def check(self, value: object, path: str) -> Any:
+        """Return the value in this form; ``path`` is where it stands. Raises BadMessage."""
+
+
+def check(schema: Schema, value: object) -> Any:
+    """Return a copy of ``value`` that has the form of ``schema``. Raises BadMessage."""
+    return schema.check(value, "")
+
+
+def parse(schema: Schema, data: bytes, most_bytes: int = MOST_BYTES, most_depth: int = MOST_DEPTH) -> Any:
+    """Return what the JSON text ``data`` holds, in the form of ``schema``. Raises BadMessage.
+
+    Numbers that are none, huge numbers, two fields of one name and deep nesting are refused before or while the
+    text is read: a list of lists of lists would end the reading, and digits by the thousand take long.
+    """
+    if len(data) > most_bytes:
+        raise BadMessage("", f"has {len(data)} bytes, more than {most_bytes}")
+    _limit_depth(data, most_depth)
+    try:
+        value = _DECODER.decode(data.decode("utf-8"))
+    except ValueError as error:
+        raise BadMessage("", "is no JSON text") from error
+    return schema.check(value, "")
+
+
+def _limit_depth(data: bytes, most: int) -> None:
+    depth = 0
+    for token in _TOKEN.finditer(data):
+        first = data[token.start()]
+        if first in b"[{":
+            depth += 1
+            if depth > most:
+                raise BadMessage("", f"is nested more than {most} deep")
+        elif first in b"]}":
+            depth -= 1
+
+
+def _number(convert: Callable[[str], int | float]) -> Callable[[str], int | float]:
+    def read(text: str) -> int | float:
+        if len(text) > MOST_DIGITS:
+            raise BadMessage("", f"has a number of {len(text)} digits")
+        return convert(text)
+
+    return read
+
+
+def _no_number(text: str) -> None:
+    raise BadMessage("", f"has the number {text}")
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise BadMessage("", "names a field twice")
+    return found
+
+
+_DECODER = json.JSONDecoder(
+    parse_int=_number(int), parse_float=_number(float), parse_constant=_no_number, object_pairs_hook=_object
+)
+
+
+@dataclass(frozen=True)
+class Text(Schema):
+    """A string of up to ``most`` characters. Lone surrogates, which no file can hold, are written out."""
+
+    most: int
+
+    def check(self, value: object, path: str) -> str:
+        if type(value) is not str:
+            raise BadMessage(path, f"is {_kind(value)}, not a text")
+        if len(value) > self.most:
+            raise BadMessage(path, f"has {len(value)} characters, more than {self.most}")
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+
+
+@dataclass(frozen=True)
+class Word(Schema):
+    """One of a few strings."""
+
+    words: tuple[str, ...]
+
+    def __init__(self, *words: str) -> None:
+        object.__setattr__(self, "words", words)
+
+    def check(self, value: object, path: str) -> str:
+        if type(value) is not str or value not in self.words:
+            raise BadMessage(path, f"is {_shown(value)}, not one of {', '.join(self.words)}")
+        return value
+
+
+@dataclass(frozen=True)
+class Whole(Schema):
+    """An integer from ``least`` to ``most``, both included."""
+
+    least: int
+    most: int
+
+    def check(self, value: object, path: str) -> int:
+        if type(value) is not int:
+            raise BadMessage(path, f"is {_kind(value)}, not an integer")
+        if not self.least <= value <= self.most:
+            raise BadMessage(path, f"is {_shown(value)}, not in {self.least} to {self.most}")
+        return value
+
+
+#: An address, or 0 for none.
+ADDRESS = Whole(0, ADDRESS_END - 1)
+
+
+@dataclass(frozen=True)
+class Real(Schema):
+    """A finite number, returned as a float."""
+
+    def check(self, value: object, path: str) -> float:
+        if type(value) is not float and type(value) is not int:
+            raise BadMessage(path, f"is {_kind(value)}, not a number")
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
+            raise BadMessage(path, "is not a finite number")
+        return number
+
+
+@dataclass(frozen=True)
+class Flag(Schema):
+    """True or false."""
+
+    def check(self, value: object, path: str) -> bool:
+        if type(value) is not bool:
+            raise BadMessage(path, f"is {_kind(value)}, not true or false")
+        return value
+
+
+@dataclass(frozen=True)
+class Maybe(Schema):
+    """Null, or what ``item`` allows."""
+
+    item: Schema
+
+    def check(self, value: object, path: str) -> Any:
+        return None if value is None else self.item.check(value, path)
+
+
+@dataclass(frozen=True)
+class Items(Schema):
+    """A list of ``least`` to ``most`` values of one form."""
+
+    item: Schema
+    most: int
+    least: int = 0
+
+    def check(self, value: object, path: str) -> list[Any]:
+        found = _list(value, path)
+        if not self.least <= len(found) <= self.most:
+            raise BadMessage(path, f"has {len(found)} items, not {self.least} to {self.most}")
+        return [self.item.check(item, f"{path}[{index}]") for index, item in enumerate(found)]
+
+
+@dataclass(frozen=True)
+class Row(Schema):
+    """A list of values of these forms, in this order."""
+
+    columns: tuple[Schema, ...]
+
+    def __init__(self, *columns: Schema) -> None:
+        object.__setattr__(self, "columns", columns)
+
+    def check(self, value: object, path: str) -> list[Any]:
+        found = _list(value, path)
+        if len(found) != len(self.columns):
+            raise BadMessage(path, f"has {len(found)} items, not {len(self.columns)}")
+        columns = enumerate(zip(self.columns, found, strict=True))
+        return [column.check(item, f"{path}[{index}]") for index, (column, item) in columns]
+
+
+@dataclass(frozen=True)
+class Fields(Schema):
+    """An object with the fields of ``required``, any of ``optional``, and no other."""
+
+    required: Mapping[str, Schema]
+    optional: Mapping[str, Schema] = field(default_factory=dict)
+
+    def check(self, value: object, path: str) -> dict[str, Any]:
+        found = _dict(value, path)
+        for name in self.required:
+            if name not in found:
+                raise BadMessage(path, f"lacks the field {name}")
+        for other in found:
+            if other not in self.required and other not in self.optional:
+                raise BadMessage(path, f"has the unknown field {_shown(other)}")
+        known = chain(self.required.items(), self.optional.items())
+        return {name: item.check(found[name], _below(path, name)) for name, item in known if name in found}
+
+
+@dataclass(frozen=True)
+class Named(Schema):
+    """An object of up to ``most`` fields with names of its own, each name and value in one form."""
+
+    name: Text
+    item: Schema
+    most: int
+
+    def check(self, value: object, path: str) -> dict[str, Any]:
+        found = _dict(value, path)
+        if len(found) > self.most:
+            raise BadMessage(path, f"has {len(found)} fields, more than {self.most}")
+        checked: dict[str, Any] = {}
+        for index, (name, item) in enumerate(found.items()):
+            checked[self.name.check(name, f"{path}(name {index})")] = self.item.check(item, f"{path}(field {index})")
+        if len(checked) < len(found):
+            raise BadMessage(path, "has two fields of one name")
+        return checked
+
+
+@dataclass(frozen=True)
+class Kinds(Schema):
+    """An object whose field ``tag`` says which of several forms the rest of it has."""
+
+    tag: str
+    kinds: Mapping[str, Fields]
+
+    def check(self, value: object, path: str) -> dict[str, Any]:
+        found = _dict(value, path)
+        if self.tag not in found:
+            raise BadMessage(path, f"lacks the field {self.tag}")
+        kind = Word(*self.kinds).check(found[self.tag], _below(path, self.tag))
+        rest = {name: item for name, item in found.items() if name != self.tag}
+        return {self.tag: kind, **self.kinds[kind].check(rest, path)}
+
+
+@dataclass(frozen=True)
+class Either(Schema):
+    """A value that one of several forms allows; the first that does is taken."""
+
+    schemas: tuple[Schema, ...]
+
+    def __init__(self, *schemas: Schema) -> None:
+        object.__setattr__(self, "schemas", schemas)
+
+    def check(self, value: object, path: str) -> Any:
+        for schema in self.schemas:
+            try:
+                return schema.check(value, path)
+            except BadMessage:
+                continue
+        raise BadMessage(path, f"is {_kind(value)} of none of the {len(self.schemas)} forms allowed")
+
+
+def _list(value: object, path: str) -> list[object]:
+    if type(value) is not list:
+        raise BadMessage(path, f"is {_kind(value)}, not a list")
+    return value
+
+
+def _dict(value: object, path: str) -> dict[object, object]:
+    if type(value) is not dict:
+        raise BadMessage(path, f"is {_kind(value)}, not an object")
+    return value
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+_KINDS = {
+    dict: "an object", list: "a list", str: "a text", int: "an integer", float: "a number", bool: "true or false",
+    type(None): "null",
+}  # fmt: skip
+
+
+def _kind(value: object) -> str:
+    return _KINDS.get(type(value), "something else")
+
+
+def _shown(value: object) -> str:
+    """A text or a number as it may stand in a message; of anything else, and of what is long, its kind."""
+    if type(value) is int and value.bit_length() > MOST_DIGITS:
+        return f"a number of {value.bit_length()} bits"
+    if type(value) is str:
+        return ascii(value[:_SHOWN])
+    return str(value) if type(value) is int else _kind(value)

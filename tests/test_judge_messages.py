@@ -1,0 +1,230 @@
+"""What an untrusted process says: a message of ours, or :class:`BadMessage`, and nothing else ever."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import socket
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_passbench.judge import replies
+from pytest_passbench.judge.failures import ArmFailure, ending
+from pytest_passbench.judge.messages import (
+    ADDRESS,
+    BadMessage,
+    Either,
+    Fields,
+    Flag,
+    Items,
+    Kinds,
+    Maybe,
+    Named,
+    Real,
+    Row,
+    Text,
+    Whole,
+    Word,
+    check,
+    parse,
+)  # fmt: skip
+from pytest_passbench.judge.wire import hear, socket_pair
+from pytest_passbench.protocol import LENGTH, ProtocolError
+
+PASS = {"name": "p", "matches": 1, "operators": ["aten::add"], "miss": "", "computed": []}
+READY = {
+    "status": "ready", "passes": [PASS], "operators": ["aten::add"], "rewritten": True, "missed": False,
+    "mutated": [0], "outputs": 1, "interpreted": False, "events": [["import", "open", "x", "a.py", 3]],
+}  # fmt: skip
+RUNNER = {
+    "pid": 7, "filtered": True, "pages": 1 << 47, "entries": 1 << 40, "forms": 1, "text": 2, "width": 1,
+    "evidence": 0,
+}  # fmt: skip
+STEPS = Kinds("op", {"fill": Fields({"value": Either(Whole(-9, 9), Real())}), "free": Fields({})})
+PLAN = Fields({"steps": Items(STEPS, most=9, least=1), "names": Named(Text(9), Maybe(Flag()), most=9)})
+MESSAGES = [
+    (replies.ZYGOTE, {"status": "ready", "pid": 9, "versions": {"torch": "2", "python": "3", "triton": "none"}}),
+    (replies.FORKED, {"forked": 12}),
+    (replies.ENDED, {"ended": [[12, 9], [13, 0]]}),
+    (replies.BUILT, READY),
+    (replies.BUILT, {"status": "compile_fail", "phase": "load", "message": "no such name"}),
+    (replies.RUNNER, RUNNER),
+    (replies.CUDA_RUNNER, {**RUNNER, "copies": 1, "input_copy": 2, "device_seconds": 3}),
+    (replies.EVIDENCE, {"events": [["run", "open", "", "a.py", None]], "operators": ["aten::add"]}),
+    (PLAN, {"steps": [{"op": "fill", "value": 2.5}, {"op": "free"}], "names": {"n": None, "m": True}}),
+]
+ODD = [
+    None, True, -1, 1 << 64, 10**400, 5, 9999, 1.5, 1e308, "", "x" * 300_000, "\ud800", "\x1b[31m", [], {}, [[]],
+    [None] * 5000, {"status": "ready"}, {"": 1},
+]  # fmt: skip
+
+
+def mutated(value: Any, rng: random.Random) -> Any:
+    """The value with something in it exchanged, dropped, added or wrapped."""
+    if isinstance(value, dict) and value and rng.random() < 0.8:
+        name = rng.choice(list(value))
+        change = rng.randrange(4)
+        if change == 0:
+            return {key: item for key, item in value.items() if key != name}
+        if change == 1:
+            return {**value, rng.choice(["", "op", "unknown", "\udfff"]): rng.choice(ODD)}
+        return {**value, name: mutated(value[name], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.8:
+        place = rng.randrange(len(value))
+        change = rng.randrange(4)
+        if change == 0:
+            return value[:place] + value[place + 1 :]
+        if change == 1:
+            return value * rng.choice([2, 3000])
+        return [*value[:place], mutated(value[place], rng), *value[place + 1 :]]
+    nested: Any = rng.choice(ODD)
+    for _ in range(rng.choice([0, 0, 1, 900])):
+        nested = [nested] if rng.random() < 0.5 else {"a": nested}
+    return nested
+
+
+@pytest.mark.parametrize(("schema", "message"), MESSAGES)
+def test_a_message_of_ours_is_taken_as_it_is(schema, message):
+    assert check(schema, message) == message
+    assert parse(schema, json.dumps(message).encode()) == message
+
+
+@pytest.mark.parametrize(("schema", "message"), MESSAGES)
+@given(seed=st.integers(0, 1 << 40), times=st.integers(1, 3))
+def test_any_other_message_is_refused_or_has_the_form(schema, message, seed, times):
+    rng = random.Random(seed)
+    for _ in range(times):
+        message = mutated(message, rng)
+    try:
+        found = check(schema, message)
+    except BadMessage as bad:
+        said = str(bad).encode()
+    else:
+        assert check(schema, found) == found
+        said = b""
+        json.dumps(found, allow_nan=False).encode()
+    assert len(said) < 2000
+
+
+@pytest.mark.parametrize(("schema", "message"), MESSAGES)
+@given(seed=st.integers(0, 1 << 40), flips=st.integers(1, 20))
+def test_any_bytes_are_refused_or_have_the_form(schema, message, seed, flips):
+    rng, data = random.Random(seed), bytearray(json.dumps(message).encode())
+    for _ in range(flips):
+        place = rng.randrange(len(data))
+        piece = rng.choice([b'"', b"[", b"{", b"\\", b"9" * 30, b"1e999", b"NaN", bytes([rng.randrange(256)])])
+        data[place : place + rng.randrange(3)] = piece
+    try:
+        found = parse(schema, bytes(data))
+    except BadMessage:
+        return
+    assert check(schema, found) == found
+
+
+@given(data=st.binary(max_size=200))
+def test_noise_is_refused(data):
+    with pytest.raises(BadMessage):
+        parse(replies.RUNNER, data)
+
+
+BOMBS = {
+    "nested lists": b"[" * 2_000_000,
+    "nested objects": b'{"a":' * 500_000,
+    "digits": b'{"forked": ' + b"9" * 3_000_000 + b"}",
+    "a string without an end": b'"' + b'\\"' * 1_000_000,
+    "backslashes": b'"' + b"\\" * 2_000_001,
+    "brackets": b"[" + b"[]," * 1_000_000,
+    "twice": b'{"forked": 1, "forked": 2}',
+    "no number": b'{"forked": NaN}',
+    "infinite": b'{"forked": -Infinity}',
+    "another encoding": '{"forked": 1}'.encode("utf-16"),
+    "no text": b'{"forked": "\xff"}',
+    "too long": b" " * (1 << 23),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_bombs_are_refused(bomb):
+    """In a time that grows with their length: else some of these take hours."""
+    with pytest.raises(BadMessage):
+        parse(replies.FORKED, BOMBS[bomb])
+
+
+def test_brackets_within_a_text_do_not_count():
+    deep = "[" * 1000 + '\\"{'
+    message = {"status": "runtime_fail", "phase": deep[:9], "message": deep}
+    assert parse(replies.BUILT, json.dumps(message).encode()) == message
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "said"),
+    [
+        (Text(3), "four", "has 4 characters, more than 3"),
+        (Text(3), b"x", "is something else, not a text"),
+        (Whole(0, 5), True, "is true or false, not an integer"),
+        (Whole(0, 5), 6, "is 6, not in 0 to 5"),
+        (ADDRESS, 1 << 300, "is a number of 301 bits, not in 0 to 18446744073709551615"),
+        (Real(), math.inf, "is not a finite number"),
+        (Real(), 10**400, "is not a finite number"),
+        (Word("a", "b"), "c", "is 'c', not one of a, b"),
+        (Items(Flag(), most=1), [True, True], "has 2 items, not 0 to 1"),
+        (Row(Flag(), Flag()), [True], "has 1 items, not 2"),
+        (Fields({"a": Flag()}), {}, "lacks the field a"),
+        (Fields({}), {"\ud800" * 99: 1}, f"has the unknown field '{chr(92)}ud800"),
+        (PLAN, {"steps": [{"op": "free"}, {"op": "jump"}], "names": {}}, "steps[1].op: is 'jump', not one of fill"),
+        (PLAN, {"steps": [{"op": "free", "at": 1}], "names": {}}, "steps[0]: has the unknown field 'at'"),
+        (PLAN, {"steps": [{}], "names": {}}, "steps[0]: lacks the field op"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(schema, value, said):
+    with pytest.raises(BadMessage) as bad:
+        check(schema, value)
+    assert str(bad.value).startswith(said)
+
+
+def test_what_no_file_can_hold_is_written_out():
+    assert check(Text(9), "a\ud800b") == "a\\ud800b"
+
+
+def test_two_names_that_become_one_are_refused():
+    with pytest.raises(BadMessage, match="two fields of one name"):
+        check(Named(Text(9), Flag(), most=9), {"\ud800": True, "\\ud800": True})
+
+
+def said(data: bytes, patience: float = 5.0) -> Any:
+    """What the judge makes of these bytes on a channel whose other end is closed then."""
+    mine, theirs = socket_pair()
+    with mine, theirs:
+        mine.settimeout(patience)
+        theirs.sendall(data)
+        theirs.shutdown(socket.SHUT_WR)
+        return hear(mine, replies.FORKED, "fork")
+
+
+def test_what_is_heard_is_checked():
+    body = json.dumps({"forked": 3}).encode()
+    assert said(LENGTH.pack(len(body)) + body) == {"forked": 3}
+    for data in (LENGTH.pack(2) + b"[]", LENGTH.pack(1 << 31), LENGTH.pack(0)):
+        with pytest.raises(ArmFailure, match="integrity in fork: sent a message that is not one of the harness's"):
+            said(data)
+    with pytest.raises(ProtocolError):
+        said(LENGTH.pack(9) + b"{}")
+
+
+def test_a_message_that_comes_byte_by_byte_ends_with_the_time_out():
+    mine, theirs = socket_pair()
+    with mine, theirs:
+        mine.settimeout(0.2)
+        theirs.sendall(LENGTH.pack(100) + b"{")
+        with pytest.raises(TimeoutError):
+            hear(mine, replies.FORKED, "fork")
+        assert mine.gettimeout() == 0.2
+
+
+@pytest.mark.parametrize("number", [-3, 40, 127, 9999])
+def test_any_signal_has_words(number):
+    assert f"signal {number}" in ending(number, "the runner")
