@@ -6,12 +6,25 @@ import signal
 import traceback
 from pathlib import Path
 
+from ..report.record import Finding
+
 
 class ArmFailure(Exception):
-    """An arm failed on a subgraph: ``status`` as in the record, the phase, a message."""
+    """An arm failed on a subgraph: ``status`` as in the record, the phase, a message.
 
-    def __init__(self, status: str, phase: str, message: str) -> None:
+    ``findings`` say which rule was broken, if one was, and ``culprits`` by which passes.
+    """
+
+    def __init__(
+        self,
+        status: str,
+        phase: str,
+        message: str,
+        findings: tuple[Finding, ...] = (),
+        culprits: frozenset[str] = frozenset(),
+    ) -> None:
         self.status, self.phase, self.message = status, phase, message
+        self.findings, self.culprits = findings, culprits
         super().__init__(f"{status} in {phase}: {message}")
 
 

@@ -256,6 +256,27 @@ class Named(Schema):
 
 
 @dataclass(frozen=True)
+class Anything(Schema):
+    """Any JSON value: whoever takes it checks it further."""
+
+    def check(self, value: object, path: str) -> Any:  # noqa: ARG002
+        return value
+
+
+@dataclass(frozen=True)
+class OneOf(Schema):
+    """An object with exactly one of these fields."""
+
+    fields: Mapping[str, Schema]
+
+    def check(self, value: object, path: str) -> dict[str, Any]:
+        found = _dict(value, path)
+        if len(found) != 1:
+            raise BadMessage(path, f"has {len(found)} fields, not one of {', '.join(self.fields)}")
+        return Fields({}, self.fields).check(found, path)
+
+
+@dataclass(frozen=True)
 class Kinds(Schema):
     """An object whose field ``tag`` says which of several forms the rest of it has."""
 

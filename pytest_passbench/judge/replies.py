@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ..protocol import EVIDENCE_BYTES, MAX_OUTPUTS
-from .messages import ADDRESS, Fields, Flag, Items, Kinds, Maybe, Row, Text, Whole, Word
+from ..plans.launch import MAX_SOURCE
+from ..protocol import MAX_OUTPUTS
+from .messages import ADDRESS, Anything, Fields, Flag, Items, Kinds, OneOf, Row, Text, Whole, Word
 
 _PID = Whole(0, 1 << 31)
 _NAME = Text(400)
@@ -35,9 +36,6 @@ _PASS = Fields(
     }
 )
 
-#: What Python's audit hook saw: phase, event, detail, file, line.
-EVENTS = Items(Row(_NAME, _NAME, _LONG, _LONG, Maybe(Whole(0, 1 << 31))), most=1 << 10)
-
 _READY = Fields(
     {
         "passes": Items(_PASS, most=1 << 12),
@@ -46,14 +44,21 @@ _READY = Fields(
         "missed": Flag(),
         "mutated": Items(Whole(0, 1 << 16), most=1 << 10),
         "outputs": Whole(-1, 1 << 31),
-        "events": EVENTS,
     },
     optional={"interpreted": Flag()},
 )
 _FAILED = Fields({"phase": _NAME, "message": _LONG})
 
 #: A program is built, or could not be.
-BUILT = Kinds("status", {"ready": _READY, "compile_fail": _FAILED, "runtime_fail": _FAILED})
+BUILT = Kinds(
+    "status",
+    {
+        "ready": _READY,
+        "compile_fail": _FAILED,
+        "runtime_fail": _FAILED,
+        "wanted": Fields({"request": Anything()}),  # a launch plan, before the building goes on
+    },
+)
 
 _TABLES = {
     "pid": _PID,
@@ -63,7 +68,6 @@ _TABLES = {
     "forms": ADDRESS,
     "text": ADDRESS,
     "width": Whole(0, MAX_OUTPUTS),
-    "evidence": ADDRESS,
 }
 
 #: What a runner says first: where its tables lie.
@@ -72,5 +76,21 @@ RUNNER = Fields(_TABLES)
 #: The same of a runner on a device, which keeps copies on the host.
 CUDA_RUNNER = Fields({**_TABLES, "copies": ADDRESS, "input_copy": ADDRESS, "device_seconds": ADDRESS})
 
-#: What a watched process notes of itself, in its memory.
-EVIDENCE = Fields({"events": EVENTS, "operators": Items(Text(EVIDENCE_BYTES), most=EVIDENCE_BYTES)})
+_REFUSED = Fields({"rule": Text(40), "message": _LONG, "file": _NAME, "line": Whole(0, 1 << 31)})
+
+#: A reader has loaded its passes, or could not.
+READ = Kinds(
+    "status",
+    {
+        "ready": Fields(
+            {"passes": Items(Fields({"name": _NAME, "pattern": Anything(), "replacement": Anything()}), most=1 << 12)}
+        ),
+        "failed": Fields({"message": _LONG}),
+    },
+)
+
+#: The C++ libraries that a reader's modules have loaded.
+LIBRARIES = Fields({"libraries": Items(Row(Text(MAX_SOURCE), Items(_NAME, most=64), Flag()), most=1 << 12)})
+
+#: A recording: a plan (whose content :mod:`pytest_passbench.plans.parse` checks), or why there is none.
+RECORDED = OneOf({"plan": Anything(), "refused": _REFUSED, "raised": _LONG, "ended": Whole(0, 127)})

@@ -1,0 +1,162 @@
+"""From a match to launch plan and compiled kernels: what a template asks for while it builds."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..kernels.errors import CompileError
+from ..plans import parse
+from ..plans.launch import CppKernel, Launch, LaunchPlan, Operand, Request, TritonKernel
+from ..report.record import Finding
+from ..settings import Policy
+from ..suite.operators import resolve
+from .audits.layers import describe, violation, warning
+from .builder import Builder, KernelRefused
+from .failures import ArmFailure
+from .reading import VIOLATIONS, Reader, Refusal, named
+from .triton_texts import kernel_data
+
+_INTEGERS = {
+    f"{sign}int{bits}": (-(1 << (bits - 1)) if not sign else 0, 1 << (bits - (not sign)))
+    for sign in ("", "u")
+    for bits in (8, 16, 32, 64)
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a template gets for a match: the plan, and its kernels ready to be loaded."""
+
+    message: dict[str, Any]
+    libraries: tuple[bytes, ...]
+    findings: tuple[Finding, ...]
+
+    def descriptors(self) -> tuple[int, ...]:
+        """Return a new descriptor of each library, for the caller to close."""
+        return tuple(_sealed(data) for data in self.libraries)
+
+
+@dataclass
+class Planner:
+    """Answers for one pass directory. ``root`` is its folder on disk, ``folder`` its name within the candidate."""
+
+    reader: Reader
+    builder: Builder
+    policy: Policy
+    root: Path
+    folder: str
+    _known: dict[str, Answer] = field(default_factory=dict)
+
+    def answer(self, data: Any) -> Answer:
+        """Return the answer to a template's request. Raises ArmFailure, with a finding if a rule is broken."""
+        try:
+            request = parse.request(data)
+        except parse.PlanRefused as error:
+            raise ArmFailure("integrity", "plan", f"a request that is none: {error}") from error
+        key = repr(request)
+        if key not in self._known:
+            self._known[key] = self._answer(request)
+        return self._known[key]
+
+    def _answer(self, request: Request) -> Answer:
+        try:
+            plan = self.reader.record(request, self.policy)
+            self._check(request, plan)
+            libraries, kernels = self._kernels(plan)
+        except Refusal as refusal:
+            raise self._failure(request.name, "plan", refusal) from refusal
+        except KernelRefused as refusal:
+            raise self._failure(request.name, "kernel", Refusal(refusal.rule, refusal.message)) from refusal
+        except CompileError as error:
+            raise ArmFailure("compile_fail", "compile", f"pass {request.name}: {error.what}") from error
+        message = {"plan": plan.to_data(), "kernels": kernels}
+        return Answer(message, tuple(libraries), tuple(self._tables(request.name, plan)))
+
+    def _failure(self, name: str, layer: str, refusal: Refusal) -> ArmFailure:
+        """Return a refusal as the arm's failure: a violation, or something that no plan can hold."""
+        file = named(refusal.file, self.folder) or named(f"{name}.py", self.folder)
+        said = f"pass {name}: the kernel wrapper {refusal.message}" if layer == "plan" else f"pass {name}: {refusal}"
+        if layer == "plan" and refusal.rule not in VIOLATIONS:
+            place = f"{file}:{refusal.line}: " if refusal.line else ""
+            return ArmFailure("runtime_fail", "plan", f"{place}{said}")
+        found = violation(layer, refusal.rule, said, file, refusal.line)
+        return ArmFailure("integrity", layer, describe(found), (found,), frozenset({name}))
+
+    def _check(self, request: Request, plan: LaunchPlan) -> None:
+        """Raise Refusal for a plan that is well-formed, and no kernel of the candidate's own."""
+        if len(plan.returns) != request.outputs:
+            raise Refusal("result", f"returns {len(plan.returns)} values, and the pattern returns {request.outputs}")
+        operators = [step.name for step in plan.steps if type(step).__name__ == "Operator"]
+        if self.policy != "open":
+            if operators:
+                raise Refusal("torch-op", f"computes with torch ({operators[0]})")
+            if not plan.launches:
+                raise Refusal("torch-op", "launches no kernel: it only allocates, copies or hands on what it was given")
+        for name in operators:
+            try:
+                resolve(f"torch.ops.{name}")
+            except Exception as error:
+                raise Refusal("operator", f"calls {name}, which is no tensor operator that a graph may have") from error
+
+    def _kernels(self, plan: LaunchPlan) -> tuple[list[bytes], list[dict[str, Any]]]:
+        """Return the compiled libraries, and per kernel of the plan how a template gets at it."""
+        libraries: list[bytes] = []
+        told: list[dict[str, Any]] = []
+        for number, kernel in enumerate(plan.kernels):
+            if isinstance(kernel, TritonKernel):
+                told.append({"triton": kernel_data(kernel, plan, number, self.root)})
+                continue
+            built = self.builder.library(kernel.source, kernel.flags, kernel.openmp)
+            signature = built.functions.get(kernel.function)
+            if signature is None or signature.result != "void":
+                raise Refusal("kernel", f"launches {kernel.function}, which its source does not define")
+            for step in plan.steps:
+                if isinstance(step, Launch) and step.kernel == number:
+                    _check_arguments(kernel, signature.parameters, step.arguments)
+            if built.data not in libraries:
+                libraries.append(built.data)
+            place = libraries.index(built.data)
+            told.append({"library": place, "function": kernel.function, "parameters": list(signature.parameters)})
+        return libraries, told
+
+    def _tables(self, name: str, plan: LaunchPlan) -> list[Finding]:
+        size = sum(table.nbytes for table in plan.tables)
+        return [warning("plan", "table", f"pass {name} brings {size} bytes of constant tables")] if size else []
+
+
+def _check_arguments(kernel: CppKernel, parameters: tuple[str, ...], arguments: tuple[Any, ...]) -> None:
+    if len(parameters) != len(arguments):
+        raise Refusal("argument", f"launches {kernel.function} with {len(arguments)} arguments of {len(parameters)}")
+    for position, (kind, value) in enumerate(zip(parameters, arguments, strict=True), 1):
+        if not _fits(kind, value):
+            raise Refusal("argument", f"launches {kernel.function} with a wrong argument {position}: no {kind}")
+
+
+def _fits(kind: str, value: Any) -> bool:
+    if kind == "pointer":
+        return value is None or isinstance(value, Operand)
+    if kind == "dtype":
+        return value in (torch.float32, torch.bfloat16, torch.float16)
+    if kind in ("float32", "float64"):
+        return isinstance(value, (int, float))
+    if kind == "bool":
+        return isinstance(value, int) and value in (0, 1)
+    low, high = _INTEGERS[kind]
+    return isinstance(value, int) and low <= value < high
+
+
+def _sealed(data: bytes) -> int:
+    """Return a file in memory that nobody can change."""
+    descriptor = os.memfd_create("passbench-kernel", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+                | fcntl.F_SEAL_WRITE)  # fmt: skip
+    return descriptor

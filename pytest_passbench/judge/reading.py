@@ -1,0 +1,155 @@
+"""A reader from outside: the process that imports a candidate's passes and records what their wrappers do.
+
+It is not believed: what it says is checked for its form and then executed as data, nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..plans import parse
+from ..plans.launch import LaunchPlan, Request
+from ..protocol import ProtocolError, send
+from . import processes, replies
+from .failures import ArmFailure, ending, printable
+from .processes import Gone
+from .template import OUTPUT_LIMIT
+from .wire import hear
+
+if TYPE_CHECKING:
+    from .arm import Arm
+
+RECORDINGS = 2
+#: Rules whose breach is a violation; any other refusal says what a wrapper cannot do.
+VIOLATIONS = frozenset({"torch-op"})
+
+
+class Refusal(Exception):
+    """A recording was refused, by ``rule``; the place is in the candidate's folder."""
+
+    def __init__(self, rule: str, message: str, file: str = "", line: int = 0) -> None:
+        self.rule, self.message, self.file, self.line = rule, message, file, line
+        super().__init__(f"{file}:{line}: {message}" if file else message)
+
+
+class Reader:
+    """A process with one pass directory's modules. Starts in the background; :meth:`passes` waits for it."""
+
+    def __init__(self, arm: Arm, channel: socket.socket, log: Any) -> None:
+        self._arm, self._channel, self._log = arm, channel, log
+        self._told: list[dict[str, Any]] | None = None
+        self._printed = 0
+
+    def passes(self) -> list[dict[str, Any]]:
+        """Return the passes as data, in order. Raises ArmFailure if they cannot be loaded."""
+        if self._told is None:
+            answer = self._hear(replies.READ, "load")
+            if answer["status"] != "ready":
+                raise ArmFailure("compile_fail", "load", answer["message"])
+            self._told = answer["passes"]
+        return self._told
+
+    def libraries(self) -> list[tuple[str, tuple[str, ...], bool]]:
+        """Return source, flags and OpenMP of every C++ library that the modules have loaded. Raises ArmFailure."""
+        self._send({"op": "libraries"})
+        found = self._hear(replies.LIBRARIES, "load")["libraries"]
+        return [(source, tuple(flags), openmp) for source, flags, openmp in found]
+
+    def record(self, request: Request, policy: str) -> LaunchPlan:
+        """Return the plan of a wrapper's call: what all recordings agree on. Raises Refusal, ArmFailure."""
+        first = self._recorded(request, policy)
+        for _ in range(RECORDINGS - 1):
+            other = self._recorded(request, policy)
+            if other != first:
+                raise Refusal("differs", f"recorded twice, differs {_difference(first, other)}")
+        return first
+
+    def _recorded(self, request: Request, policy: str) -> LaunchPlan:
+        seed = secrets.randbits(62)
+        self._send({"op": "record", "request": request.to_data(), "policy": policy, "seed": seed})
+        answer = self._hear(replies.RECORDED, "plan")
+        ((kind, content),) = answer.items()
+        if kind == "raised":
+            raise ArmFailure("runtime_fail", "wrapper", content)
+        if kind == "ended":
+            raise ArmFailure("crash", "wrapper", ending(content, "the process that recorded the kernel wrapper"))
+        if kind == "refused":
+            raise Refusal(content["rule"], content["message"], content["file"], content["line"])
+        try:
+            return parse.plan(content, request.tensors)
+        except parse.PlanRefused as error:
+            raise Refusal("plan", str(error)) from error
+
+    def _send(self, message: dict[str, Any]) -> None:
+        try:
+            send(self._channel, message)
+        except ProtocolError as error:
+            raise ArmFailure("crash", "load", "the process that reads the passes is gone") from error
+
+    def _hear(self, schema: Any, phase: str) -> Any:
+        limit = self._arm.settings.timeout
+        self._channel.settimeout(limit)
+        try:
+            return hear(self._channel, schema, phase)
+        except TimeoutError as error:
+            raise ArmFailure("timeout", phase, f"no answer within {limit:g} s") from error
+        except ProtocolError as error:
+            signals = [number for _pid, number in self._arm.reap() if number]
+            said = ending(signals[-1] if signals else 0, "the process that reads the passes")
+            raise ArmFailure("crash", phase, said) from error
+
+    def output(self) -> str:
+        """Return what was printed since the last time, capped, control characters made visible."""
+        with contextlib.suppress(ValueError):
+            data = os.pread(self._log.fileno(), OUTPUT_LIMIT + 1, self._printed)
+            self._printed = os.fstat(self._log.fileno()).st_size
+            return printable(data[:OUTPUT_LIMIT].decode("utf-8", "replace")) + (
+                " […]" if len(data) > OUTPUT_LIMIT else ""
+            )
+        return ""
+
+    def close(self) -> None:
+        """End the process and whatever it has started."""
+        self._channel.close()
+        self._log.close()
+        self._arm.end_children()
+
+
+def _difference(one: LaunchPlan, other: LaunchPlan) -> str:
+    pairs = zip(one.steps, other.steps, strict=False)
+    number = next((number for number, (a, b) in enumerate(pairs, 1) if a != b), None)
+    if number is not None:
+        return f"at step {number}"
+    return "in the number of steps" if len(one.steps) != len(other.steps) else "in tables, kernels or results"
+
+
+def freeze(arm: Arm, limit: int = 100) -> None:
+    """Stop all that runs in a reader's sandbox: it must not take time from what is being timed.
+
+    Processes that are made meanwhile are stopped too; a sandbox that goes on making them is emptied.
+    """
+    for _ in range(limit):
+        running = [pid for pid in arm.everything_inside() if not processes.stopped(pid)]
+        if not running:
+            return
+        for pid in running:
+            with contextlib.suppress(Gone):
+                processes.stop(pid)
+    arm.end_children()
+
+
+def thaw(arm: Arm) -> None:
+    """Let a frozen sandbox go on."""
+    for pid in arm.everything_inside():
+        with contextlib.suppress(Gone):
+            processes.go_on(pid)
+
+
+def named(file: str, folder: Path | str) -> str:
+    """Return a file's path within the candidate."""
+    return f"{folder}/{file}" if folder and file else file
