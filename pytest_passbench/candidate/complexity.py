@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import keyword
+import re
 import tokenize
 from dataclasses import dataclass, field
 
@@ -18,9 +19,10 @@ MAX_CHAIN = 1_000  # links of one expression: operators, attributes, calls; thos
 MAX_ELIFS = 500
 MAX_FORMAT = 2_000  # characters of one expression in a format string, before Python 3.12 reads them as tokens
 MAX_FORMATS = 30_000  # characters of all of them: Python looks each of them up in the whole string
-MAX_DIGITS = 4_300  # of a number, as Python has it for decimal ones
+MAX_DIGITS = 4_300  # of a number: the tokenizer takes 500 bytes of memory for each
 
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
+_LONG_NUMBER = re.compile(rf"0[xXoObB][0-9a-fA-F_]{{{MAX_DIGITS}}}|[0-9_]{{{MAX_DIGITS}}}")
 _FSTRING_START, _FSTRING_END = (getattr(tokenize, f"FSTRING_{end}", -1) for end in ("START", "END"))
 _SKIPPED = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.ENCODING})
 _PLAIN_WORDS = frozenset({"True", "False", "None"})
@@ -39,6 +41,9 @@ def check_complexity(text: str) -> None:
 
     The look ends at the first thing that is not Python: the parser reads no further than that either.
     """
+    number = _LONG_NUMBER.search(text)
+    if number is not None:
+        raise TooComplex(text.count("\n", 0, number.start()) + 1, f"a number of more than {MAX_DIGITS} digits")
     look = _Look()
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -67,8 +72,6 @@ class _Look:
         self.tokens += 1
         if self.tokens > MAX_TOKENS:
             raise TooComplex(line, f"more than {MAX_TOKENS} words and signs")
-        if token.type == tokenize.NUMBER and len(token.string) > MAX_DIGITS:
-            raise TooComplex(line, f"a number of more than {MAX_DIGITS} digits")
         if token.type == tokenize.INDENT:
             self.elifs.append(0)
             if len(self.elifs) > MAX_INDENTS:
