@@ -1,0 +1,137 @@
+"""Recorded values of the names that a kernel's text takes from outside, as JSON, checked against a schema.
+
+A number, a string, a bool, None, or a list of values (a tuple); ``{"float": "inf"}``, ``"-inf"`` or ``"nan"``;
+``{"constexpr": value}``; ``{"tl": "float32"}`` for a member of Triton's language that was imported by itself (also
+``tl.math``, ``libdevice``, ``triton``, ``math``); ``{"module": "triton.language"}``; ``{"kernel": 0}`` for the first
+of the reference's functions; ``{"unsupported": "its type"}`` for everything else.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .names import MEMBERS, MODULES
+
+MAX_INTEGER = 2**64
+MAX_STRING = 100
+MAX_ELEMENTS = 64
+MAX_DEPTH = 4
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A value that is written into the kernel's text in place of its name."""
+
+    expression: ast.expr
+    constexpr: bool = False
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of one of the modules that a kernel may use, as the emitted text names it."""
+
+    module: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module by its full name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Function:
+    """Another kernel: its index among the reference's functions."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Unsupported:
+    """A value that is no data, by the name of its type."""
+
+    kind: str
+
+
+Value = Constant | Member | Module | Function | Unsupported
+
+
+def read_value(data: object, functions: int) -> Value:
+    """The recorded value that JSON describes. Raises ValueError if that is not of the schema."""
+    if not isinstance(data, dict):
+        return Constant(_literal(data, 0))
+    [(kind, inner)] = data.items() if len(data) == 1 else [("", None)]
+    if kind == "module":
+        return Module(_text(inner))
+    if kind == "unsupported":
+        return Unsupported(_text(inner))
+    if kind == "kernel":
+        if type(inner) is not int or not 0 <= inner < functions:
+            raise ValueError(f"no function number {inner!r:.40}")
+        return Function(inner)
+    if kind in MEMBERS:
+        return Member(MEMBERS[kind], _text(inner))
+    if kind == "constexpr":
+        return Constant(_literal(inner, 0), constexpr=True)
+    return Constant(_literal(data, 0))
+
+
+def _text(data: object) -> str:
+    if not isinstance(data, str) or len(data) > MAX_STRING or not data.isascii() or not data.isprintable():
+        raise ValueError("not a short printable string")
+    return data
+
+
+def _literal(data: object, depth: int) -> ast.expr:
+    if depth > MAX_DEPTH:
+        raise ValueError(f"nested more than {MAX_DEPTH} deep")
+    if isinstance(data, list):
+        return _tuple(data, depth)
+    if isinstance(data, dict) and len(data) == 1:
+        [(kind, inner)] = data.items()
+        if kind == "constexpr":
+            return _literal(inner, depth + 1)
+        if kind == "float" and inner in ("inf", "-inf", "nan"):
+            return number(float(inner))
+        if kind == "tl":
+            return member_expression(Member(MEMBERS["tl"], _text(inner)))
+    if data is None or isinstance(data, bool):
+        return ast.Constant(data)
+    if isinstance(data, str):
+        return ast.Constant(_text(data))
+    if isinstance(data, int) and abs(data) < MAX_INTEGER:
+        return number(data)
+    if isinstance(data, float) and math.isfinite(data):
+        return number(data)
+    raise ValueError(f"not a value of the schema: {data!r:.60}")
+
+
+def _tuple(items: Sequence[object], depth: int) -> ast.expr:
+    if len(items) > MAX_ELEMENTS:
+        raise ValueError(f"more than {MAX_ELEMENTS} elements")
+    return ast.Tuple([_literal(item, depth + 1) for item in items], ast.Load())
+
+
+def number(value: float) -> ast.expr:
+    """An expression for a number: exactly it, and of the same type."""
+    if isinstance(value, float) and not math.isfinite(value):
+        name = ast.Name("float", ast.Load())
+        return ast.Call(name, [ast.Constant(str(value))], [])
+    positive = ast.Constant(abs(value))
+    return ast.UnaryOp(ast.USub(), positive) if math.copysign(1, value) < 0 else positive
+
+
+def member_expression(member: Member) -> ast.expr:
+    """How the emitted text names a member. Raises ValueError if it is not on the list."""
+    prefix, members, _ = MODULES[member.module]
+    if member.name not in members:
+        raise ValueError(f"{member.module} has no {member.name} on the list of what a kernel may use")
+    expression: ast.expr = ast.Name(prefix.split(".")[0], ast.Load())
+    for part in (*prefix.split(".")[1:], member.name):
+        expression = ast.Attribute(expression, part, ast.Load())
+    return expression

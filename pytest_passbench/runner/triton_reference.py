@@ -1,0 +1,101 @@
+"""The reference to a launched kernel, as the reader sends it: where its text is, and what its outer names hold.
+
+It is a claim. The judge's side reads the text itself, and takes the values as data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+
+def reference_of(kernel: Any, root: Path) -> dict[str, Any]:
+    """``{"file", "name", "line", "values", "functions"}`` of a kernel, autotuned or not. Raises TypeError for an
+    object that is no kernel, ValueError for one whose file is not below ``root``.
+    """
+    found = _References(root)
+    own = found.describe(function_of(kernel))
+    return {**own, "functions": found.functions}
+
+
+def function_of(kernel: Any) -> FunctionType:
+    """The Python function below ``triton.jit``, ``autotune`` and ``heuristics``."""
+    while not isinstance(kernel, FunctionType):
+        inner = getattr(kernel, "fn", None)
+        if inner is None:
+            raise TypeError(f"a {type(kernel).__name__} is no Triton kernel")
+        kernel = inner
+    return kernel
+
+
+class _References:
+    """The functions met so far; each is described once."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.resolve()
+        self._index: dict[FunctionType, int] = {}
+        self.functions: list[dict[str, Any]] = []
+
+    def describe(self, function: FunctionType) -> dict[str, Any]:
+        code = function.__code__
+        file = Path(code.co_filename).resolve().relative_to(self._root).as_posix()
+        values = {name: self._value(value) for name, value in _outer_values(function).items()}
+        return {"file": file, "name": function.__qualname__, "line": code.co_firstlineno, "values": values}
+
+    def _value(self, value: Any) -> Any:
+        from triton.language import constexpr, dtype
+        from triton.runtime.jit import KernelInterface
+
+        if isinstance(value, ModuleType):
+            return {"module": value.__name__}
+        if isinstance(value, KernelInterface) and not _is_of_triton(value):
+            return {"kernel": self._function(function_of(value))}
+        if isinstance(value, constexpr):
+            return {"constexpr": self._value(value.value)}
+        if type(value) is tuple:
+            return [self._value(item) for item in value]
+        if value is None or type(value) in (bool, int, str):
+            return value
+        if type(value) is float:
+            return value if math.isfinite(value) else {"float": str(value)}
+        return _member(value, dtype) or {"unsupported": type(value).__name__}
+
+    def _function(self, function: FunctionType) -> int:
+        if function not in self._index:
+            index = self._index[function] = len(self.functions)
+            self.functions.append({})
+            self.functions[index] = self.describe(function)
+        return self._index[function]
+
+
+def _outer_values(function: FunctionType) -> Mapping[str, Any]:
+    """What the names of a function that are not its own are bound to; a name without a value is left out."""
+    code, names = function.__code__, function.__globals__
+    found = {name: names[name] for name in code.co_names if name in names}
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        found[name] = cell.cell_contents
+    return found
+
+
+def _is_of_triton(kernel: Any) -> bool:
+    return str(getattr(function_of(kernel), "__module__", "")).startswith("triton.")
+
+
+def _member(value: Any, dtype: type) -> dict[str, str] | None:
+    """A member of Triton's language that was imported by itself."""
+    import triton
+    import triton.language as tl
+    from triton.language.extra import libdevice
+
+    if isinstance(value, dtype):
+        names = [name for name, member in vars(tl).items() if isinstance(member, dtype) and member == value]
+        return {"tl": names[0]} if names else None
+    modules = {"tl": tl, "tl.math": tl.math, "libdevice": libdevice, "triton": triton, "math": math}
+    for key, module in modules.items():
+        for name, member in vars(module).items():
+            if member is value and not name.startswith("_"):
+                return {key: name}
+    return None
