@@ -129,7 +129,7 @@ class Arm:
         order = {"op": "template", "plan": asdict(plan), "layout": layout.to_json(), "limits": limits}
         try:
             send(self._channel, order, (theirs.fileno(), pages_fd, log.fileno()))
-            hear(self._channel)
+            number = int(hear(self._channel)["forked"])
         except (ProtocolError, TimeoutError) as error:
             raise ArmFailure("crash", "fork", "the zygote is gone") from error
         finally:
@@ -137,8 +137,8 @@ class Arm:
         if self.settings.device.startswith("cuda"):
             from .cuda import CudaTemplate
 
-            return CudaTemplate(self, mine, log)
-        return Template(self, mine, log)
+            return CudaTemplate(self, mine, log, number)
+        return Template(self, mine, log, number)
 
     def _memory(self) -> int:
         """Bytes of address space: CUDA reserves far more than it uses."""

@@ -34,8 +34,9 @@ class Program:
 class Template:
     """A process that holds one arm's program for one subgraph, ready to be forked from."""
 
-    def __init__(self, arm: Arm, channel: socket.socket, log: Any) -> None:
-        self.arm, self._channel, self._log = arm, channel, log
+    def __init__(self, arm: Arm, channel: socket.socket, log: Any, number: int) -> None:
+        """``number`` is the process's in its sandbox, as the zygote says that forked it."""
+        self.arm, self._channel, self._log, self._number = arm, channel, log, number
         self.pid = 0
         self.cores = os.sched_getaffinity(0)
         self.report: dict[str, Any] = {}
@@ -45,13 +46,14 @@ class Template:
         self._channel.settimeout(self.arm.settings.timeout)
         try:
             self.pid = peer(self._channel)
+            inner = processes.inner(self.pid)
             self.report = hear(self._channel)
         except TimeoutError as error:
             limit = self.arm.settings.timeout
             raise ArmFailure("timeout", "build", f"not built within {limit:g} s") from error
-        except ProtocolError as error:
+        except (ProtocolError, Gone) as error:
             raise ArmFailure("crash", "build", self._how_it_ended()) from error
-        if processes.parent_if_any(self.pid) != self.arm.zygote:
+        if inner != self._number:  # its parent does not tell: orphans become the zygote's children too
             raise ArmFailure("integrity", "build", "another process than the template answered")
         if self.report.get("status") != "ready":
             raise ArmFailure(
@@ -60,7 +62,18 @@ class Template:
                 str(self.report.get("message", ""))[-12_000:],
             )
         self.arm.end_strays(self.pid)
+        self._settle()
         return self.report
+
+    def _settle(self) -> None:
+        """Stop: from now on it works only when it is asked for a runner. Raises ArmFailure."""
+        try:
+            self._stop()
+            found = processes.threads(self.pid)
+        except Gone as error:
+            raise ArmFailure("crash", "build", self._how_it_ended()) from error
+        if len(found) > 1 and not self._may_have_threads:
+            raise ArmFailure("integrity", "build", f"{len(found)} threads are left in the process that is forked from")
 
     def _how_it_ended(self) -> str:
         time.sleep(0.01)
@@ -72,6 +85,9 @@ class Template:
         self.cores = {core}
         with contextlib.suppress(ProcessLookupError):  # that it is gone will be told by whoever asks it next
             os.sched_setaffinity(self.pid, self.cores)
+
+    #: Whether its process may have more than one thread when it is built.
+    _may_have_threads = False
 
     @property
     def rehearses(self) -> bool:
@@ -104,9 +120,13 @@ class Template:
         return Fork(self, mine)
 
     def forked(self) -> None:
-        """Wait until the runner is there, and stop. Raises ArmFailure."""
+        """Wait until the runner is there, and stop, all of it. Raises ArmFailure, Gone."""
         hear(self._channel)
+        self._stop()
+
+    def _stop(self) -> None:
         processes.stop(self.pid)
+        processes.wait_stopped(self.pid)
 
     @contextlib.contextmanager
     def forking(self, channel: socket.socket) -> Iterator[None]:
@@ -126,7 +146,7 @@ class Template:
             processes.go_on(self.pid)
             send(self._channel, {"op": "reap"})
             message = hear(self._channel)
-            processes.stop(self.pid)
+            self._stop()
         except (ProtocolError, TimeoutError, Gone):
             return 0
         signals = [number for _pid, number in message.get("ended", []) if number]
