@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ..errors import UserError
-from ..protocol import Layout, Plan, ProtocolError, send
+from ..protocol import READ, Layout, Order, ProtocolError, send
 from . import processes, replies, sandbox
 from .failures import ArmFailure
+from .reading import Reader
 from .template import OUTPUT_LIMIT, Template
 from .wire import hear, peer, socket_pair
 
@@ -33,9 +36,10 @@ class ArmSettings:
     device: str
     threads: int
     pipeline: str
-    candidate: Path | None
     walls: sandbox.Walls
     timeout: float
+    candidate: Path | None = None  # the folder to be read, in a reader's sandbox
+    judged: bool = False  # runs a candidate's kernels
 
 
 class Arm:
@@ -68,16 +72,15 @@ class Arm:
 
     def _environment(self) -> dict[str, str]:
         own = {} if self._scratch is None else {"HOME": self._scratch.name, "TMPDIR": self._scratch.name}
+        if self.settings.pipeline == READ:
+            own["TRITON_INTERPRET"] = ""  # launches are noted, not interpreted
         return sandbox.environment(self.settings.threads, self.settings.device, own)
 
     def _wants(self) -> dict[str, Any]:
         """What the zygote is told first, eager's the same as the candidate's: what a process has loaded, and where,
         makes a program some per cent faster or slower. So it is not on the command line either, above the stack.
         """
-        wants: dict[str, Any] = {
-            "pipeline": self.settings.pipeline,
-            "interpret": not self.settings.device.startswith("cuda"),
-        }
+        wants: dict[str, Any] = {"pipeline": self.settings.pipeline}
         if self._scratch is not None:
             devices = self.settings.device.startswith("cuda")
             scratch = Path(self._scratch.name)
@@ -119,26 +122,36 @@ class Arm:
         self._errors.seek(0)
         return self._errors.read()[-OUTPUT_LIMIT:].decode("utf-8", "replace").strip() or "no message"
 
-    def start_template(self, plan: Plan, layout: Layout, pages_fd: int) -> Template:
-        """Have a template forked for ``plan``; it builds in the background. Raises ArmFailure."""
+    def start_template(self, order: Order, layout: Layout, pages_fd: int) -> Template:
+        """Have a template forked for ``order``; it builds in the background. Raises ArmFailure."""
+        message = {"op": "template", "order": asdict(order), "layout": layout.to_json()}
+        mine, log, number = self._fork(message, (pages_fd,))
+        if self.settings.device.startswith("cuda"):
+            from .cuda import CudaTemplate
+
+            return CudaTemplate(self, mine, log, number)
+        return Template(self, mine, log, number)
+
+    def start_reader(self, folder: str, stems: Sequence[str]) -> Reader:
+        """Have a reader forked for the passes of a folder (as seen in the sandbox). Raises ArmFailure."""
+        mine, log, _number = self._fork({"op": "reader", "folder": folder, "stems": list(stems)})
+        return Reader(self, mine, log)
+
+    def _fork(self, message: dict[str, Any], descriptors: tuple[int, ...] = ()) -> tuple[socket.socket, IO[bytes], int]:
+        """Order a child of the zygote: our end of its channel, the file with what it prints, its number inside."""
         self.ready()
-        log = tempfile.TemporaryFile()  # noqa: SIM115 - the template's, closed by it
+        log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by whoever gets it
         mine, theirs = socket_pair()
         limits = {"memory": self._memory(), "file_bytes": FILE_BYTES, "processes": PROCESSES}
         limits["network"] = self.settings.walls.strong
-        order = {"op": "template", "plan": asdict(plan), "layout": layout.to_json(), "limits": limits}
         try:
-            send(self._channel, order, (theirs.fileno(), pages_fd, log.fileno()))
-            hear(self._channel, replies.FORKED, "fork")
+            send(self._channel, {**message, "limits": limits}, (theirs.fileno(), *descriptors, log.fileno()))
+            number = int(hear(self._channel, replies.FORKED, "fork")["forked"])
         except (ProtocolError, TimeoutError) as error:
             raise ArmFailure("crash", "fork", "the zygote is gone") from error
         finally:
             theirs.close()
-        if self.settings.device.startswith("cuda"):
-            from .cuda import CudaTemplate
-
-            return CudaTemplate(self, mine, log)
-        return Template(self, mine, log)
+        return mine, log, number
 
     def _memory(self) -> int:
         """Bytes of address space: CUDA reserves far more than it uses."""
@@ -175,7 +188,7 @@ class Arm:
 
     def strays(self) -> list[int]:
         """Processes of a candidate's sandbox that are neither templates nor runners: they are never stopped."""
-        if self.settings.candidate is None:
+        if not self.settings.judged:
             return []
         return [pid for pid in self.everything_inside() if pid not in self._own]
 

@@ -28,6 +28,7 @@ class CudaTemplate(Template):
 
     runner: CudaRunner | None = None
     rehearses = False
+    _may_have_threads = True  # the driver's
 
     def start_fork(
         self, program: Program, calls: int, place: int, _rehearse: bool = False, audit: bool = False

@@ -20,7 +20,7 @@ from .audits.layers import describe, violation, warning
 from .builder import Builder, KernelRefused
 from .failures import ArmFailure
 from .reading import VIOLATIONS, Reader, Refusal, named
-from .triton_texts import kernel_data
+from .triton_texts import TextRefused, kernel_data
 
 _INTEGERS = {
     f"{sign}int{bits}": (-(1 << (bits - 1)) if not sign else 0, 1 << (bits - (not sign)))
@@ -71,6 +71,8 @@ class Planner:
             libraries, kernels = self._kernels(plan)
         except Refusal as refusal:
             raise self._failure(request.name, "plan", refusal) from refusal
+        except TextRefused as refusal:
+            raise self._text_failure(request.name, refusal) from refusal
         except KernelRefused as refusal:
             raise self._failure(request.name, "kernel", Refusal(refusal.rule, refusal.message)) from refusal
         except CompileError as error:
@@ -81,12 +83,18 @@ class Planner:
     def _failure(self, name: str, layer: str, refusal: Refusal) -> ArmFailure:
         """Return a refusal as the arm's failure: a violation, or something that no plan can hold."""
         file = named(refusal.file, self.folder) or named(f"{name}.py", self.folder)
-        said = f"pass {name}: the kernel wrapper {refusal.message}" if layer == "plan" else f"pass {name}: {refusal}"
+        said = f"pass {name}: the kernel wrapper {refusal.message}" if layer == "plan" else f"pass {name}: {refusal.message}"
         if layer == "plan" and refusal.rule not in VIOLATIONS:
             place = f"{file}:{refusal.line}: " if refusal.line else ""
             return ArmFailure("runtime_fail", "plan", f"{place}{said}")
         found = violation(layer, refusal.rule, said, file, refusal.line)
         return ArmFailure("integrity", layer, describe(found), (found,), frozenset({name}))
+
+    def _text_failure(self, name: str, refusal: TextRefused) -> ArmFailure:
+        if refusal.rule is None:
+            place = f"{named(refusal.file, self.folder)}:{refusal.line}"
+            return ArmFailure("compile_fail", "compile", f"{place}: pass {name}: {refusal.message}")
+        return self._failure(name, "kernel", Refusal(refusal.rule, refusal.message, refusal.file, refusal.line))
 
     def _check(self, request: Request, plan: LaunchPlan) -> None:
         """Raise Refusal for a plan that is well-formed, and no kernel of the candidate's own."""

@@ -5,9 +5,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import signal
 import time
 from pathlib import Path
+
+
+_INNER = re.compile(r"^NSpid:.*?(\d+)$", re.M)
 
 
 class Gone(Exception):
@@ -61,25 +65,36 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def wait_stopped(pid: int, limit: float = 5.0) -> None:
-    """Return once every thread of ``pid`` is stopped (threads stop together). Raises Gone."""
-    deadline = time.monotonic() + limit
-    while (state := _state(pid)) != "T":
+    """Return once every thread of ``pid`` is stopped. Raises Gone.
+
+    The kernel tells each thread by itself, and one that runs on may still start another.
+    """
+    deadline, stopped = time.monotonic() + limit, set[int]()
+    while (found := set(threads(pid))) != stopped:
+        for thread in found - stopped:
+            _wait_stopped(f"/proc/{pid}/task/{thread}/stat", deadline)
+        stopped = found
+
+
+def _wait_stopped(path: str, deadline: float) -> None:
+    while (state := _state(path)) != "T":
         if state in "ZX" or time.monotonic() > deadline:
-            raise Gone(f"process {pid} does not stop (state {state})")
+            raise Gone(f"{path}: does not stop (state {state})")
+        os.sched_yield()  # it may have to stop on this very core
 
 
-def _state(pid: int) -> str:
+def _state(path: str) -> str:
     try:
-        data = Path(f"/proc/{pid}/stat").read_bytes()
+        data = Path(path).read_bytes()
     except OSError as error:
-        raise Gone(f"process {pid} ended") from error
+        raise Gone(f"{path}: ended") from error
     return chr(data[data.rindex(b")") + 2])
 
 
 def alive(pid: int) -> bool:
     """Whether the process still runs or could (a dead one that nobody has buried yet does not)."""
     try:
-        return _state(pid) not in "ZX"
+        return _state(f"/proc/{pid}/stat") not in "ZX"
     except Gone:
         return False
 
@@ -99,6 +114,16 @@ def parent_if_any(pid: int) -> int:
         return parent(pid)
     except Gone:
         return 0
+
+
+def inner(pid: int) -> int:
+    """The process's number in its own namespace. Raises Gone."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(errors="replace")
+    except OSError as error:
+        raise Gone(f"process {pid} ended") from error
+    found = _INNER.search(status)
+    return int(found.group(1)) if found is not None else pid
 
 
 def cpu_clock(pid: int) -> int:

@@ -27,6 +27,8 @@ _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "
 _PACKAGE = Path(__file__).resolve().parent.parent
 _HIDDEN = ("judge", "tasks", "forge", "commands")
 _BARE = ["--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--die-with-parent", "--new-session"]
+#: Process 1 is our own: bubblewrap's could be written to by what runs inside, is under no filter and never stopped.
+_BARE += ["--as-pid-1"]
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,7 @@ def environment(threads: int, device: str, extra: dict[str, str]) -> dict[str, s
         "PYTHONHASHSEED": "0",  # the same dictionaries in every arm, laid out alike
         "PYTHONNOUSERSITE": "" if site.ENABLE_USER_SITE else "1",
         "OMP_NUM_THREADS": str(threads),
+        "OMP_THREAD_LIMIT": str(threads),  # a kernel that asks for more gets these, instead of being refused any
         "OPENBLAS_NUM_THREADS": "1",  # numpy's own pool: a process with threads can't be forked from
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         # One thread per arm and outputs kept alive: give freed memory back to the next block, not to the kernel.

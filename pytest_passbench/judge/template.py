@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..protocol import ProtocolError, send
+from ..report.record import Finding
 from . import processes, replies
 from .failures import ArmFailure, ending, printable
 from .processes import Gone
@@ -19,7 +20,9 @@ from .wire import hear, peer, socket_pair
 
 if TYPE_CHECKING:
     from .arm import Arm
+    from .planning import Planner
 
+MOST_REQUESTS = 256  # of launch plans, for one program
 OUTPUT_LIMIT = 8192  # bytes of an arm's own output that go into a record
 
 
@@ -34,29 +37,62 @@ class Program:
 class Template:
     """A process that holds one arm's program for one subgraph, ready to be forked from."""
 
-    def __init__(self, arm: Arm, channel: socket.socket, log: Any) -> None:
-        self.arm, self._channel, self._log = arm, channel, log
+    def __init__(self, arm: Arm, channel: socket.socket, log: Any, number: int) -> None:
+        """``number`` is the process's in its sandbox, as the zygote says that forked it."""
+        self.arm, self._channel, self._log, self._number = arm, channel, log, number
         self.pid = 0
         self.cores = os.sched_getaffinity(0)
         self.report: dict[str, Any] = {}
+        self.findings: list[Finding] = []
 
-    def wait(self) -> dict[str, Any]:
-        """Wait for the program to be built; returns its report. Raises ArmFailure."""
+    def wait(self, planner: Planner | None = None) -> dict[str, Any]:
+        """Wait for the program to be built, answering its requests for launch plans. Returns its report.
+
+        Raises ArmFailure.
+        """
         self._channel.settimeout(self.arm.settings.timeout)
         try:
             self.pid = peer(self._channel)
-            self.report = hear(self._channel, replies.BUILT, "build")
+            if processes.inner(self.pid) != self._number:  # its parent does not tell: orphans become the zygote's too
+                raise ArmFailure("integrity", "build", "another process than the template answered")
+            self.report = self._built(planner)
         except TimeoutError as error:
             limit = self.arm.settings.timeout
             raise ArmFailure("timeout", "build", f"not built within {limit:g} s") from error
-        except ProtocolError as error:
+        except (ProtocolError, Gone) as error:
             raise ArmFailure("crash", "build", self._how_it_ended()) from error
-        if processes.parent_if_any(self.pid) != self.arm.zygote:
-            raise ArmFailure("integrity", "build", "another process than the template answered")
         if self.report["status"] != "ready":
             raise ArmFailure(self.report["status"], self.report["phase"][:40], self.report["message"][-12_000:])
         self.arm.end_strays(self.pid)
+        self._settle()
         return self.report
+
+    def _built(self, planner: Planner | None) -> dict[str, Any]:
+        for _ in range(MOST_REQUESTS):
+            said: dict[str, Any] = hear(self._channel, replies.BUILT, "build")
+            if said["status"] != "wanted":
+                return said
+            if planner is None:
+                break
+            answer = planner.answer(said["request"])
+            descriptors = answer.descriptors()
+            try:
+                send(self._channel, answer.message, descriptors)
+            finally:
+                for descriptor in descriptors:
+                    os.close(descriptor)
+            self.findings += [finding for finding in answer.findings if finding not in self.findings]
+        raise ArmFailure("integrity", "build", "asks for launch plans without end, or has no passes to ask for")
+
+    def _settle(self) -> None:
+        """Stop: from now on it works only when it is asked for a runner. Raises ArmFailure."""
+        try:
+            self._stop()
+            found = processes.threads(self.pid)
+        except Gone as error:
+            raise ArmFailure("crash", "build", self._how_it_ended()) from error
+        if len(found) > 1 and not self._may_have_threads:
+            raise ArmFailure("integrity", "build", f"{len(found)} threads are left in the process that is forked from")
 
     def _how_it_ended(self) -> str:
         time.sleep(0.01)
@@ -68,6 +104,9 @@ class Template:
         self.cores = {core}
         with contextlib.suppress(ProcessLookupError):  # that it is gone will be told by whoever asks it next
             os.sched_setaffinity(self.pid, self.cores)
+
+    #: Whether its process may have more than one thread when it is built.
+    _may_have_threads = False
 
     @property
     def rehearses(self) -> bool:
@@ -82,7 +121,7 @@ class Template:
 
         ``place`` is a random number that says where in memory it is to run. With ``rehearse`` it runs a block
         before it tells that it is there, if it is one that :attr:`rehearses`.
-        With ``audit``, one that poisons freed memory and notes operators; to the candidate it looks like any other.
+        With ``audit``, one whose plans get memory full of NaN; to the kernels it looks like any other.
         """
         mine, theirs = socket_pair()
         order = {
@@ -100,9 +139,13 @@ class Template:
         return Fork(self, mine)
 
     def forked(self) -> None:
-        """Wait until the runner is there, and stop. Raises ArmFailure."""
+        """Wait until the runner is there, and stop, all of it. Raises ArmFailure, Gone."""
         hear(self._channel, replies.FORKED, "fork")
+        self._stop()
+
+    def _stop(self) -> None:
         processes.stop(self.pid)
+        processes.wait_stopped(self.pid)
 
     @contextlib.contextmanager
     def forking(self, channel: socket.socket) -> Iterator[None]:
@@ -125,7 +168,7 @@ class Template:
             processes.go_on(self.pid)
             send(self._channel, {"op": "reap"})
             message = hear(self._channel, replies.ENDED, "run")
-            processes.stop(self.pid)
+            self._stop()
         except (ProtocolError, TimeoutError, Gone):
             return 0
         signals = [number for _pid, number in message["ended"] if number]

@@ -13,8 +13,8 @@ import torch
 
 from ..kernels import cpp, signatures
 from ..plans.launch import CppKernel, Launch, TritonKernel, TritonLaunch, TritonType, Tuned
-from . import triton_names
 from .recording import Recording, Refused
+from .triton_reference import reference_of
 
 #: The recording of this process, while a wrapper runs.
 _current: list[Recording] = []
@@ -155,7 +155,7 @@ class TritonRecorder:
         with torch._C.DisableTorchFunction():
             named = tuple((name, _triton_value(recording, value, name)) for name, value in values.items())
             chosen = tuple((name, recording.constant(value, name)) for name, value in options.items())
-        reference = json.dumps(triton_names.reference(function, self._folder))
+        reference = json.dumps(reference_of(function, self._folder))
         number = recording.kernel(TritonKernel(reference))
         recording.steps.append(TritonLaunch(number, sizes, named, chosen))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import signal
 import sys
 
 _PR_SET_DUMPABLE, _PR_SET_PDEATHSIG = 4, 1
@@ -35,6 +36,14 @@ def dumpable() -> None:
 def die_with_parent() -> None:
     """Be killed when the parent ends."""
     _prctl(_PR_SET_PDEATHSIG, 9)
+
+
+def heed_no_interrupt() -> None:
+    """Have SIGINT do what the kernel does with it: nothing to process 1 of a namespace, if it comes from inside.
+
+    Python's own handler would let a process of the sandbox end the zygote.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def same_layout() -> None:

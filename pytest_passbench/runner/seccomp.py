@@ -1,68 +1,36 @@
-"""System calls that the untrusted side does without, as seccomp filters: inherited, and never taken back.
+"""System calls that the untrusted side may make, as seccomp filters: inherited, and never taken back.
 
-Classic BPF (the kernel's ``Documentation/userspace-api/seccomp_filter.rst``). Two filters: ``untrusted`` from before
-a candidate's first line on, so that nothing can outwit the judge's stop signal; ``measured`` adds what only building
-needs: new processes and programs.
+Classic BPF (the kernel's ``Documentation/userspace-api/seccomp_filter.rst``). There are two filters. ``untrusted`` is
+a list of what is denied, from before a candidate's first line on: nothing can outwit the judge's stop signal.
+``measured`` is a list of what is allowed to a measured process: what computing needs, and nothing else.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import os
 import platform
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-_PR_SET_NO_NEW_PRIVS = 38
+from .syscalls import MACHINES, Machine
+
+_PR_SET_NO_NEW_PRIVS, _PR_SET_PDEATHSIG = 38, 1
 _SET_MODE_FILTER, _ALL_THREADS = 1, 1
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _DENY, _ABSENT = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
-_LOAD, _JUMP_EQUAL, _JUMP_FROM, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_CLONE_THREAD, _X32 = 0x00010000, 0x40000000
-_SIGCONT, _F_SETSIG, _PR_SET_PDEATHSIG = 18, 10, 1
+_LOAD, _AND, _JUMP_EQUAL, _JUMP_FROM, _JUMP_SET, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
+_NUMBER, _ARCHITECTURE = 0, 4  # where they lie in the kernel's ``seccomp_data``
+_X32 = 0x40000000
+_CLONE_THREAD, _EXIT_SIGNAL = 0x00010000, 0xFF
+#: Flags of clone: a new namespace of any kind, or a child of one's parent.
+_CLONE_APART = 0x7E020000 | 0x00008000
+#: What glibc's ``pthread_create`` asks of clone: memory, files, signals, thread group, locks, and no exit signal.
+_PTHREAD = 0x003D0F00
+_PROT_EXEC = 4
+_SIGABRT, _SIGKILL, _SIGCHLD, _SIGCONT, _F_SETSIG, _TIOCSCTTY = 6, 9, 17, 18, 10, 0x540E
 _libc = ctypes.CDLL(None, use_errno=True)  # once: each new one would make types anew, in every fork
-
-
-@dataclass(frozen=True)
-class _Machine:
-    """Numbers of system calls. ``signals``: number of the call and which of its arguments is the signal."""
-
-    arch: int
-    seccomp: int
-    clone: int
-    clone3: int
-    fcntl: int
-    prctl: int
-    socket: int
-    signals: tuple[tuple[int, int], ...]
-    always: tuple[int, ...]
-    measured: tuple[int, ...]
-
-
-_X86_64 = _Machine(
-    arch=0xC000003E, seccomp=317, clone=56, clone3=435, fcntl=72, prctl=157, socket=41,
-    signals=((62, 1), (200, 1), (234, 2), (129, 1), (297, 2)),  # kill, tkill, tgkill, rt_(tg)sigqueueinfo
-    always=(
-        101, 310, 311, 312,  # ptrace, process_vm_readv, process_vm_writev, kcmp
-        222, 244,  # timer_create, mq_notify: signals (SIGCONT) from the kernel to a stopped process
-        425, 426, 427, 321, 298, 323,  # io_uring, bpf, perf, userfaultfd
-        165, 166, 155, 161, 272, 308, 428, 429, 430, 431, 432, 442,  # mount family, chroot, unshare, setns
-        248, 249, 250, 438, 434, 424,  # keys, pidfd
-    ),
-    # fork, vfork, execve, execveat; affinity, priority, scheduler, its parameters and attributes, ioprio
-    measured=(57, 58, 59, 322, 203, 141, 144, 142, 314, 251),
-)  # fmt: skip
-_AARCH64 = _Machine(
-    arch=0xC00000B7, seccomp=277, clone=220, clone3=435, fcntl=25, prctl=167, socket=198,
-    signals=((129, 1), (130, 1), (131, 2), (138, 1), (240, 2)),
-    always=(
-        117, 270, 271, 272, 107, 184, 425, 426, 427, 280, 241, 282,
-        40, 39, 41, 51, 97, 268, 428, 429, 430, 431, 432, 442, 217, 218, 219, 438, 434, 424,
-    ),
-    measured=(221, 281, 122, 140, 118, 119, 274, 30),
-)  # fmt: skip
-_MACHINES = {"x86_64": _X86_64, "aarch64": _AARCH64}
 
 
 def untrusted(network: bool = True) -> bool:
@@ -71,50 +39,137 @@ def untrusted(network: bool = True) -> bool:
     ``network=False`` denies sockets too (socket pairs stay), for where no network namespace does. Returns False on
     a machine whose system calls are not tabulated here, or where the kernel refuses filters.
     """
-    machine = _MACHINES.get(platform.machine())
+    machine = MACHINES.get(platform.machine())
     if machine is None:
         return False
-    sockets = () if network else (machine.socket,)
-    lines = _denied((*machine.always, *sockets))
-    for number, argument in machine.signals:
-        lines += _when(number, [(argument, _SIGCONT)])
-    lines += _when(machine.fcntl, [(1, _F_SETSIG)])
-    lines += _when(machine.prctl, [(0, _PR_SET_PDEATHSIG), (1, _SIGCONT)])
-    return Filter(machine, lines).install()
+    calls = machine.calls
+    sockets = () if network else (calls["socket"],)
+    lines = _answer(_ABSENT, [calls["clone3"]])  # it hides its flags; libc falls back to clone where it is not there
+    lines += _answer(_DENY, (*(calls[name] for name in machine.denied), *sockets))
+    for name, argument in machine.signals:
+        lines += _unless(calls[name], argument, [_op(_JUMP_EQUAL, 0, 1, _SIGCONT)])
+    lines += _unless(calls["fcntl"], 1, [_op(_JUMP_EQUAL, 0, 1, _F_SETSIG)])
+    lines += _unless(calls["ioctl"], 1, [_op(_JUMP_EQUAL, 0, 1, _TIOCSCTTY)])
+    lines += _children(calls["clone"])
+    lines += _parents_death(calls["prctl"])
+    return Filter(machine, [*lines, _op(_RETURN, 0, 0, _ALLOW)]).install()
 
 
-def measured() -> Filter | None:
-    """Denies new processes, exec and changes of affinity or priority. Threads stay: OpenMP pools are honest.
-
-    None on a machine whose system calls are not tabulated here.
-    """
-    machine = _MACHINES.get(platform.machine())
+def measured(device: str = "cpu") -> Measured | None:
+    """The filters of a measured process. None on a machine whose system calls are not tabulated here."""
+    machine = MACHINES.get(platform.machine())
     if machine is None:
         return None
-    # clone3 hides its flags behind a pointer; libc falls back to clone where it is not there
-    lines = [_op(_JUMP_EQUAL, 0, 1, machine.clone3), _op(_RETURN, 0, 0, _ABSENT)]
-    lines += _denied(machine.measured)
-    lines += [
-        _op(_JUMP_EQUAL, 0, 3, machine.clone),
-        _op(_LOAD, 0, 0, _argument(0)),  # clone's flags
-        _op(_JUMP_SET, 1, 0, _CLONE_THREAD),
-        _op(_RETURN, 0, 0, _DENY),
+    if device != "cpu":
+        return Measured(_no_processes(machine))
+    return Measured(_computing(machine), _computing(machine, threads=True), _computing(machine, threads=True, jit=True))
+
+
+class Measured:
+    """The filters of a measured process, made before it is forked: it needs no memory of its own for them.
+
+    With one thread it is ``plain`` from the start. With several it is ``first`` until :meth:`settle` and ``threads``
+    from then on: oneDNN compiles anew for another number of threads than the template's one.
+    """
+
+    def __init__(self, plain: Filter, threads: Filter | None = None, first: Filter | None = None) -> None:
+        self._plain, self._threads, self._first = plain, threads, first
+        self._left: Filter | None = None
+
+    def install(self, threads: int) -> bool:
+        """Put this process under its filter, for good. False where the kernel refuses."""
+        if threads == 1 or self._first is None:
+            return self._plain.install()
+        self._left = self._threads
+        return self._first.install()
+
+    def settle(self) -> None:
+        """After the first block: deny executable memory, where it was not denied from the start. Raises OSError."""
+        left, self._left = self._left, None
+        if left is not None and not left.install():
+            raise OSError("the kernel refuses the filter of a measured process")
+
+
+def _computing(machine: Machine, threads: bool = False, jit: bool = False) -> Filter:
+    """What a process does that computes on the CPU with memory and descriptors that it has.
+
+    With ``threads`` it may start some: OpenMP's pools shrink and grow with what a kernel asks for. With ``jit`` it
+    may make memory executable and put itself under a further filter.
+    """
+    calls = machine.calls
+    lines = _answer(_ALLOW, [calls[name] for name in machine.allowed])
+    if jit:
+        lines += _answer(_ALLOW, [calls[name] for name in ("mmap", "mprotect", "seccomp")])
+    else:
+        for name in ("mmap", "mprotect"):
+            lines += _when(calls[name], 2, [_op(_JUMP_SET, 1, 0, _PROT_EXEC)])
+    if threads:
+        lines += _when(calls["clone"], 0, [_op(_JUMP_EQUAL, 0, 1, _PTHREAD)])
+        lines += _answer(_ABSENT, [calls["clone3"]])  # libc then takes clone, whose flags can be seen
+    lines += _abort(calls["tgkill"])
+    return Filter(machine, [*lines, _op(_RETURN, 0, 0, _DENY)])
+
+
+def _no_processes(machine: Machine) -> Filter:
+    """For a process that uses a device, whose driver opens files and starts threads when it likes: no processes, no
+    programs, no changes of affinity or priority."""
+    calls = machine.calls
+    lines = _answer(_ABSENT, [calls["clone3"]])
+    lines += _answer(_DENY, [calls[name] for name in machine.processes])
+    lines += _unless(calls["clone"], 0, [_op(_JUMP_SET, 1, 0, _CLONE_THREAD)])
+    return Filter(machine, [*lines, _op(_RETURN, 0, 0, _ALLOW)])
+
+
+def _answer(action: int, numbers: Iterable[int]) -> list[bytes]:
+    return [line for number in numbers for line in (_op(_JUMP_EQUAL, 0, 1, number), _op(_RETURN, 0, 0, action))]
+
+
+def _when(number: int, argument: int, test: list[bytes]) -> list[bytes]:
+    """Allow call ``number`` where ``test`` of an argument goes on, deny it where that skips one line."""
+    return _decided(number, [_op(_LOAD, 0, 0, _argument(argument)), *test], _ALLOW, _DENY)
+
+
+def _unless(number: int, argument: int, test: list[bytes]) -> list[bytes]:
+    """Deny call ``number`` where ``test`` of an argument goes on; look further where it skips one line."""
+    body = [_op(_LOAD, 0, 0, _argument(argument)), *test, _op(_RETURN, 0, 0, _DENY), _op(_LOAD, 0, 0, _NUMBER)]
+    return [_op(_JUMP_EQUAL, 0, len(body), number), *body]
+
+
+def _decided(number: int, body: list[bytes], then: int, otherwise: int) -> list[bytes]:
+    body = [*body, _op(_RETURN, 0, 0, then), _op(_RETURN, 0, 0, otherwise)]
+    return [_op(_JUMP_EQUAL, 0, len(body), number), *body]
+
+
+def _children(clone: int) -> list[bytes]:
+    """Deny a child in a namespace of its own, one of another parent, and one that sends anything but SIGCHLD when it
+    ends; a thread sends nothing."""
+    test = [
+        _op(_JUMP_SET, 4, 0, _CLONE_APART),
+        _op(_AND, 0, 0, _EXIT_SIGNAL),
+        _op(_JUMP_EQUAL, 1, 0, 0),
+        _op(_JUMP_EQUAL, 0, 1, _SIGCHLD),
     ]
-    return Filter(machine, lines)
+    return _when(clone, 0, test)
 
 
-def _denied(numbers: Iterable[int]) -> list[bytes]:
-    return [line for number in numbers for line in (_op(_JUMP_EQUAL, 0, 1, number), _op(_RETURN, 0, 0, _DENY))]
+def _parents_death(prctl: int) -> list[bytes]:
+    """Deny any other signal at the parent's death than SIGKILL, and none."""
+    killed = [_op(_LOAD, 0, 0, _argument(1)), _op(_JUMP_EQUAL, 1, 0, _SIGKILL), _op(_RETURN, 0, 0, _DENY)]
+    body = [
+        _op(_LOAD, 0, 0, _argument(0)),
+        _op(_JUMP_EQUAL, 0, len(killed), _PR_SET_PDEATHSIG),
+        *killed,
+        _op(_LOAD, 0, 0, _NUMBER),
+    ]
+    return [_op(_JUMP_EQUAL, 0, len(body), prctl), *body]
 
 
-def _when(number: int, values: list[tuple[int, int]]) -> list[bytes]:
-    """Deny call ``number`` where every (argument, value) holds; leaves the call's number loaded."""
-    tests: list[bytes] = []
-    for position, (argument, value) in enumerate(values):
-        left = 2 * (len(values) - position - 1) + 1  # lines from behind this test up to the reload
-        tests += [_op(_LOAD, 0, 0, _argument(argument)), _op(_JUMP_EQUAL, 0, left, value)]
-    tests += [_op(_RETURN, 0, 0, _DENY), _op(_LOAD, 0, 0, 0)]
-    return [_op(_JUMP_EQUAL, 0, len(tests), number), *tests]
+def _abort(tgkill: int) -> list[bytes]:
+    """Allow a process to abort: SIGABRT to itself (:class:`Filter` puts its number in)."""
+    itself = [_op(_LOAD, 0, 0, _argument(0)), _op(_JUMP_EQUAL, 0, 3, _OWN_NUMBER)]
+    return _decided(
+        tgkill, [*itself, _op(_LOAD, 0, 0, _argument(2)), _op(_JUMP_EQUAL, 0, 1, _SIGABRT)], _ALLOW, _DENY
+    )
 
 
 def _argument(index: int) -> int:
@@ -126,26 +181,33 @@ def _op(code: int, yes: int, no: int, value: int) -> bytes:
     return struct.pack("<HBBI", code, yes, no, value)
 
 
+#: Stands for the number of the process that installs a filter; no process has it.
+_OWN_NUMBER = 0xFFFFFFFF
+
+
 class Filter:
     """A filter as the kernel wants it, made once; whoever installs it needs no memory of its own for it."""
 
-    def __init__(self, machine: _Machine, lines: list[bytes]) -> None:
+    def __init__(self, machine: Machine, lines: list[bytes]) -> None:
         head = [
-            _op(_LOAD, 0, 0, 4),  # the architecture
+            _op(_LOAD, 0, 0, _ARCHITECTURE),
             _op(_JUMP_EQUAL, 1, 0, machine.arch),
             _op(_RETURN, 0, 0, _DENY),
-            _op(_LOAD, 0, 0, 0),  # the system call's number
+            _op(_LOAD, 0, 0, _NUMBER),
             _op(_JUMP_FROM, 0, 1, _X32),  # the x32 interface of x86-64: the same calls under other numbers
             _op(_RETURN, 0, 0, _DENY),
         ]
-        program = b"".join([*head, *lines, _op(_RETURN, 0, 0, _ALLOW)])
-        self._number = machine.seccomp
-        self._program = ctypes.create_string_buffer(program, len(program))
+        program = [*head, *lines]
+        self._own = [8 * index + 4 for index, line in enumerate(program) if line[4:] == b"\xff\xff\xff\xff"]
+        self._number = machine.calls["seccomp"]
+        self._program = ctypes.create_string_buffer(b"".join(program), 8 * len(program))
         place = ctypes.addressof(self._program)
-        self._header = ctypes.create_string_buffer(struct.pack("@HxxxxxxP", len(program) // 8, place))
+        self._header = ctypes.create_string_buffer(struct.pack("@HxxxxxxP", len(program), place))
 
     def install(self) -> bool:
         """Put this process under it, for good. False where the kernel refuses."""
+        for place in self._own:
+            struct.pack_into("<I", self._program, place, os.getpid())
         zero, pointer = ctypes.c_ulong(0), ctypes.c_ulong(ctypes.addressof(self._header))
         mode, flags = ctypes.c_ulong(_SET_MODE_FILTER), ctypes.c_ulong(_ALL_THREADS)
         _libc.prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero)

@@ -79,7 +79,7 @@ class Block:
 def serve(
     channel: socket.socket,
     block: Block,
-    filter: seccomp.Filter | None,
+    filter: seccomp.Measured | None,
     threads: int,
     spacer: memory.Spacer,
     rehearsal: int = 0,
@@ -88,7 +88,7 @@ def serve(
     harden.dumpable()
     if threads != torch.get_num_threads():
         torch.set_num_threads(threads)
-    filtered = filter is not None and filter.install()
+    filtered = filter is not None and filter.install(threads)
     gc.disable()
     hello = {"pid": os.getpid(), "filtered": filtered, "pages": block.inputs, **block.tables.addresses()}
     run_at = memory.at_depths(partial(_one, block, spacer))
@@ -99,6 +99,8 @@ def serve(
         while data := channel.recv(GO.size):
             nonce, calls, flags, depth = GO.unpack(data)
             outcome = run_at[depth](calls, flags)
+            if filter is not None:
+                filter.settle()
             channel.send(DONE.pack(nonce, calls, outcome))
 
 

@@ -47,7 +47,7 @@ class Ready:
     sizes: list[int] = field(default_factory=list)  # bytes of each output
     pieces: tuple[int, int] = (0, 0)  # of memory: where, and how many bytes
     null: int = field(default_factory=lambda: os.open(os.devnull, os.O_WRONLY))
-    filter: seccomp.Filter | None = field(default_factory=seccomp.measured)
+    filter: seccomp.Measured | None = None
     code: list[memory.Code] = field(default_factory=list)
 
 
@@ -71,6 +71,7 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
     if ready is not None:
         gc.collect()
         ready.code = memory.code()
+        ready.filter = seccomp.measured(ready.device)
         gc.freeze()  # so that no collection in a fork touches, and thereby copies, what was here before
         send(channel, {"status": "ready", **ready.report})
         sys.stdout.flush()  # once: what is left there would be written by every fork

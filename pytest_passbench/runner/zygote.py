@@ -1,4 +1,4 @@
-"""A zygote: the first process of a sandbox. It has imported what arms need, no candidate, and opened no device.
+"""A zygote: the first process of a sandbox, process 1 of a strong one. It has imported what arms need, no candidate, and opened no device.
 
 It forks a template per subgraph, or in a reader's sandbox a reader per directory of passes.
 """
@@ -15,6 +15,8 @@ from ..protocol import READ, ProtocolError, receive, send
 from . import harden, memory
 from .confine import confine
 
+_templates = set[int]()  # those that were forked here and are not buried yet
+
 
 def main() -> None:
     """Serve the judge on the socket whose descriptor is the first argument; its first message says what to import.
@@ -22,6 +24,7 @@ def main() -> None:
     The second argument, the arm's name, is for people who list processes.
     """
     harden.same_layout()
+    harden.heed_no_interrupt()
     channel = socket.socket(fileno=int(sys.argv[1]))
     wants, _none = receive(channel, max_fds=0)
     harden.not_dumpable()
@@ -83,12 +86,15 @@ def _serve(channel: socket.socket, message: dict[str, Any], fds: list[int]) -> N
     from .children import reap
 
     if message["op"] == "reap":
-        send(channel, {"ended": reap()})
+        ended = reap()  # orphans as well, whose last parent this process is
+        send(channel, {"ended": [[pid, number] for pid, number in ended if pid in _templates]})
+        _templates.difference_update(pid for pid, _number in ended)
         return
     pid = os.fork()
     if pid == 0:
         channel.close()
         _become(message, fds)
+    _templates.add(pid)
     for fd in fds:
         os.close(fd)
     send(channel, {"forked": pid})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...report.record import Finding, Record
 from ...settings import Settings
@@ -12,13 +12,19 @@ from ..arm import Arm
 from ..clock import EAGER, CpuClock
 from ..forks import blaming
 from ..outputs import read_call
-from . import evidence, plausibility, timing
+from . import plausibility, timing
 from .blocks import CANDIDATE, Blocks
 from .layers import chosen, note, pairs_of_blocks, violation
 
 if TYPE_CHECKING:
     from ..checker import Checker
     from ..subject import Subject
+
+#: Operators that ``replacement_args`` may put into a graph: they move or describe data.
+ALLOWED = frozenset(
+    """view reshape expand expand_as permute transpose t unsqueeze squeeze flatten unflatten narrow select movedim
+    swapaxes chunk split unbind detach broadcast_to view_as contiguous clone to getitem as_strided""".split()
+)
 
 
 class Auditor:
@@ -30,25 +36,17 @@ class Auditor:
         self._settings = settings
 
     @property
-    def watched(self) -> bool:
-        """Whether the candidate's processes are to note what they do."""
-        return bool(self.layers & {"load", "dispatch"})
-
-    @property
     def violated(self) -> bool:
         """Whether there is a violation so far."""
         return any(finding.severity == "violation" for finding in self.findings)
 
-    def built(self, report: Mapping[str, Any], record: Record, arm: Arm) -> None:
-        """The candidate's program is there: what was done on the way, and what was left behind."""
-        if "load" in self.layers:
-            self.findings += evidence.from_events(report.get("events"))
-        if "dispatch" in self.layers:
-            computed = [f"aten::{name}" for item in record.passes for name in item.computed]
-            self.findings += [
-                violation("dispatch", "args-compute", f"replacement_args computes: {found.message}")
-                for found in evidence.from_operators(computed, self._settings.policy)
-            ]
+    def built(self, record: Record, arm: Arm) -> None:
+        """The candidate's program is there: look at what was done on the way, and what was left behind."""
+        if self._settings.policy != "open":
+            computed = {name for item in record.passes for name in item.computed} - ALLOWED
+            if computed:
+                said = f"replacement_args computes: {', '.join(sorted(computed))}"
+                self.findings.append(violation("plan", "args-compute", said))
         if "clock" in self.layers:
             self.findings += timing.strays(arm)
 
@@ -60,7 +58,6 @@ class Auditor:
         if CANDIDATE in clock.runners:
             self._timed(subject, clock)
             self._physics(subject, clock)
-            self._noted(clock)
         clock.leave_only(EAGER)
         self._blocks(subject, clock, checker, per_call)
 
@@ -82,21 +79,15 @@ class Auditor:
         self.findings += plausibility.floor(size, seconds, len(subject.cores.arms))
         self.findings += plausibility.null_answer(subject.record.null_from, self._settings.tolerance)
 
-    def _noted(self, clock: CpuClock) -> None:
-        if "load" in self.layers:
-            with blaming(CANDIDATE):
-                self.findings += evidence.from_events(evidence.read(clock.runners[CANDIDATE]).get("events"))
-
     def _blocks(
         self, subject: Subject, clock: CpuClock, checker: Checker, per_call: Mapping[str, float]
     ) -> None:
         standing = checker.standings.get(CANDIDATE)
-        if not self.layers & {"dispatch", "outputs", "load"} or standing is None:
+        if "outputs" not in self.layers or standing is None:
             return
         blocks = Blocks(
             subject.templates[CANDIDATE], clock.runners[EAGER], clock.calls, clock.program, subject.pages,
-            subject.inputs, subject.cores, subject.awake, subject.rng, self._settings.policy,
-            self._settings.tolerance, self.layers, standing,
+            subject.inputs, subject.cores, subject.awake, subject.rng, self._settings.tolerance, standing,
         )  # fmt: skip
         for _ in range(pairs_of_blocks(self._settings)):
             if not self.violated:

@@ -1,4 +1,4 @@
-"""Extra blocks that look like any other: poisoned memory, operators noted, inputs nearly as before.
+"""Extra blocks that look like any other: poisoned memory, inputs nearly as before.
 
 A runner of the candidate that its template made for the purpose, and the last of eager's. The first block has fresh
 inputs; before the second, a small part of each input changes at the same addresses: who answers from a sample of the
@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import torch
 
 from ...report.record import Finding
-from ...settings import Policy
 from ..awake import Awake
 from ..checker import Standing
 from ..clock import EAGER
@@ -27,7 +26,6 @@ from ..pages import Pages
 from ..runner import Runner
 from ..template import Program, Template
 from ..verify import Verdict, compare
-from . import evidence
 from .layers import violation
 
 BLOCK_SECONDS, MOST_CALLS = 0.005, 4
@@ -56,9 +54,7 @@ class Blocks:
     cores: Cores
     awake: Awake
     rng: random.Random
-    policy: Policy
     tolerance: int
-    layers: frozenset[str]
     standing: Standing
 
     def run(self, per_call: float) -> list[Finding]:
@@ -78,22 +74,13 @@ class Blocks:
         for place, data in self._changes(batch):
             ctypes.memmove(place, data.data_ptr(), data.numel() * data.element_size())
         where = "for inputs that differ little from those before, at the same addresses"
-        found += self._block(runners, calls, where)
-        with blaming(CANDIDATE):
-            said = evidence.read(runners[CANDIDATE])
-        if "load" in self.layers:
-            found += evidence.from_events(said.get("events"))
-        if "dispatch" in self.layers:
-            found += evidence.from_operators(said.get("operators") or [], self.policy)
-        return found
+        return found + self._block(runners, calls, where)
 
     def _block(self, runners: dict[str, Runner], calls: int, where: str) -> list[Finding]:
         """A block of each arm, of what the pages hold: neither's writes to them are seen by anyone else."""
         for arm in (EAGER, CANDIDATE):
             with blaming(arm):
                 runners[arm].block(calls)
-        if "outputs" not in self.layers:
-            return []
         chosen = self.rng.sample(range(calls), min(VERIFIED, calls))
         return [finding for call in chosen for finding in self._compared(runners, call, where)][:1]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ...report.record import Finding, Record
 from ...settings import Settings
 
-LAYERS = ("source", "load", "dispatch", "outputs", "clock", "plausibility")
+LAYERS = ("outputs", "clock", "plausibility")
 STANDARD_BLOCKS, PARANOID_BLOCKS = 1, 4
 
 

@@ -1,0 +1,49 @@
+"""Triton kernels of a plan: their text from the candidate's files, checked, as a template gets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ..candidate.triton import KernelReference, KernelRefusal, check_options, kernel_text
+from ..plans.launch import LaunchPlan, TritonKernel, TritonLaunch, Tuned
+from .reading import Refusal
+
+
+class TextRefused(Exception):
+    """A kernel's text breaks a rule, or (``rule`` is None) cannot be had."""
+
+    def __init__(self, rule: str | None, message: str, file: str = "", line: int = 0) -> None:
+        self.rule, self.message, self.file, self.line = rule, message, file, line
+        super().__init__(f"{file}:{line}: {message}" if file else message)
+
+
+def kernel_data(kernel: TritonKernel, plan: LaunchPlan, number: int, root: Path) -> dict[str, Any]:
+    """Return a checked kernel as JSON-ready data, for ``runner.triton_kernels.make_kernel``.
+
+    Raises TextRefused for its text, Refusal for a launch of it that does not fit.
+    """
+    try:
+        reference = KernelReference.from_json(json.loads(kernel.reference))
+    except (ValueError, RecursionError) as error:
+        raise Refusal("plan", f"names a Triton kernel in a form that is none: {error}") from error
+    try:
+        text = kernel_text(root, reference)
+    except KernelRefusal as error:
+        raise TextRefused(error.rule, error.message, error.file, error.line) from error
+    for launch in _launches(plan, number):
+        unknown = [name for name, _value in launch.arguments if name not in text.parameters]
+        if unknown:
+            raise Refusal("argument", f"launches {text.name} with {unknown[0]}, which is none of its parameters")
+        try:
+            check_options(dict(launch.options))
+        except ValueError as error:
+            raise Refusal("option", f"launches {text.name} with an option that it may not have: {error}") from error
+    return text.to_json()
+
+
+def _launches(plan: LaunchPlan, number: int) -> list[TritonLaunch]:
+    choices = [choice for step in plan.steps if isinstance(step, Tuned) for choice in step.choices]
+    steps = [*plan.steps, *(step for choice in choices for step in choice)]
+    return [step for step in steps if isinstance(step, TritonLaunch) and step.kernel == number]
