@@ -92,6 +92,25 @@ def command(program: list[str], walls: Walls, candidate: Path | None, devices: b
     return [bwrap, *_BARE, *userns, *mounts, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp", *program]
 
 
+def tool_command(program: list[str], walls: Walls, readable: list[Path], scratch_bytes: int) -> list[str]:
+    """The command line that runs a tool of the system's, a compiler say: with the system's folders, ``readable``
+    ones, and a /tmp of its own; nothing of this package, of Python's or of a candidate's."""
+    if not walls.strong:
+        return program
+    mounts: list[str] = []
+    for folder in _SYSTEM:
+        mounts += _link_or_bind(Path(folder))
+    for name in _ETC:
+        mounts += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    mounts += ["--proc", "/proc", "--dev", "/dev", "--size", str(scratch_bytes), "--tmpfs", "/tmp"]
+    for path in readable:
+        if path != Path("/") and not any(path.is_relative_to(folder) for folder in _SYSTEM):
+            mounts += ["--ro-bind", str(path), str(path)]
+    userns = ["--disable-userns"] if walls.disable_userns else []
+    bwrap = shutil.which("bwrap") or "bwrap"
+    return [bwrap, *_BARE, *userns, *mounts, "--remount-ro", "/dev", "--remount-ro", "/", *program]
+
+
 def _mounts(candidate: Path | None) -> list[str]:
     arguments: list[str] = []
     for folder in _SYSTEM:

@@ -14,39 +14,22 @@ No header of torch's is involved: that is what makes a build take a fraction of 
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
-import re
-import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pytest_passbench.errors import UserError
+from pytest_passbench.kernels import signatures, toolchain
+from pytest_passbench.kernels.errors import CompileError
+from pytest_passbench.kernels.toolchain import BASE_FLAGS, INCLUDE
 
 CACHE_VARIABLE = "PASSBENCH_KERNEL_CACHE"
-INCLUDE = Path(__file__).with_name("include")
-COMPILERS = ("g++", "clang++", "c++")
-# ISO mode (-std=c++17) would switch contraction to fma off; -ffast-math is left out because it gives up
-# NaN, infinities and the order of sums, and with them agreement with eager at t = -5.
-BASE_FLAGS = (
-    *("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"),
-    *("-fopenmp-simd", "-Wno-psabi", "-shared", "-fPIC"),
-)
 _void_p = ctypes.c_void_p
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
-_EXPORT = re.compile(
-    r'extern\s+"C"\s+(?P<ret>[\w\s:]+?[\s*]+)(?P<name>\w+)\s*\((?P<params>[^()]*)\)\s*(?:noexcept\s*)?\{'
-)
-_QUALIFIER = re.compile(r"\b(const|volatile|std::|unsigned)\b|std::")
-
-
-class CompileError(UserError):
-    """The compiler rejected a source, or there is no compiler; ``.what`` carries its message."""
+__all__ = ["BASE_FLAGS", "CACHE_VARIABLE", "INCLUDE", "CompileError", "DType", "Library", "Pointer", "load"]
 
 
 class Pointer:
@@ -95,11 +78,10 @@ class DType:
 
 
 _TYPES: dict[str, Any] = {
-    **{"void": None, "double": ctypes.c_double, "float": ctypes.c_float, "bool": ctypes.c_bool},
-    **{"int": ctypes.c_int, "long": ctypes.c_long, "size_t": ctypes.c_size_t, "pb::dtype": DType},
-    **{"pb::in": Pointer, "pb::out": Pointer},
-    **{f"int{bits}_t": getattr(ctypes, f"c_int{bits}") for bits in (8, 16, 32, 64)},
-    **{f"uint{bits}_t": getattr(ctypes, f"c_uint{bits}") for bits in (8, 16, 32, 64)},
+    **{signatures.VOID: None, signatures.POINTER: Pointer, signatures.DTYPE: DType},
+    **{"float64": ctypes.c_double, "float32": ctypes.c_float, "bool": ctypes.c_bool},
+    **{f"int{bits}": getattr(ctypes, f"c_int{bits}") for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": getattr(ctypes, f"c_uint{bits}") for bits in (8, 16, 32, 64)},
 }
 
 
@@ -113,13 +95,13 @@ class Library:
 
     def __init__(self, source: str, options: tuple[str, ...]) -> None:
         self._source, self._options = source, options
-        self._exports = {name: (result, parameters) for name, result, parameters in _exports(source)}
+        self._exports = signatures.parse(source)
 
     @cached_property
     def path(self) -> Path:
         """The compiled library. Raises :class:`CompileError`."""
-        compiler = _compiler()
-        name = f"{_key(self._source, self._options, compiler)}.so"
+        compiler = toolchain.compiler()
+        name = f"{toolchain.key(self._source, self._options, compiler)}.so"
         folders = _cache_folders()
         built = next((folder / name for folder in folders if (folder / name).is_file()), None)
         return built or _build(self._source, self._options, compiler, _writable(folders) / name)
@@ -127,9 +109,10 @@ class Library:
     def build(self) -> Library:
         """Compile now. Raises :class:`CompileError`."""
         library = ctypes.CDLL(str(self.path))
-        for name, (result, parameters) in self._exports.items():
+        for name, signature in self._exports.items():
             function = getattr(library, name)
-            function.restype, function.argtypes = result, parameters
+            function.restype = _void_p if signature.result == signatures.POINTER else _TYPES[signature.result]
+            function.argtypes = [_TYPES[kind] for kind in signature.parameters]
             setattr(self, name, function)
         return self
 
@@ -151,65 +134,7 @@ def load(source: str, *, flags: tuple[str, ...] = (), openmp: bool = False) -> L
     passbench.h, flags, compiler and CPU. Raises :class:`CompileError` for a parameter that Python cannot pass; what
     the compiler has to say comes when it runs.
     """
-    return Library(source, (*BASE_FLAGS, *(("-fopenmp",) if openmp else ()), *flags))
-
-
-def _exports(source: str) -> Iterator[tuple[str, Any, list[Any]]]:
-    """Name, result and parameter types of every ``extern "C"`` function that ``source`` defines."""
-    for match in _EXPORT.finditer(_COMMENT.sub(" ", source)):
-        name, params = match["name"], match["params"].strip()
-        declared = (
-            [] if params in ("", "void") else [p.rsplit(None, 1)[0] + "*" * p.count("*") for p in params.split(",")]
-        )
-        yield name, _ctype(match["ret"], name, result=True), [_ctype(d, name) for d in declared]
-
-
-def _ctype(declared: str, function: str, *, result: bool = False) -> Any:
-    """The ctypes type of a C++ type as written."""
-    if "*" in declared or "[" in declared:
-        return ctypes.c_void_p if result else Pointer
-    plain = " ".join(_QUALIFIER.sub(" ", declared).split())
-    if plain not in _TYPES or (plain == "void" and not result):
-        raise CompileError(
-            f"{function}: no way to pass a {declared.strip()!r} from Python",
-            remedy=f"use a pointer or one of {', '.join(_TYPES)}",
-        )
-    return _TYPES[plain]
-
-
-def _compiler() -> str:
-    """The real path of $CXX or of the first compiler found."""
-    for name in (os.environ.get("CXX"), *COMPILERS):
-        if name and (found := shutil.which(name)):
-            return os.path.realpath(found)
-    raise CompileError("no C++ compiler found", where="$CXX", remedy="install g++ or clang++, or set CXX")
-
-
-def _key(source: str, options: tuple[str, ...], compiler: str) -> str:
-    """Hash of all that decides what the compiler makes.
-
-    The compiler is known by its file, not by running it: where a cached kernel is loaded, starting a process
-    may be forbidden.
-    """
-    state = Path(compiler).stat()
-    digest = hashlib.sha256(_cpu().encode())
-    for part in (source, *options, compiler, str(state.st_size), str(state.st_mtime_ns), _header()):
-        digest.update(part.encode() + b"\0")
-    return digest.hexdigest()[:40]
-
-
-@cache
-def _header() -> str:
-    return "".join(path.read_text() for path in sorted(INCLUDE.glob("*.h")))
-
-
-@cache
-def _cpu() -> str:
-    """The CPU's model and features, which -march=native compiles for."""
-    lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
-    return "\n".join(
-        line for line in lines if line.split("\t")[0].rstrip() in ("model name", "flags", "Features", "CPU part")
-    )
+    return Library(source, toolchain.options(flags, openmp=openmp))
 
 
 def _cache_folders() -> list[Path]:

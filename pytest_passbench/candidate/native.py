@@ -1,0 +1,219 @@
+"""C++ text of a kernel: the few things that can't be seen in the built library are refused in the text.
+
+Functions that a kernel calls, storage that it keeps and constructors that it runs are found in the library
+(:mod:`pytest_passbench.judge.builder.elf`), however they were spelled. Left for the text is what gives the compiler
+something else to do than to compile a function: inline assembly, attributes that place or rename code, headers,
+pragmas, and the builtins for clocks and frames. Macros are not expanded, so whatever could put such a name together
+(token pasting, names of the compiler's own headers, trigraphs) is refused itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+
+from pytest_passbench.kernels.lexer import Text, Token
+
+Found = tuple[int, str, str]  # line, rule, what
+_MOST = 20
+REMEDIES = {
+    "native": "a C++ kernel computes on its arguments, and does nothing else",
+    "native-include": "include only standard headers that compute, and passbench.h",
+}
+
+_INCLUDES_WORDS = """
+    passbench.h cmath math.h cstdint stdint.h cstring string.h cstddef stddef.h cstdlib stdlib.h cstdio stdio.h
+    algorithm array vector limits limits.h climits cfloat float.h numeric utility tuple type_traits functional memory
+    bit complex cassert assert.h initializer_list new optional span string string_view stdexcept exception iterator
+    cinttypes inttypes.h cstdbool stdbool.h stdalign.h cfenv numbers concepts compare ranges variant map set
+    unordered_map unordered_set queue deque stack list random ratio iso646.h version valarray
+    omp.h immintrin.h x86intrin.h emmintrin.h xmmintrin.h pmmintrin.h tmmintrin.h smmintrin.h nmmintrin.h
+    arm_neon.h arm_sve.h arm_fp16.h arm_bf16.h experimental/simd"""
+INCLUDES = frozenset(_INCLUDES_WORDS.split())
+_DIRECTIVES_WORDS = """
+    define undef if ifdef ifndef elif elifdef elifndef else endif include pragma error warning"""
+_DIRECTIVES = frozenset(_DIRECTIVES_WORDS.split())
+_PRAGMA = re.compile(
+    r"""omp\s(?!.*\b(target|declare\s+target|threadprivate)\b).* | once | unroll.* | STDC\s+\w+\s+\w+
+      | GCC\s+(ivdep | unroll\b.* | optimize\b.* | target\b.* | push_options | pop_options | diagnostic\b.*)
+      | clang\s+(loop\b.* | fp\b.* | diagnostic\b.*)""",
+    re.X,
+)
+_ATTRIBUTES_WORDS = """
+    always_inline noinline inline hot cold pure const flatten aligned packed may_alias vector_size ext_vector_type
+    unused maybe_unused nodiscard warn_unused_result likely unlikely fallthrough noreturn deprecated target optimize
+    assume_aligned malloc alloc_size alloc_align nonnull returns_nonnull nothrow leaf visibility assume simd noclone
+    noipa artificial gnu_inline restrict neon_vector_type used no_unique_address min_vector_width opencl_unroll_hint
+    no_sanitize optnone format externally_visible no_instrument_function"""
+_ATTRIBUTES = frozenset(_ATTRIBUTES_WORDS.split())
+# Attributes that place or rename code, or run it at load time.
+_PLACING_WORDS = """
+    constructor destructor ifunc section alias weak weakref symver init_priority cleanup naked target_clones
+    patchable_function_entry"""
+_PLACING = frozenset(_PLACING_WORDS.split())
+_WITH_TEXT = frozenset({"section", "symver", "weakref", "ifunc", "alias", "init_priority"})  # refused anywhere
+# Of the names that belong to the compiler and its headers, those that a kernel has a use for. Their macros can
+# paste tokens and declare assembler names.
+_RESERVED = re.compile(
+    r"""__(restrict|inline|const|volatile|signed|typeof|alignof|attribute|real|imag|complex|func|vector)(__)?
+      | __(extension|int128|int128_t|uint128_t|null|fp16|bf16|float128|cplusplus|forceinline|FUNCTION__)
+      | __(PRETTY_FUNCTION|VA_OPT|VA_ARGS)__ | __cpp_\w+ | __has_(builtin|attribute|cpp_attribute)
+      | __builtin_\w+ | __m(64|128|256|512)(i|d|h|bh)?(_u)? | __mmask(8|16|32|64)
+      | __(AVX|SSE|FMA|F16C|BMI|ARM|AES|GFNI|POPCNT|LZCNT|ADX)\w* | __(GNUC|GNUG)_?\w*__ | __clang(_\w+)?__
+      | __(x86_64|i386|amd64|aarch64|arm|linux|unix|GLIBC|LP64|FILE|LINE|DATE|TIME|COUNTER)__
+      | __(OPTIMIZE|FAST_MATH|FINITE_MATH_ONLY|NO_MATH_ERRNO|BYTE_ORDER|ORDER_\w+|STDC_\w+|CHAR_BIT|SIZEOF_\w+
+         |\w+_MAX|\w+_MIN|\w+_DIG|\w+_EPSILON)__
+      | _(MM|CMP|OPENMP|Float|Bool|Complex|Static_assert|Alignas|Alignof|Pragma)\w* | _[A-Z] | _[A-Z][a-z0-9]\w*""",
+    re.X,
+)
+_ASSEMBLY = frozenset({"asm", "__asm", "__asm__"})
+_BUILTINS = re.compile(
+    r"""(__builtin_(ia32_)?|__?)(rdtscp?|rdpmc|rdpid|(rd|wr)[fg]sbase\w*|(rd|wr)pkru|xbegin|xend|xabort|xtest
+         |xgetbv|xsetbv|(read|write)[fg]sbase_u\d+|umwait|tpause|umonitor|enqcmds?|(read|write)eflags_u\d+)
+      | __builtin_(readcyclecounter|readsteadycounter|thread_pointer|set_thread_pointer|return_address|frame_address
+         |extract_return_addr|frob_return_addr|eh_return|unwind_init|dwarf_cfa|apply|apply_args|return|setjmp|longjmp
+         |arm_[rw]sr\w*|sponentry|address_of_return_address|addressof_return_address)""",
+    re.X,
+)
+_CONTROL = re.compile(r"[^\t\n\x20-\x7e\x80-\U0010ffff]")
+_TRIGRAPH = re.compile(r"\?\?[=/'()!<>-]")
+
+
+def screen(source: str) -> Iterator[Found]:
+    """``(line, rule, what)`` for what a kernel has no need of, in the order of the text, at most 20 times."""
+    yield from islice(_screen(source), _MOST)
+
+
+def _screen(source: str) -> Iterator[Found]:
+    try:
+        text = Text(source)
+    except ValueError as error:
+        yield 1, "native", str(error)
+        return
+    for pattern, what in ((_CONTROL, "a control character"), (_TRIGRAPH, "a trigraph")):
+        if match := pattern.search(text.code):
+            yield text.line(match.start()), "native", what
+    tokens = list(text.tokens())
+    for at, rule, what in _findings(tokens, text):
+        yield text.line(at), rule, what
+
+
+def _findings(tokens: list[Token], text: Text) -> Iterator[Found]:
+    fresh = True  # at the start of a line
+    define = False
+    brackets = _Attributes()
+    for index, token in enumerate(tokens):
+        if token.kind == "newline":
+            fresh, define = True, False
+            continue
+        after = tokens[index + 1] if index + 1 < len(tokens) else Token("newline", "", len(text.code))
+        if fresh and token.text == "#":
+            define = after.text == "define"
+            yield from _directive(tokens, index + 1, text)
+        elif token.kind == "mark":
+            yield from _mark(token, after)
+        elif token.kind == "name":
+            yield from _name(token, after, define)
+            yield from _operator(tokens, index)
+        yield from brackets.feed(token, after)
+        fresh = False
+
+
+def _mark(token: Token, after: Token) -> Iterator[tuple[int, str, str]]:
+    adjacent = after.at == token.at + 1
+    if adjacent and token.text + after.text in ("##", "%:"):
+        yield token.at, "native", "token pasting" if token.text == "#" else "a digraph"
+    elif token.text == "\\":
+        yield token.at, "native", "a backslash outside of literals"
+
+
+def _name(token: Token, after: Token, define: bool) -> Iterator[tuple[int, str, str]]:
+    name, bare = token.text, token.text.strip("_")
+    if name in _ASSEMBLY or name.startswith("_tile_"):  # AMX macros write their arguments into assembly
+        yield token.at, "native", "inline assembly"
+    elif _BUILTINS.fullmatch(name):
+        yield token.at, "native", f"{name}, which looks at clocks, frames or the machine's state"
+    elif name.startswith("__attribute") and after.text != "(":
+        yield token.at, "native", f"{name} without its parentheses"
+    elif name.startswith("__has_") and not _RESERVED.fullmatch(name):
+        yield token.at, "native-include", name
+    elif (name.startswith("__") or re.match("_[A-Z]", name)) and not _ours(name):
+        yield token.at, "native", f"{name}, a name that belongs to the compiler and its headers"
+    elif bare in _PLACING and (define or (bare in _WITH_TEXT and after.text == "(")):
+        yield token.at, "native", f"attribute {bare}"
+    elif name in ("R", "LR", "uR", "UR", "u8R") and after.text[:1] == '"' and after.at == token.at + len(name):
+        yield token.at, "native", "a raw string"
+
+
+def _ours(name: str) -> bool:
+    return _RESERVED.fullmatch(name) is not None or name.strip("_") in _ATTRIBUTES | _PLACING
+
+
+def _operator(tokens: list[Token], index: int) -> Iterator[tuple[int, str, str]]:
+    """``_Pragma("...")``, whose text is looked at as that of ``#pragma`` is."""
+    if tokens[index].text != "_Pragma":
+        return
+    told = [token.text for token in tokens[index + 1 : index + 4]]
+    plain = len(told) == 3 and told[0] == "(" and told[2] == ")" and told[1][:1] == '"' and "\\" not in told[1]
+    if not plain or not _PRAGMA.fullmatch(told[1].strip('"').strip()):
+        yield tokens[index].at, "native", f"_Pragma {''.join(told)[:60]}"
+
+
+def _directive(tokens: list[Token], index: int, text: Text) -> Iterator[tuple[int, str, str]]:
+    """A preprocessor line, from the token after its "#"."""
+    name = tokens[index] if index < len(tokens) else Token("newline", "", 0)
+    if name.kind == "newline":
+        return
+    if name.text not in _DIRECTIVES:
+        rule = "native-include" if name.text in ("import", "include_next", "embed") else "native"
+        yield name.at, rule, f"#{name.text}"
+    elif name.text in ("include", "pragma"):
+        line = _line(tokens, index + 1)
+        if name.text == "pragma":
+            words = " ".join(token.text for token in line)
+            if not _PRAGMA.fullmatch(words):
+                yield name.at, "native", f"#pragma {words[:60]}"
+        else:
+            whole = text.code[line[0].at : line[-1].at + len(line[-1].text)] if line else ""
+            header = re.fullmatch(r'<([\w./]+)>|"([\w./]+)"', whole)
+            if header is None or (header[1] or header[2]) not in INCLUDES:
+                yield name.at, "native-include", f"#include {whole[:60]}"
+
+
+def _line(tokens: list[Token], start: int) -> list[Token]:
+    """The tokens up to the end of the line."""
+    found = []
+    for index in range(start, len(tokens)):
+        if tokens[index].kind == "newline":
+            break
+        found.append(tokens[index])
+    return found
+
+
+class _Attributes:
+    """Follows ``__attribute__((...))`` and ``[[...]]`` through the tokens and looks at the names in them."""
+
+    def __init__(self) -> None:
+        self._depth = 0  # of brackets; 0 outside of attributes
+        self._base = 0  # the depth at which names of attributes stand
+        self._closing = ""
+
+    def feed(self, token: Token, after: Token) -> Iterator[tuple[int, str, str]]:
+        """Take the next token; yield a finding if it names an attribute that is not allowed."""
+        if not self._closing:
+            if token.text in ("__attribute__", "__attribute"):
+                self._closing, self._depth, self._base = ")", 0, 2
+            elif token.text == "[" and after.text == "[":
+                self._closing, self._depth, self._base = "]", 1, 2
+            return
+        if token.text in "([{":
+            self._depth += 1
+        elif token.text in ")]}":
+            self._depth -= 1
+            if self._depth <= 0:
+                self._closing = ""
+        elif token.kind == "name" and self._depth <= self._base:
+            name = token.text.strip("_")
+            if name not in _ATTRIBUTES and name not in ("using", "gnu", "clang"):
+                yield token.at, "native", f"attribute {name}"

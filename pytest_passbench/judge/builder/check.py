@@ -1,0 +1,147 @@
+"""Is a built library a kernel: does it compute on arguments, keep nothing, and run nothing when it is loaded?"""
+
+from __future__ import annotations
+
+import mmap
+import platform
+import re
+from itertools import pairwise
+
+from . import elf, symbols
+from .elf import Library, Malformed, Segment
+from .refusals import KernelRefused
+
+_NOTE, _PHDR, _EH_FRAME, _PROPERTY = 4, 6, 0x6474E550, 0x6474E553
+_SEGMENTS = {elf.LOAD, elf.DYNAMIC, elf.STACK, elf.RELRO, _NOTE, _PHDR, _EH_FRAME, _PROPERTY}
+_FUNCTION, _IFUNC, _THREAD = 2, 10, 6
+# Needed libraries, tables of symbols, strings, versions and relocations, SONAME, flags; by number.
+_TABLES = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 14, 16, 20, 23, 24, 30}
+_FLAGS = {30: 0x0A, 0x6FFFFFFB: 0x01}  # bound at load; neither changes to the text nor threads' storage
+_MORE_TABLES = {0x6FFFFFF0, 0x6FFFFFF9, 0x6FFFFFFB, 0x6FFFFFFE, 0x6FFFFFFF, 0x70000001, 0x70000003, 0x70000005}
+_AT_LOAD = {12: "DT_INIT", 13: "DT_FINI", 25: "DT_INIT_ARRAY", 26: "DT_FINI_ARRAY", 32: "DT_PREINIT_ARRAY"}
+_AT_LOAD_SIZES = {27, 28, 33}
+# Addresses of the library itself and of named symbols. Not: copies, threads' storage, functions that choose one.
+_RELOCATIONS = {62: {1, 6, 7, 8}, 183: {257, 1025, 1026, 1027}}
+
+
+def check(data: bytes) -> frozenset[str]:
+    """The names of the functions that the library offers. Raises :class:`KernelRefused`, and nothing else."""
+    try:
+        library = Library(data)
+        _segments(library)
+        _storage(library)
+        _run_at_load(library)
+        _taken(library)
+        _relocations(library)
+        return frozenset(s.name for s in library.symbols if s.section and s.kind == _FUNCTION)
+    except Malformed as error:
+        raise KernelRefused("native-library", f"the built library can't be read: {error}") from None
+
+
+def _segments(library: Library) -> None:
+    if library.machine != elf.MACHINES.get(platform.machine()):
+        raise Malformed("built for another machine")
+    if library.of_kind(elf.TLS):
+        raise KernelRefused(
+            "native-state", f"the kernel keeps storage between calls (thread_local): {_INSTEAD}"
+        )
+    if {segment.kind for segment in library.segments} - _SEGMENTS:
+        raise KernelRefused("native-library", "the built library has segments that no kernel has")
+    loads = library.of_kind(elf.LOAD)
+    for before, after in pairwise(loads):
+        if _down(after.address) < _up(before.end):
+            raise Malformed("segments overlap")
+    if any(segment.flags & elf.WRITE and segment.flags & elf.EXECUTE for segment in loads):
+        raise KernelRefused("native-library", "the built library has memory that is both writable and executable")
+    stacks = library.of_kind(elf.STACK)
+    if len(stacks) != 1 or stacks[0].flags & elf.EXECUTE:
+        raise KernelRefused("native-library", "the built library wants an executable stack")
+
+
+def _run_at_load(library: Library) -> None:
+    for tag, value in library.dynamic:
+        if tag in _AT_LOAD or tag in _AT_LOAD_SIZES:
+            raise KernelRefused(
+                "native-load",
+                "the kernel runs code when it is loaded (a constructor or destructor, or a static object that is made"
+                " at run time): compute in the function, or make the object constexpr",
+            )
+        if tag not in _TABLES | _MORE_TABLES or value & ~_FLAGS.get(tag, value):
+            raise KernelRefused("native-library", f"the built library has the dynamic entry {tag:#x}, as no kernel has")
+
+
+def _taken(library: Library) -> None:
+    """Refuse what the library takes from others."""
+    for name in library.needed:
+        if not symbols.may_need(name):
+            raise KernelRefused("native-library", f"the kernel is linked with {name}")
+    for symbol in library.symbols:
+        if symbol.kind == _IFUNC:
+            raise KernelRefused("native-load", f"{symbol.name} is chosen by a function that runs at load (ifunc)")
+        if symbol.kind == _THREAD:
+            raise KernelRefused("native-state", f"the kernel uses {symbol.name}, a thread's storage")
+    if refused := [s.name for s in library.symbols if not s.section and s.name and not symbols.may_call(s.name)]:
+        others = f" (and {', '.join(map(readable, refused[1:4]))})" if refused[1:] else ""
+        raise KernelRefused(
+            "native-symbol",
+            f"the kernel uses {readable(refused[0])}{others}:"
+            " it may call functions for arithmetic, memory and OpenMP only",
+        )
+
+
+_INSTEAD = "a kernel computes on its arguments; make tables const, and pass memory as an argument"
+
+
+def _storage(library: Library) -> None:
+    """Refuse memory that stays writable once the library is loaded."""
+    relro = library.of_kind(elf.RELRO)
+    for load in library.of_kind(elf.LOAD):
+        if load.flags & elf.WRITE and not (len(relro) == 1 and _covers(relro[0], load)):
+            sealed = relro[0].end if relro else load.address
+            raise KernelRefused(
+                "native-state",
+                f"the kernel keeps storage between calls ({load.end - sealed} bytes{_names(library, sealed)}):"
+                f" {_INSTEAD}",
+            )
+
+
+def _covers(relro: Segment, load: Segment) -> bool:
+    """Does the loader make the whole of ``load`` read-only again?"""
+    return _down(relro.address) <= _down(load.address) and _up(load.end) <= _down(relro.end)
+
+
+def _relocations(library: Library) -> None:
+    count, known = len(library.symbols), _RELOCATIONS[library.machine]
+    writable = [segment for segment in library.of_kind(elf.LOAD) if segment.flags & elf.WRITE]
+    for relocation in library.relocations:
+        inside = any(s.address <= relocation.address and relocation.address + 8 <= s.end for s in writable)
+        if relocation.kind not in known or relocation.symbol >= count or not inside:
+            raise KernelRefused("native-load", "the built library has a relocation that no kernel has (text, ifunc)")
+
+
+def _names(library: Library, start: int) -> str:
+    """Some names of what lies at ``start`` and after, for the message."""
+    found = library.names_within(start, 1 << 40)
+    names = [readable(name) for name in found if not name.startswith(("_DYNAMIC", "_GLOBAL_OFFSET", "_ZGV"))]
+    return f", {', '.join(names[:3])}" if names else ""
+
+
+def readable(name: str) -> str:
+    """The last name in a mangled one; others as they are."""
+    if not name.startswith("_Z"):
+        return name
+    parts, at = [], 0
+    while match := re.compile(r"\D*?(\d{1,4})").match(name, at):
+        length = int(match[1])
+        parts.append(name[match.end() : match.end() + length])
+        at = match.end() + length
+    kept = [part for part in parts if part.isidentifier() and not part.startswith("_GLOBAL")]
+    return "::".join(kept[:3]) or name
+
+
+def _down(address: int) -> int:
+    return address - address % mmap.PAGESIZE
+
+
+def _up(address: int) -> int:
+    return _down(address + mmap.PAGESIZE - 1)

@@ -1,0 +1,113 @@
+"""The ``extern "C"`` functions that a C++ source defines: names and kinds of parameters, read from the text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytest_passbench.kernels.errors import CompileError
+from pytest_passbench.kernels.lexer import Text, Token
+
+POINTER, DTYPE, VOID = "pointer", "dtype", "void"
+# The kind of each C++ type that a launch can pass, on a 64-bit Linux.
+KINDS: dict[str, str] = {
+    **{"void": VOID, "double": "float64", "float": "float32", "bool": "bool", "pb::dtype": DTYPE},
+    **{"pb::in": POINTER, "pb::out": POINTER, "size_t": "uint64", "ptrdiff_t": "int64", "ssize_t": "int64"},
+    **{"int": "int32", "short": "int16", "long": "int64", "long long": "int64", "long int": "int64"},
+    **{"unsigned": "uint32", "unsigned int": "uint32", "unsigned short": "uint16", "unsigned char": "uint8"},
+    **{"unsigned long": "uint64", "unsigned long long": "uint64", "signed char": "int8"},
+    **{f"int{bits}_t": f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}_t": f"uint{bits}" for bits in (8, 16, 32, 64)},
+}
+_QUALIFIERS = frozenset({"const", "volatile", "inline", "__restrict", "__restrict__", "restrict", "register"})
+_MOST_FUNCTIONS, _MOST_PARAMETERS = 1000, 256
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A function as it was declared: kinds are "pointer", "dtype", "bool", "int8" to "uint64", "float32", "float64";
+    a result may also be "void"."""
+
+    result: str
+    parameters: tuple[str, ...]
+
+
+def parse(source: str) -> dict[str, Signature]:
+    """The signature of every function written as ``extern "C" result name(...) {``.
+
+    Raises :class:`CompileError` for a type that no launch can pass, and for a source that is too long.
+    """
+    try:
+        tokens = [token for token in Text(source).tokens() if token.kind != "newline"]
+    except ValueError as error:
+        raise CompileError(str(error), where="kernel source") from None
+    found: dict[str, Signature] = {}
+    for name, result, parameters in _heads(tokens):
+        if len(found) == _MOST_FUNCTIONS or len(parameters) > _MOST_PARAMETERS:
+            raise CompileError(
+                f"the source is too complex: more than {_MOST_FUNCTIONS} functions, or {_MOST_PARAMETERS} parameters",
+                where="kernel source",
+            )
+        kinds = tuple(_kind(parameter, name) for parameter in parameters)
+        found[name] = Signature(_kind(result, name, result=True), kinds)
+    return found
+
+
+_Words = list[str]
+
+
+def _heads(tokens: list[Token]) -> Iterator[tuple[str, _Words, list[_Words]]]:
+    """Name, words of the result and words of each parameter, function by function."""
+    for index, token in enumerate(tokens[:-1]):
+        if token.text == "extern" and tokens[index + 1].text == '"C"':
+            head = _until_parenthesis(tokens, index + 2)
+            if head and (read := _parameters(tokens, index + 2 + len(head) + 1)) is not None:
+                yield head[-1], head[:-1], read
+
+
+def _until_parenthesis(tokens: list[Token], start: int) -> _Words:
+    """Result and name before the "(" of a function; nothing if this is none."""
+    words: _Words = []
+    for token in tokens[start:start + 64]:  # no type that a launch can pass is longer
+        if token.text == "(":
+            return words if len(words) > 1 and words[-1].isidentifier() else []
+        if token.kind != "name" and token.text not in ("::", "*"):
+            break
+        words.append(token.text)
+    return []
+
+
+def _parameters(tokens: list[Token], start: int) -> list[_Words] | None:
+    """The words of each parameter of a definition whose "(" lies before ``start``; None if it is no definition."""
+    parameters: list[_Words] = [[]]
+    for index in range(start, len(tokens)):
+        text = tokens[index].text
+        if text == ")":
+            after = [token.text for token in tokens[index + 1:index + 3]]
+            if after[:1] != ["{"] and after != ["noexcept", "{"]:
+                return None
+            return [] if parameters in ([[]], [["void"]]) else parameters
+        if text in ("(", "{", ";", "extern"):
+            return None
+        if text == ",":
+            parameters.append([])
+        else:
+            parameters[-1].append(text)
+    return None
+
+
+def _kind(words: _Words, function: str, *, result: bool = False) -> str:
+    """The kind of a type as written, a parameter's own name after it or not."""
+    if "*" in words or "[" in words:
+        return POINTER
+    plain = " ".join(word for word in words if word not in _QUALIFIERS)
+    plain = plain.replace(" :: ", "::").replace("std::", "")
+    without_name = plain.rpartition(" ")[0]
+    for written in (plain,) if result else (plain, without_name):
+        if (kind := KINDS.get(written)) is not None and (result or kind != VOID):
+            return kind
+    declared = plain if result else without_name or plain
+    raise CompileError(
+        f"{function}: no way to pass a {declared!r} from Python",
+        remedy=f"use a pointer or one of {', '.join(KINDS)}",
+    )

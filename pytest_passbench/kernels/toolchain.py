@@ -1,0 +1,60 @@
+"""The C++ compiler: which one, with which flags, and what identifies its work."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from functools import cache
+from pathlib import Path
+
+from pytest_passbench.kernels.errors import CompileError
+
+INCLUDE = Path(__file__).with_name("include")
+COMPILERS = ("g++", "clang++", "c++")
+# ISO mode (-std=c++17) would switch contraction to fma off; -ffast-math is left out because it gives up
+# NaN, infinities and the order of sums, and with them agreement with eager at t = -5.
+BASE_FLAGS = (
+    *("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"),
+    *("-fopenmp-simd", "-Wno-psabi", "-shared", "-fPIC"),
+)
+
+
+def options(flags: tuple[str, ...], *, openmp: bool) -> tuple[str, ...]:
+    """The flags of a kernel: :data:`BASE_FLAGS`, then its own."""
+    return (*BASE_FLAGS, *(("-fopenmp",) if openmp else ()), *flags)
+
+
+def compiler() -> str:
+    """The real path of $CXX or of the first compiler found. Raises :class:`CompileError`."""
+    for name in (os.environ.get("CXX"), *COMPILERS):
+        if name and (found := shutil.which(name)):
+            return os.path.realpath(found)
+    raise CompileError("no C++ compiler found", where="$CXX", remedy="install g++ or clang++, or set CXX")
+
+
+def key(source: str, options: tuple[str, ...], compiler: str) -> str:
+    """Hash of all that decides what the compiler makes.
+
+    The compiler is known by its file, not by running it: where a cached kernel is loaded, starting a process
+    may be forbidden.
+    """
+    state = Path(compiler).stat()
+    digest = hashlib.sha256(_cpu().encode())
+    for part in (source, *options, compiler, str(state.st_size), str(state.st_mtime_ns), _header()):
+        digest.update(part.encode() + b"\0")
+    return digest.hexdigest()[:40]
+
+
+@cache
+def _header() -> str:
+    return "".join(path.read_text() for path in sorted(INCLUDE.glob("*.h")))
+
+
+@cache
+def _cpu() -> str:
+    """The CPU's model and features, which -march=native compiles for."""
+    lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
+    return "\n".join(
+        line for line in lines if line.split("\t")[0].rstrip() in ("model name", "flags", "Features", "CPU part")
+    )
