@@ -5,6 +5,7 @@ It is a claim. The judge's side reads the text itself, and takes the values as d
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 def reference_of(kernel: Any, root: Path) -> dict[str, Any]:
     """``{"file", "name", "line", "values", "functions"}`` of a kernel, autotuned or not. Raises TypeError for an
-    object that is no kernel, ValueError for one whose file is not below ``root``.
+    object that is no kernel, ValueError for one whose text is in no Python file below ``root``.
     """
     found = _References(root)
     own = found.describe(function_of(kernel))
@@ -41,7 +42,10 @@ class _References:
 
     def describe(self, function: FunctionType) -> dict[str, Any]:
         code = function.__code__
-        file = Path(code.co_filename).resolve().relative_to(self._root).as_posix()
+        path = Path(code.co_filename).resolve()
+        if not self._has(path):
+            raise ValueError(f"the text of the Triton kernel {function.__name__} is in no file of the candidate")
+        file = path.relative_to(self._root).as_posix()
         values = {name: self._value(value) for name, value in _outer_values(function).items()}
         return {"file": file, "name": function.__qualname__, "line": code.co_firstlineno, "values": values}
 
@@ -51,7 +55,7 @@ class _References:
 
         if isinstance(value, ModuleType):
             return {"module": value.__name__}
-        if isinstance(value, KernelInterface) and not _is_of_triton(value):
+        if isinstance(value, KernelInterface) and self._is_ours(value):
             return {"kernel": self._function(function_of(value))}
         if isinstance(value, constexpr):
             return {"constexpr": self._value(value.value)}
@@ -62,6 +66,13 @@ class _References:
         if type(value) is float:
             return value if math.isfinite(value) else {"float": str(value)}
         return _member(value, dtype) or {"unsupported": type(value).__name__}
+
+    def _is_ours(self, kernel: Any) -> bool:
+        """Whether a kernel's text is in the candidate's folder; Triton's own ``tl.sum`` is a kernel too."""
+        return self._has(Path(function_of(kernel).__code__.co_filename).resolve())
+
+    def _has(self, path: Path) -> bool:
+        return path.is_relative_to(self._root) and path.suffix == ".py" and path.is_file()
 
     def _function(self, function: FunctionType) -> int:
         if function not in self._index:
@@ -76,12 +87,9 @@ def _outer_values(function: FunctionType) -> Mapping[str, Any]:
     code, names = function.__code__, function.__globals__
     found = {name: names[name] for name in code.co_names if name in names}
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-        found[name] = cell.cell_contents
+        with contextlib.suppress(ValueError):  # bound to nothing yet
+            found[name] = cell.cell_contents
     return found
-
-
-def _is_of_triton(kernel: Any) -> bool:
-    return str(getattr(function_of(kernel), "__module__", "")).startswith("triton.")
 
 
 def _member(value: Any, dtype: type) -> dict[str, str] | None:

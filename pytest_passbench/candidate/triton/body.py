@@ -11,7 +11,7 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from .names import ATTRIBUTES, CALLABLE_BUILTINS, DROPPED_CALLS, MODULES, NEVER, RESERVED
+from .names import ATTRIBUTES, CALLABLE_BUILTINS, DROPPED_CALLS, HIDDEN_ATTRIBUTES, MODULES, NEVER, RESERVED
 from .refusal import KernelRefusal
 from .values import MAX_INTEGER, MAX_STRING, Constant, Function, Member, Module, Unsupported, Value, member_expression
 
@@ -78,7 +78,7 @@ class Body:
                 return self._name(node)
             case ast.Tuple(items) if all(isinstance(item, ast.Name) for item in items):
                 return ast.Tuple([self._name(item) for item in items if isinstance(item, ast.Name)], ast.Store())
-        raise self._refusal(node, "a Triton kernel may assign only to names", "kernel-syntax")
+        raise self._refusal(node, "a Triton kernel may assign only to names")
 
     def _name(self, node: ast.Name) -> ast.Name:
         check_name(self.file, node.lineno, node.id)
@@ -123,7 +123,7 @@ class Body:
         if isinstance(value, int) and value >= MAX_INTEGER:
             raise self._refusal(node, "an integer of more than 64 bits")
         if isinstance(value, str) and (len(value) > MAX_STRING or not value.isascii() or not value.isprintable()):
-            raise self._refusal(node, f"a string in a Triton kernel has at most {MAX_STRING} printable ASCII characters")
+            raise self._refusal(node, f"a string here has at most {MAX_STRING} printable ASCII characters")
         return ast.Constant(value)
 
     def _call(self, node: ast.Call, depth: int) -> ast.expr:
@@ -135,9 +135,9 @@ class Body:
         else:
             called = self.expression(function, depth)
             if not isinstance(called, ast.Name | ast.Attribute):
-                raise self._refusal(node, "a Triton kernel may call functions by their names only", "kernel-syntax")
+                raise self._refusal(node, "a Triton kernel may call functions by their names only")
             if isinstance(called, ast.Name) and called.id in self.local - self.callable_parameters:
-                raise self._refusal(node, f"a Triton kernel may not call its variable {called.id}", "kernel-syntax")
+                raise self._refusal(node, f"a Triton kernel may not call its variable {called.id}")
         arguments, keywords = self._drop_message(called, node)
         made = [self.expression(item, depth) for item in arguments]
         return ast.Call(called, made, [self._keyword(item, depth) for item in keywords])
@@ -150,7 +150,7 @@ class Body:
 
     def _keyword(self, node: ast.keyword, depth: int) -> ast.keyword:
         if node.arg is None:
-            raise self._refusal(node.value, "a Triton kernel may not pass arguments by ** or *", "kernel-syntax")
+            raise self._refusal(node.value, "a Triton kernel may not pass arguments by ** or *")
         check_name(self.file, node.value.lineno, node.arg, private=True)
         return ast.keyword(node.arg, self.expression(node.value, depth))
 
@@ -205,11 +205,11 @@ class Body:
                 self._never(attribute, module)
                 self._member(attribute, Member(module, attribute.attr))
             module = f"{module}.{attribute.attr}"
-        raise self._refusal(root, f"a Triton kernel may use {module}'s members, not the module as a value", "kernel-names")
+        raise self._refusal(root, f"a Triton kernel may not use the module {module} as a value", "kernel-names")
 
     def _member(self, node: ast.expr, member: Member) -> ast.expr:
         if member.name in NEVER:
-            raise self._refusal(node, f"a Triton kernel may not use {NEVER[member.name]} ({member.name})", "kernel-names")
+            raise self._forbidden(node, member.name, member.name)
         try:
             return member_expression(member)
         except ValueError as error:
@@ -218,14 +218,19 @@ class Body:
     def _never(self, node: ast.Attribute, module: str) -> None:
         name = f"{'tl' if module == 'triton.language' else module}.{node.attr}"
         if node.attr in NEVER:
-            raise self._refusal(node, f"a Triton kernel may not use {NEVER[node.attr]} ({name})", "kernel-names")
+            raise self._forbidden(node, node.attr, name)
         if node.attr.startswith("_"):
             raise self._refusal(node, f"a Triton kernel may not use private names ({name})", "kernel-names")
+
+    def _forbidden(self, node: ast.expr, name: str, shown: str) -> KernelRefusal:
+        return self._refusal(node, f"a Triton kernel may not use {NEVER[name]} ({shown})", "kernel-names")
 
     def _check_attribute(self, node: ast.Attribute) -> None:
         self._count(node, 1)
         if node.attr not in ATTRIBUTES:
-            raise self._refusal(node, f"a Triton kernel may not use the attribute {node.attr}", "kernel-names")
+            hidden = node.attr.startswith("_") or node.attr in HIDDEN_ATTRIBUTES
+            message = f"a Triton kernel may not use the attribute {node.attr}"
+            raise self._refusal(node, message, "kernel-names" if hidden else None)
 
     def _unknown(self, node: ast.Name) -> KernelRefusal:
         return self._refusal(node, f"a Triton kernel uses {node.id}, and there is no recorded value of it")
@@ -236,29 +241,47 @@ class Body:
             raise self._refusal(node, "a Triton kernel is too long or nests too deeply")
 
     def _no_syntax(self, node: ast.expr | ast.stmt) -> KernelRefusal:
-        kind = _IN_WORDS.get(type(node), type(node).__name__)
-        return self._refusal(node, f"a Triton kernel may not contain {kind}", "kernel-syntax")
+        """What only plain Python has breaks a rule; what Triton may learn one day is a fault."""
+        kind = _PYTHON.get(type(node)) or _UNKNOWN.get(type(node), type(node).__name__)
+        rule = "kernel-syntax" if type(node) in _PYTHON else None
+        return self._refusal(node, f"a Triton kernel may not contain {kind}", rule)
 
     def _refusal(self, node: ast.expr | ast.stmt, message: str, rule: str | None = None) -> KernelRefusal:
         return KernelRefusal(self.file, node.lineno, message, rule)
 
 
-_IN_WORDS = {
+_PYTHON: dict[type[ast.AST], str] = {
     ast.Lambda: "a lambda",
     ast.FunctionDef: "a function",
+    ast.AsyncFunctionDef: "a function",
     ast.ClassDef: "a class",
     ast.Import: "an import",
     ast.ImportFrom: "an import",
+    ast.Global: "global",
+    ast.Nonlocal: "nonlocal",
+    ast.Try: "try",
+    ast.TryStar: "try",
+    ast.With: "with",
+    ast.AsyncWith: "with",
+    ast.AsyncFor: "async",
+    ast.Raise: "raise",
+    ast.Yield: "yield",
+    ast.YieldFrom: "yield",
+    ast.Await: "await",
+    ast.GeneratorExp: "a generator",
+}
+_UNKNOWN: dict[type[ast.AST], str] = {
     ast.JoinedStr: "a format string",
     ast.NamedExpr: "an assignment inside an expression",
     ast.ListComp: "a comprehension",
-    ast.GeneratorExp: "a comprehension",
+    ast.SetComp: "a comprehension",
+    ast.DictComp: "a comprehension",
+    ast.Dict: "a dictionary",
+    ast.Set: "a set",
     ast.Starred: "a starred expression",
     ast.Assign: "an assignment to several targets",
-    ast.Try: "try",
-    ast.With: "with",
-    ast.Raise: "raise",
     ast.Delete: "del",
+    ast.Match: "match",
 }
 
 

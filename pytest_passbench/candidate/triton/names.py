@@ -95,6 +95,7 @@ ATTRIBUTES = words("""
     logical_and logical_or atomic_add atomic_and atomic_or atomic_xor atomic_max atomic_min atomic_cas
     atomic_xchg exp exp2 log log2 cos sin sqrt sqrt_rn rsqrt abs erf floor ceil sigmoid softmax cdiv
     reduce associative_scan histogram sum max min argmax argmin xor_sum reduce_or cumsum cumprod sort flip""")
+HIDDEN_ATTRIBUTES = words("handle data builder fn run src params cache_key warmup")  # the way to Python's objects
 CALLABLE_BUILTINS = words("range min max abs len int float bool")
 DROPPED_CALLS = words("device_print static_print device_assert print")
 RESERVED = words("tl triton libdevice math interpreter_semantic interpreter_builder _InterpreterComparison")

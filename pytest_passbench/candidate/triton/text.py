@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,7 @@ class _Kernel:
         self._main = _Found(reference, self._definition(reference))
         self._references = reference.functions
         self._others: dict[int, _Found] = {}
+        self._missing: dict[int, KernelRefusal] = {}
         self._names: dict[int, str] = {}
         self._taken: set[str] = set(RESERVED | CALLABLE_BUILTINS)
         self._done: dict[int, KernelText] = {}
@@ -72,17 +73,16 @@ class _Kernel:
 
     def text(self) -> KernelText:
         for index, reference in enumerate(self._references):
-            self._others[index] = _Found(reference, self._definition(reference))
+            try:
+                self._others[index] = _Found(reference, self._definition(reference))
+            except KernelRefusal as refusal:
+                self._missing[index] = refusal  # of no matter unless the text uses it
         for found in (self._main, *self._others.values()):
             self._taken |= found.local
         name = self._free_name(self._main.definition.name)
         for index, found in self._others.items():
             self._names[index] = self._free_name(found.definition.name)
-        made = self._write(self._main, name)
-        functions = tuple(self._done.values())
-        return KernelText(
-            made.file, made.line, name, made.source, made.parameters, made.constexprs, made.options, functions
-        )
+        return replace(self._write(self._main, name), functions=tuple(self._done.values()))
 
     def _free_name(self, name: str) -> str:
         chosen, count = name, 1
@@ -94,6 +94,8 @@ class _Kernel:
 
     def _emitted(self, index: int) -> str:
         """The name of another kernel, which is written first."""
+        if index in self._missing:
+            raise self._missing[index]
         if index in self._open:
             found = self._others[index]
             raise KernelRefusal(found.file, found.definition.lineno, "a Triton kernel may not call itself")
@@ -141,7 +143,8 @@ class _Kernel:
         except SyntaxError as error:
             raise KernelRefusal(reference.file, error.lineno or 1, f"syntax error: {error.msg}") from None
         except (ValueError, OSError, RuntimeError) as error:
-            raise _fault(reference, f"cannot be read: {error.strerror if isinstance(error, OSError) else error}") from None
+            problem = error.strerror if isinstance(error, OSError) else error
+            raise _fault(reference, f"cannot be read: {problem}") from None
 
 
 @dataclass(frozen=True)
@@ -177,8 +180,8 @@ class _Found:
         jits = [item for item in decorators if _last_name(item) == "jit"]
         if decorators and not jits:
             line, shown = decorators[0].lineno, _last_name(decorators[0])
-            raise KernelRefusal(self.file, line, f"{self.definition.name} is decorated with {shown}, not triton.jit",
-                                "kernel-decorator")  # fmt: skip
+            message = f"{self.definition.name} is decorated with {shown}, not triton.jit"
+            raise KernelRefusal(self.file, line, message)
         return dict(_options(jits))
 
 
@@ -202,8 +205,7 @@ def _arguments(found: ast.arguments, body: Body) -> ast.arguments:
     if found.vararg or found.kwarg:
         argument = found.vararg or found.kwarg
         assert argument is not None
-        message = "a Triton kernel may not take arguments by * or **"
-        raise KernelRefusal(body.file, argument.lineno, message, "kernel-syntax")
+        raise KernelRefusal(body.file, argument.lineno, "a Triton kernel may not take arguments by * or **")
     return ast.arguments(
         posonlyargs=[_argument(item) for item in found.posonlyargs],
         args=[_argument(item) for item in found.args],
