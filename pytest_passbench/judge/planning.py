@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,8 @@ from ..report.record import Finding
 from ..settings import Policy
 from ..suite.operators import resolve
 from .audits.layers import describe, violation, warning
-from .builder import Builder, KernelRefused
+from .builder.build import Builder, Built
+from .builder.refusals import CompileFailed, KernelRefused
 from .failures import ArmFailure
 from .reading import VIOLATIONS, Reader, Refusal, named
 from .triton_texts import TextRefused, kernel_data
@@ -34,12 +33,12 @@ class Answer:
     """What a template gets for a match: the plan, and its kernels ready to be loaded."""
 
     message: dict[str, Any]
-    libraries: tuple[bytes, ...]
+    libraries: tuple[Built, ...]
     findings: tuple[Finding, ...]
 
     def descriptors(self) -> tuple[int, ...]:
         """Return a new descriptor of each library, for the caller to close."""
-        return tuple(_sealed(data) for data in self.libraries)
+        return tuple(library.descriptor() for library in self.libraries)
 
 
 @dataclass
@@ -75,8 +74,8 @@ class Planner:
             raise self._text_failure(request.name, refusal) from refusal
         except KernelRefused as refusal:
             raise self._failure(request.name, "kernel", Refusal(refusal.rule, refusal.message)) from refusal
-        except CompileError as error:
-            raise ArmFailure("compile_fail", "compile", f"pass {request.name}: {error.what}") from error
+        except (CompileFailed, CompileError) as error:
+            raise ArmFailure("compile_fail", "compile", f"pass {request.name}: {error}") from error
         message = {"plan": plan.to_data(), "kernels": kernels}
         return Answer(message, tuple(libraries), tuple(self._tables(request.name, plan)))
 
@@ -112,9 +111,9 @@ class Planner:
             except Exception as error:
                 raise Refusal("operator", f"calls {name}, which is no tensor operator that a graph may have") from error
 
-    def _kernels(self, plan: LaunchPlan) -> tuple[list[bytes], list[dict[str, Any]]]:
+    def _kernels(self, plan: LaunchPlan) -> tuple[list[Built], list[dict[str, Any]]]:
         """Return the compiled libraries, and per kernel of the plan how a template gets at it."""
-        libraries: list[bytes] = []
+        libraries: list[Built] = []
         told: list[dict[str, Any]] = []
         for number, kernel in enumerate(plan.kernels):
             if isinstance(kernel, TritonKernel):
@@ -127,9 +126,9 @@ class Planner:
             for step in plan.steps:
                 if isinstance(step, Launch) and step.kernel == number:
                     _check_arguments(kernel, signature.parameters, step.arguments)
-            if built.data not in libraries:
-                libraries.append(built.data)
-            place = libraries.index(built.data)
+            if built not in libraries:
+                libraries.append(built)
+            place = libraries.index(built)
             told.append({"library": place, "function": kernel.function, "parameters": list(signature.parameters)})
         return libraries, told
 
@@ -157,14 +156,3 @@ def _fits(kind: str, value: Any) -> bool:
         return isinstance(value, int) and value in (0, 1)
     low, high = _INTEGERS[kind]
     return isinstance(value, int) and low <= value < high
-
-
-def _sealed(data: bytes) -> int:
-    """Return a file in memory that nobody can change."""
-    descriptor = os.memfd_create("passbench-kernel", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
-                | fcntl.F_SEAL_WRITE)  # fmt: skip
-    return descriptor

@@ -91,6 +91,14 @@ def _state(path: str) -> str:
     return chr(data[data.rindex(b")") + 2])
 
 
+def stopped(pid: int) -> bool:
+    """Return whether a process uses no time: it is stopped, or has ended."""
+    try:
+        return _state(f"/proc/{pid}/stat") in "TZX"
+    except Gone:
+        return True
+
+
 def alive(pid: int) -> bool:
     """Whether the process still runs or could (a dead one that nobody has buried yet does not)."""
     try:

@@ -43,7 +43,8 @@ class Reader:
     def __init__(self, arm: Arm, channel: socket.socket, log: Any) -> None:
         self._arm, self._channel, self._log = arm, channel, log
         self._told: list[dict[str, Any]] | None = None
-        self._printed = 0
+        self._imported = self._printed = 0  # bytes of what was printed while the modules were loaded, and so far
+        self._frozen = False
 
     def passes(self) -> list[dict[str, Any]]:
         """Return the passes as data, in order. Raises ArmFailure if they cannot be loaded."""
@@ -52,6 +53,7 @@ class Reader:
             if answer["status"] != "ready":
                 raise ArmFailure("compile_fail", "load", answer["message"])
             self._told = answer["passes"]
+            self._imported = self._printed = os.fstat(self._log.fileno()).st_size
         return self._told
 
     def libraries(self) -> list[tuple[str, tuple[str, ...], bool]]:
@@ -85,7 +87,15 @@ class Reader:
         except parse.PlanRefused as error:
             raise Refusal("plan", str(error)) from error
 
+    def freeze(self) -> None:
+        """Stop whatever runs in the sandbox until the next question: it must not take time from what is timed."""
+        freeze(self._arm)
+        self._frozen = True
+
     def _send(self, message: dict[str, Any]) -> None:
+        if self._frozen:
+            thaw(self._arm)
+            self._frozen = False
         try:
             send(self._channel, message)
         except ProtocolError as error:
@@ -104,14 +114,13 @@ class Reader:
             raise ArmFailure("crash", phase, said) from error
 
     def output(self) -> str:
-        """Return what was printed since the last time, capped, control characters made visible."""
-        with contextlib.suppress(ValueError):
-            data = os.pread(self._log.fileno(), OUTPUT_LIMIT + 1, self._printed)
-            self._printed = os.fstat(self._log.fileno()).st_size
-            return printable(data[:OUTPUT_LIMIT].decode("utf-8", "replace")) + (
-                " […]" if len(data) > OUTPUT_LIMIT else ""
-            )
-        return ""
+        """Return what was printed while the modules were loaded and since the last time, capped and printable."""
+        size = os.fstat(self._log.fileno()).st_size
+        parts = (0, self._imported), (self._printed, size)
+        self._printed = size
+        data = b"".join(os.pread(self._log.fileno(), min(end - start, OUTPUT_LIMIT), start) for start, end in parts)
+        text = printable(data[:OUTPUT_LIMIT].decode("utf-8", "replace"))
+        return text + (" […]" if size > OUTPUT_LIMIT else "")
 
     def close(self) -> None:
         """End the process and whatever it has started."""

@@ -14,7 +14,7 @@ import torch
 
 from ..candidate.layout import Candidate, PassDir
 from ..hashes import of_task
-from ..protocol import Plan
+from ..protocol import READ, Order
 from ..report.record import Arm as ArmRecord
 from ..report.record import Record
 from ..settings import Settings
@@ -26,15 +26,18 @@ from . import priority, sandbox
 from .arm import Arm, ArmSettings
 from .audits import layers
 from .audits.auditor import Auditor
-from .audits.source import Sources, folder
 from .awake import Awake
 from .budget import Allowance, Budget
+from .builder.build import Builder
 from .clock import EAGER
 from .cores import Cores
 from .cuda import device_state
 from .floor import TWIN, Noise
 from .inputs import Inputs, Reservoir
+from .failures import ArmFailure
 from .pages import Pages, plan_layout
+from .planning import Planner
+from .readings import Readings, folder
 from .seed import derive
 from .stopwatch import Stopwatch
 from .subject import CANDIDATE, Subject
@@ -43,7 +46,7 @@ from .subject import CANDIDATE, Subject
 #: and what noise left open, when it is measured again: it is the rounds that are noisy, so there pairs are longer.
 DEFAULT = Allowance(pair=0.024, pairs=LOOKS[0])
 AGAIN = Allowance(seconds=4.0, pairs=LOOKS[-1], precise=0.01)
-AROUND = ("build", "inputs", "wait", "end", "other", "verify", "audit")  # phases that do not come with every pair
+AROUND = ("read", "build", "inputs", "wait", "end", "other", "verify", "audit")  # phases that do not come with every pair
 
 
 class Session:
@@ -55,7 +58,7 @@ class Session:
         self._walls = sandbox.require(settings.sandbox)
         self._cores = Cores.choose(settings.threads, worker)
         self._awake = Awake(self._cores.arms)
-        self._arms: dict[tuple[str, Path | None], Arm] = {}
+        self._arms: dict[str, Arm] = {}
         #: How many subgraphs this session will judge, where its caller knows: a budget is spread over them.
         self.expected = 0
         #: Whether to find out the machine's noise (eager against eager) on the way.
@@ -63,7 +66,8 @@ class Session:
         self._budget = Budget(settings.budget)
         self._noise = Noise()
         self._reservoir: Reservoir | None = None
-        self._sources = Sources(settings.policy, "source" in layers.chosen(settings))
+        mount = sandbox.CANDIDATE_MOUNT if self._walls.strong else ""
+        self._readings = Readings(settings.policy, Builder(self._walls, builder_cache()), self._start_reading, mount)
 
     def __enter__(self) -> Session:
         return self
@@ -73,6 +77,7 @@ class Session:
 
     def close(self) -> None:
         """End every sandbox."""
+        self._readings.close()
         for arm in self._arms.values():
             arm.close()
         self._arms = {}
@@ -92,13 +97,13 @@ class Session:
         noisy: list[tuple[Subgraph, Subject]] = []
         for subgraph in subgraphs:
             record = self._record(task, subgraph, candidate)
-            fault = _fault(candidate.passes_for(task.id)) or self._source_fault(task, candidate, record)
+            fault = _fault(candidate.passes_for(task.id)) or self._load_fault(task, candidate, record)
             if fault is not None:
                 record.arm = fault
                 self._budget.skip()
             else:
                 subject = self._judged(task, subgraph, candidate, record)
-                self._after(task, candidate, record)
+                self._after(task, candidate, record, subject)
                 if subject.noisy and record.arm.status == "correct":
                     noisy.append((subgraph, subject))
             yield record
@@ -106,30 +111,32 @@ class Session:
             if self._budget.spare(sum(subject.record.durations.values())):
                 yield self._again(task, subgraph, candidate, subject)
 
-    def _source_fault(self, task: Task, candidate: Candidate, record: Record) -> ArmRecord | None:
-        """What the source audit says against running the passes at all; with its findings put into the record."""
+    def _load_fault(self, task: Task, candidate: Candidate, record: Record) -> ArmRecord | None:
+        """Return what speaks against running the passes at all, if anything does."""
         passes = candidate.passes_for(task.id)
         assert passes is not None
-        with Stopwatch(record.durations)("audit"):
-            reading = self._sources.read(candidate, passes)
-        if self._sources.allowed(candidate, passes).stems or not passes.stems:
-            record.findings += [replace(finding, severity="warning") for finding in reading.findings]
+        phases = Stopwatch(record.durations)
+        with phases("start"):
+            reading = self._readings.arm(candidate)
+            self._ready_arms()  # beside it
+            reading.ready()
+        with phases("read"):
+            try:
+                planner = self._readings.planner(candidate, passes)
+            except ArmFailure as failure:
+                return ArmRecord(failure.status, failure.phase, printable(failure.message))
+        if not passes.stems or self._readings.passes(planner, passes):
             return None
-        record.findings += reading.findings
-        first = reading.violations
-        if first:
-            return ArmRecord("integrity", "source", layers.describe(first[0]))
         return ArmRecord("integrity", "disqualified", "its passes broke a rule on another subgraph of the run")
 
-    def _after(self, task: Task, candidate: Candidate, record: Record) -> None:
-        """Passes that broke a rule are out from now on; where only such passes could match, that is the reason."""
+    def _after(self, task: Task, candidate: Candidate, record: Record, subject: Subject) -> None:
+        """Put passes that broke a rule out from now on; replace a reader that gave no answer."""
         passes = candidate.passes_for(task.id)
         assert passes is not None
-        reading = self._sources.read(candidate, passes)
         if record.arm.status == "integrity":
-            self._sources.caught(passes, layers.culprits(record))
-        elif record.arm.status == "pass_miss" and reading.violations:
-            layers.note(record, reading.violations)
+            self._readings.caught(passes, set(subject.culprits) or layers.culprits(record))
+        if record.arm.status in ("crash", "timeout", "integrity") and record.arm.phase in ("wrapper", "plan", "load"):
+            self._readings.forget()
 
     def noise(self) -> dict[str, Any]:
         """What eager against eager showed of this machine so far: JSON-ready (docs/results.md)."""
@@ -139,8 +146,8 @@ class Session:
         """Go on where noise kept a verdict open. What was found before stays found."""
         record = self._record(task, subgraph, candidate)
         record.findings = list(first.record.findings)
-        self._judged(task, subgraph, candidate, record, first.measured)
-        self._after(task, candidate, record)
+        again = self._judged(task, subgraph, candidate, record, first.measured)
+        self._after(task, candidate, record, again)
         for name, arm in [(CANDIDATE, record.arm), *record.baselines.items()]:
             _worse(arm, first.result(name))
         record.null_from = max(record.null_from, first.record.null_from)
@@ -172,7 +179,7 @@ class Session:
         """Take a subgraph through all stations, and note what it took and what it showed of the machine."""
         phases = Stopwatch(record.durations)
         with phases("start"):
-            arms = self._ready_arms(candidate)
+            arms = self._ready_arms()
         with phases("other"):
             subject = self._subject(task, subgraph, candidate, record, arms, phases, earlier)
             subject.judge()
@@ -200,15 +207,20 @@ class Session:
         earlier: Arms | None,
     ) -> Subject:
         rng = derive(self._seed, task.id, subgraph.id, candidate.name, "again" if earlier else "")
-        plans = self._plans(task, subgraph, candidate, candidate.passes_for(task.id), list(arms))
+        passes = candidate.passes_for(task.id)
+        assert passes is not None
+        with phases("read"):
+            planner = self._readings.planner(candidate, passes)
+        orders = self._orders(task, subgraph, self._readings.passes(planner, passes), list(arms))
         if earlier is not None or not self._noise.wants(subgraph.elements):
-            plans.pop(TWIN, None)
-        layout, allowance = plan_layout(subgraph.inputs), self._allowance(len(plans), earlier)
+            orders.pop(TWIN, None)
+        layout, allowance = plan_layout(subgraph.inputs), self._allowance(len(orders), earlier)
         with phases("inputs"):
             pages, inputs = Pages(layout), Inputs(subgraph.inputs, self._values(), rng)
         return Subject(
             record=record,
-            plans=plans,
+            orders=orders,
+            planner=planner,
             arms=arms,
             layout=layout,
             pages=pages,
@@ -238,49 +250,44 @@ class Session:
             self._reservoir = Reservoir(derive(self._seed, "reservoir"))
         return self._reservoir
 
-    def _plans(
-        self, task: Task, subgraph: Subgraph, candidate: Candidate, passes: PassDir | None, arms: list[str]
-    ) -> dict[str, Plan]:
+    def _orders(
+        self, task: Task, subgraph: Subgraph, passes: tuple[dict[str, Any], ...], arms: list[str]
+    ) -> dict[str, Order]:
         source, origin = task.graphs[subgraph.graph], f"{task.path.name}:{subgraph.graph}"
-        plans = {name: Plan(name, source, origin, self.settings.device) for name in arms}
-        if TWIN in plans:
-            plans[TWIN] = plans[EAGER]
-        if passes is not None:
-            inside = Path(self._inside(candidate)) / passes.path.resolve().relative_to(candidate.path.resolve())
-            watched = Auditor(self.settings).watched
-            stems = self._sources.allowed(candidate, passes).stems
-            plans[CANDIDATE] = Plan(
-                CANDIDATE, source, origin, self.settings.device, self.settings.pipeline, str(inside), stems, watched
-            )
-        return plans
+        orders = {name: Order(name, source, origin, self.settings.device) for name in arms}
+        if TWIN in orders:
+            orders[TWIN] = orders[EAGER]
+        orders[CANDIDATE] = Order(CANDIDATE, source, origin, self.settings.device, self.settings.pipeline, passes)
+        return orders
 
-    def _inside(self, candidate: Candidate) -> str:
-        return sandbox.CANDIDATE_MOUNT if self._walls.strong else str(candidate.path.resolve())
-
-    def _ready_arms(self, candidate: Candidate) -> dict[str, Arm]:
+    def _ready_arms(self) -> dict[str, Arm]:
         """The arms of this run, in sandboxes of their own, started together, restarted where one is gone."""
         # for one subgraph alone, a twin's sandbox would cost more than it tells
         twin = [TWIN] if self.floor and self._budget.expected > 1 else []
-        others = [(name, None) for name in (*self.settings.baselines, *twin)]
-        wanted = [(EAGER, None), (CANDIDATE, candidate.path), *others]
-        for key in [key for key in self._arms if key not in wanted]:
-            self._arms.pop(key).close()
-        for key in wanted:
-            if key in self._arms and not self._arms[key].alive:
-                self._arms.pop(key).close()
-            if key not in self._arms:
-                self._arms[key] = Arm(self._arm_settings(*key))
-        return {name: self._arms[(name, path)] for name, path in wanted}
+        for name in (EAGER, CANDIDATE, *self.settings.baselines, *twin):
+            if name in self._arms and not self._arms[name].alive:
+                self._arms.pop(name).close()
+            if name not in self._arms:
+                pipeline = "inductor" if name in self.settings.baselines else self.settings.pipeline
+                own = EAGER if name == TWIN else name
+                self._arms[name] = Arm(self._arm_settings(own, pipeline, judged=name == CANDIDATE))
+        return self._arms
 
-    def _arm_settings(self, name: str, candidate: Path | None) -> ArmSettings:
+    def _start_reading(self, candidate: Path) -> Arm:
+        return Arm(self._arm_settings("reader", READ, candidate))
+
+    def _arm_settings(
+        self, name: str, pipeline: str, candidate: Path | None = None, judged: bool = False
+    ) -> ArmSettings:
         return ArmSettings(
-            name=EAGER if name == TWIN else name,
+            name=name,
             device=self.settings.device,
             threads=self.settings.threads,
-            pipeline="inductor" if name in self.settings.baselines else self.settings.pipeline,
-            candidate=candidate,
+            pipeline=pipeline,
             walls=self._walls,
             timeout=self.settings.timeout,
+            candidate=candidate,
+            judged=judged,
         )
 
     def environment(self) -> dict[str, Any]:
@@ -302,6 +309,14 @@ class Session:
             "load": round(os.getloadavg()[0], 2),
             "memory_gib": math.ceil(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         }
+
+
+def builder_cache() -> Path | None:
+    """Return where compiled kernels are kept from run to run: a folder of this user's, None if there is no home."""
+    home = os.environ.get("XDG_CACHE_HOME") or (f"{os.environ['HOME']}/.cache" if "HOME" in os.environ else None)
+    if home is None or not os.access(Path(home) if Path(home).exists() else Path(home).parent, os.W_OK):
+        return None
+    return Path(home) / "passbench" / "built"
 
 
 def _worse(arm: ArmRecord, before: ArmRecord) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..protocol import Layout, Plan
+from ..protocol import Layout, Order
 from ..report.record import Arm as ArmRecord
 from ..report.record import PassReport, Record, Speed
 from ..score.ladder import NEVER
@@ -28,6 +28,7 @@ from .floor import TWIN
 from .forks import ArmFailed
 from .inputs import Inputs
 from .pages import Pages
+from .planning import Planner
 from .stopwatch import Stopwatch
 from .template import Program, Template
 
@@ -42,14 +43,15 @@ ENOUGH = 0.7  # of the length of a block
 
 @dataclass
 class Subject:
-    """What is judged: plans per arm on one subgraph, its inputs, and where the arms run.
+    """What is judged: orders per arm on one subgraph, its inputs, and where the arms run.
 
     ``earlier``: what was measured of it before, to be continued. Afterwards ``measured`` is what there is now,
     ``noisy`` whether noise kept an answer open or vague, and ``twin`` how a second eager did.
     """
 
     record: Record
-    plans: Mapping[str, Plan]
+    orders: Mapping[str, Order]
+    planner: Planner
     arms: Mapping[str, Arm]
     layout: Layout
     pages: Pages
@@ -68,6 +70,8 @@ class Subject:
     twin: ArmRecord = field(default_factory=ArmRecord)
     measured: Arms | None = None
     noisy: bool = False
+    culprits: frozenset[str] = frozenset()
+    _read_output: str = ""
 
     def judge(self) -> Record:
         """Take the subgraph through. Never raises for what an arm does."""
@@ -77,6 +81,7 @@ class Subject:
                     arm.end_children()
             with self.phases("build"):
                 self._build()
+                self.planner.reader.freeze()
             self._run()
         finally:
             self.auditor.note(self.record)
@@ -94,7 +99,7 @@ class Subject:
 
     def _build(self) -> None:
         self.inputs.write(self.inputs.draw(1), self.pages)
-        started = {arm: self._start(arm) for arm in self.plans}
+        started = {arm: self._start(arm) for arm in self.orders}
         reference = self._start_reference() if started[EAGER] is not None else None
         for arm, template in started.items():
             if template is not None:
@@ -105,8 +110,8 @@ class Subject:
     def _start_reference(self) -> Template | None:
         """Eager in float64, beside eager in its sandbox: what each arm's rounding errors are measured by."""
         try:
-            plan = replace(self.plans[EAGER], arm=FLOAT64)
-            return self.arms[EAGER].start_template(plan, self.layout, self.pages.fd)
+            order = replace(self.orders[EAGER], arm=FLOAT64)
+            return self.arms[EAGER].start_template(order, self.layout, self.pages.fd)
         except ArmFailure:
             return None
 
@@ -119,14 +124,14 @@ class Subject:
 
     def _start(self, arm: str) -> Template | None:
         try:
-            return self.arms[arm].start_template(self.plans[arm], self.layout, self.pages.fd)
+            return self.arms[arm].start_template(self.orders[arm], self.layout, self.pages.fd)
         except ArmFailure as failure:
             self._failed(arm, failure)
             return None
 
     def _wait(self, arm: str, template: Template) -> None:
         try:
-            report = template.wait()
+            report = template.wait(self.planner if arm == CANDIDATE else None)
         except ArmFailure as failure:
             self._failed(arm, failure, template)
             template.close()
@@ -134,10 +139,11 @@ class Subject:
         if arm == CANDIDATE:
             self.record.passes = pass_reports(report.get("passes", []))
             with self.phases("audit"):
-                self.auditor.built(report, self.record, self.arms[arm])
+                self.auditor.findings += template.findings
+                self.auditor.built(self.record, self.arms[arm])
             if self.auditor.violated:
                 self.auditor.note(self.record)
-                self.record.arm.output = template.output()
+                self.record.arm.output = self._output(CANDIDATE, template)
                 template.close()
                 return
         if report.get("missed"):
@@ -148,7 +154,7 @@ class Subject:
     def _missed(self, template: Template) -> None:
         misses = [f"{p.name}: {p.miss}" for p in self.record.passes if p.miss]
         self._mark(self.record.arm, "pass_miss", "match", "; ".join(misses) or "no pass changed the graph")
-        self.record.arm.output = template.output()
+        self.record.arm.output = self._output(CANDIDATE, template)
         template.close()
 
     def _failed(self, arm: str, failure: ArmFailure, template: Template | None = None) -> None:
@@ -158,8 +164,18 @@ class Subject:
             return
         result = self.result(arm)
         self._mark(result, failure.status, failure.phase, failure.message)
+        if arm == CANDIDATE:
+            self.auditor.findings += failure.findings
+            self.culprits |= failure.culprits
         if template is not None:
-            result.output = template.output()
+            result.output = self._output(arm, template)
+
+    def _output(self, arm: str, template: Template) -> str:
+        """Return what an arm printed; the candidate also while its passes were read."""
+        if arm != CANDIDATE:
+            return template.output()
+        self._read_output = self._read_output or self.planner.reader.output()
+        return self._read_output + template.output()
 
     @staticmethod
     def _mark(result: ArmRecord, status: str, phase: str, message: str) -> None:
@@ -199,7 +215,7 @@ class Subject:
         report = self.templates[EAGER].report
         program = Program(list(report["mutated"]), int(report["outputs"]))
         checker = Checker(self.inputs, self.layout, program.mutated, self.tolerance, self.rng)
-        clock = clock_of(self.plans[EAGER].device)(
+        clock = clock_of(self.orders[EAGER].device)(
             self.templates,
             program,
             self.pages,
@@ -263,7 +279,7 @@ class Subject:
             if standing.status != "correct" or NEVER in standing.correct_from:
                 self.result(arm).speed_note = "not measured: the outputs are wrong"
                 template = self.templates.pop(arm)
-                self.result(arm).output = template.output()
+                self.result(arm).output = self._output(arm, template)
                 template.close()
 
     def _measure(self, clock: CpuClock, checker: Checker, per_call: dict[str, float], timed: list[str]) -> None:
@@ -295,7 +311,7 @@ class Subject:
             if standing.status != "correct":
                 self._mark(result, standing.status, "verify", standing.message)
             if arm in self.templates:
-                result.output = self.templates[arm].output()
+                result.output = self._output(arm, self.templates[arm])
                 if self._interpreted(arm):
                     result.speed_note = "not measured (Triton's interpreter)"
 

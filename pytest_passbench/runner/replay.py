@@ -116,6 +116,7 @@ class _Printer:
         self._tuned = 0
         self.namespace: dict[str, Any] = {
             "__builtins__": {},
+            "__name__": "passbench",
             "empty": _empty(device),
             "view": _reinterpret,
             "check": getattr(_guards, "assert_size_stride", _check_layout),
