@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from pytest_passbench.candidate.audit import audit
 
 HERE = Path(__file__).parent

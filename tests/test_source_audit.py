@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from pytest_passbench.candidate.audit import audit
 from pytest_passbench.candidate.audit.policy import PolicyName
+
 from pytest_passbench.cli import main
 from pytest_passbench.errors import UserError
 from pytest_passbench.report.record import Finding

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import variants
-
 from pytest_passbench.candidate.audit import audit
 
 

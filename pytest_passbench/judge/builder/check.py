@@ -67,7 +67,7 @@ def _run_at_load(library: Library) -> None:
                 " at run time): compute in the function, or make the object constexpr",
             )
         if tag not in _TABLES | _MORE_TABLES or value & ~_FLAGS.get(tag, value):
-            raise KernelRefused("native-library", f"the built library has the dynamic entry {tag:#x}, as no kernel has")
+            raise KernelRefused("native-library", f"the library has the dynamic entry {tag:#x}, as no kernel has")
 
 
 def _taken(library: Library) -> None:
