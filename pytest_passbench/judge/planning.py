@@ -10,7 +10,7 @@ import torch
 
 from ..kernels.errors import CompileError
 from ..plans import parse
-from ..plans.launch import CppKernel, Launch, LaunchPlan, Operand, Request, TritonKernel
+from ..plans.launch import CppKernel, Launch, LaunchPlan, Operand, Operator, Request, TritonKernel
 from ..report.record import Finding
 from ..settings import Policy
 from ..suite.operators import resolve
@@ -100,7 +100,7 @@ class Planner:
         """Raise Refusal for a plan that is well-formed, and no kernel of the candidate's own."""
         if len(plan.returns) != request.outputs:
             raise Refusal("result", f"returns {len(plan.returns)} values, and the pattern returns {request.outputs}")
-        operators = [step.name for step in plan.steps if type(step).__name__ == "Operator"]
+        operators = [step.name for step in plan.steps if isinstance(step, Operator)]
         if self.policy != "open":
             if operators:
                 raise Refusal("torch-op", f"computes with torch ({operators[0]})")
