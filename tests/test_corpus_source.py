@@ -10,7 +10,7 @@ import pytest
 from pytest_passbench.candidate.audit import audit
 
 HERE = Path(__file__).parent
-LAYERS = {"source", "dispatch", "load", "outputs", "clock", "device", "plausibility", "isolation"}
+LAYERS = {"source", "dispatch", "load", "outputs", "clock", "device", "plausibility", "isolation", "kernel"}
 SHIPPED = HERE.parent / "candidates"
 
 
@@ -33,7 +33,7 @@ def test_exploit(folder: Path) -> None:
     if expected(folder)["layer"] == "source":
         assert found
         assert all(line.split(":")[1].split()[0].isdigit() for line in found)
-    else:
+    elif expected(folder)["layer"] != "kernel":  # refused where kernels are built, seen here or not
         assert not found, "the source layer sees it: say so in expect.json"
 
 
@@ -49,7 +49,7 @@ def test_shipped_candidates_are_honest(folder: Path) -> None:
 
 def test_every_line_of_the_threats_has_an_exploit() -> None:
     lines = {expected(folder)["line"] for folder in folders("exploits")}
-    assert lines == set(range(1, 29))
+    assert lines >= {*range(1, 29), 38}
 
 
 def test_corpus_is_described() -> None:
