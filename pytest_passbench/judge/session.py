@@ -33,9 +33,9 @@ from .clock import EAGER
 from .cores import Cores
 from .cuda import device_state
 from .floor import TWIN, Noise
-from .inputs import Inputs, Reservoir
+from .inputs import Inputs, chosen
 from .pages import Pages, plan_layout
-from .seed import derive
+from .seed import Secret
 from .stopwatch import Stopwatch
 from .subject import CANDIDATE, Subject
 
@@ -62,7 +62,6 @@ class Session:
         self.floor = True
         self._budget = Budget(settings.budget)
         self._noise = Noise()
-        self._reservoir: Reservoir | None = None
         self._sources = Sources(settings.policy, "source" in layers.chosen(settings))
 
     def __enter__(self) -> Session:
@@ -199,13 +198,13 @@ class Session:
         phases: Stopwatch,
         earlier: Arms | None,
     ) -> Subject:
-        rng = derive(self._seed, task.id, subgraph.id, candidate.name, "again" if earlier else "")
+        secret = Secret(self._seed, task.id, subgraph.id, candidate.name, "again" if earlier else "")
         plans = self._plans(task, subgraph, candidate, candidate.passes_for(task.id), list(arms))
         if earlier is not None or not self._noise.wants(subgraph.elements):
             plans.pop(TWIN, None)
         layout, allowance = plan_layout(subgraph.inputs), self._allowance(len(plans), earlier)
         with phases("inputs"):
-            pages, inputs = Pages(layout), Inputs(subgraph.inputs, self._values(), rng)
+            pages, inputs = Pages(layout), Inputs(subgraph.inputs, secret.key("inputs"))
         return Subject(
             record=record,
             plans=plans,
@@ -218,7 +217,7 @@ class Session:
             locks=self._locks(),
             stopping=Stopping(self._noise.delta, max_pairs=allowance.pairs, correlation=self._noise.correlation),
             tolerance=self.settings.tolerance,
-            rng=rng,
+            secret=secret,
             phases=phases,
             allowance=allowance,
             auditor=Auditor(self.settings),
@@ -232,11 +231,6 @@ class Session:
 
     def _allowance(self, arms: int, earlier: Arms | None) -> Allowance:
         return (self._budget.allowance(arms) or DEFAULT) if earlier is None else AGAIN
-
-    def _values(self) -> Reservoir:
-        if self._reservoir is None:
-            self._reservoir = Reservoir(derive(self._seed, "reservoir"))
-        return self._reservoir
 
     def _plans(
         self, task: Task, subgraph: Subgraph, candidate: Candidate, passes: PassDir | None, arms: list[str]
@@ -294,6 +288,7 @@ class Session:
             "threads": self.settings.threads,
             "device": self.settings.device,
             "sandbox": str(self._walls),
+            "inputs": chosen().name,
             **(device_state(self.settings.device) if self.settings.device.startswith("cuda") else {}),
             "python": platform.python_version(),
             "torch": torch.__version__,

@@ -95,7 +95,7 @@ class Auditor:
             return
         blocks = Blocks(
             subject.templates[CANDIDATE], clock.runners[EAGER], clock.calls, clock.program, subject.pages,
-            subject.inputs, subject.cores, subject.awake, subject.rng, self._settings.policy,
+            subject.inputs, subject.cores, subject.awake, subject.secret.stream("audit"), self._settings.policy,
             self._settings.tolerance, self.layers, standing,
         )  # fmt: skip
         for _ in range(pairs_of_blocks(self._settings)):

@@ -101,9 +101,9 @@ class Blocks:
         """New values for a small part of every input of every call, and where they go."""
         other = self.inputs.draw(len(batch))
         changes: list[Change] = []
-        for slot, windows in enumerate(batch):
-            for index, window in enumerate(other[slot]):
-                values = self.inputs.values(index, window._replace(variant=windows[index].variant)).flatten()
+        for slot in range(len(batch)):
+            for index, value in enumerate(self.inputs.call(other, slot)):
+                values = value.flatten()
                 if values.numel():
                     size = max(1, values.numel() // CHANGED)
                     start = self.rng.randrange(values.numel() - size + 1)
