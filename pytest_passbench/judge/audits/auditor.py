@@ -98,9 +98,10 @@ class Auditor:
             subject.inputs, subject.cores, subject.awake, subject.secret.stream("audit"), self._settings.policy,
             self._settings.tolerance, self.layers, standing,
         )  # fmt: skip
-        for _ in range(pairs_of_blocks(self._settings)):
+        pairs = pairs_of_blocks(self._settings)
+        for number in range(1, pairs + 1):
             if not self.violated:
-                self.findings += blocks.run(max(per_call.values()))
+                self.findings += blocks.run(max(per_call.values()), beyond=number == pairs)
 
     def note(self, record: Record) -> None:
         """Put what was found into the record."""

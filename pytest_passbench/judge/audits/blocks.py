@@ -28,6 +28,7 @@ from ..runner import Runner
 from ..template import Program, Template
 from ..verify import Verdict, compare
 from . import evidence
+from .beyond import Beyond
 from .layers import violation
 
 BLOCK_SECONDS, MOST_CALLS = 0.005, 4
@@ -61,13 +62,21 @@ class Blocks:
     layers: frozenset[str]
     standing: Standing
 
-    def run(self, per_call: float) -> list[Finding]:
-        """Findings of one pair of blocks. Raises ArmFailed where an arm fails in them."""
+    def run(self, per_call: float, beyond: bool) -> list[Finding]:
+        """Findings of one pair of blocks. Raises ArmFailed where an arm fails in them.
+
+        With ``beyond`` both are then asked about inputs beyond the recorded ones.
+        """
         calls = max(1, min(self.most, MOST_CALLS, int(BLOCK_SECONDS / max(per_call, 1e-6))))
         with self.awake.off():
             forked = fork_all({CANDIDATE: self.template}, self.program, calls, self.cores, audited=[CANDIDATE])
         try:
-            return self._both({EAGER: self.eager, **forked}, calls)
+            runners = {EAGER: self.eager, **forked}
+            found = self._both(runners, calls)
+            if beyond and not found and "outputs" in self.layers:
+                asked = Beyond(self.pages, self.inputs, self.rng, self.tolerance, self.standing)
+                asked.run(runners, per_call)
+            return found
         finally:
             forked[CANDIDATE].close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ import torch
 
 from ...suite.model import TensorSpec
 from ..pages import Pages
+from .beyond import Range, changed, movable, ranges
 from .distribution import DRAWN_AS, Draw, Literal, distribution
 from .generator import Generator, chosen
 
@@ -33,6 +35,8 @@ class Inputs:
 
     def _begin(self, draws: Sequence[Draw], key: bytes, generator: Generator) -> None:
         self._draws, self._key, self._generator, self._blocks = tuple(draws), key, generator, 0
+        #: The inputs whose values may lie beyond what was recorded.
+        self.movable = [index for index, draw in enumerate(draws) if movable(draw)]
         direct = [None if isinstance(draw.of, Literal) else draw.drawn_as for draw in draws]
         self._apart = [i for i, draw in enumerate(draws) if isinstance(draw.of, Literal) or draw.dtype in DRAWN_AS]
         self._writer = generator.writer(key, [None if i in self._apart else draw for i, draw in enumerate(direct)])
@@ -69,6 +73,17 @@ class Inputs:
     def call(self, batch: Batch, call: int) -> list[torch.Tensor]:
         """All inputs of one call of a block, made again."""
         return [self.values(index, batch, call) for index in range(len(self._draws))]
+
+    def ranges(self) -> list[Range]:
+        """The ranges beyond the recorded one."""
+        return ranges(self._draws)
+
+    def beyond(self, where: Range) -> Inputs:
+        """The inputs of the same subgraph in another range, from a key of their own."""
+        other = Inputs.__new__(Inputs)
+        key = hashlib.sha256(self._key + self.draw(0).block.to_bytes(8, "little") + where.said.encode()).digest()
+        other._begin([changed(draw, where) for draw in self._draws], key, self._generator)
+        return other
 
     def name(self, index: int) -> str:
         """An input's name."""
