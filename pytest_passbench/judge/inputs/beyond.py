@@ -47,7 +47,7 @@ def ranges(draws: Sequence[Draw]) -> list[Range]:
         Range("for inputs that are all zero", lambda _of, _dtype: Normal(0.0, 0.0)),
         Range("for denormal inputs", lambda of, dtype: of.scaled(torch.finfo(_torch(dtype)).tiny / 8 / _peak(of))),
         Range("for huge inputs", lambda of, dtype: of.scaled(_farthest(dtype) / _peak(of)), doubtful=True),
-        *(Range(f"for inputs with infinities and NaN in {draws[index].name}", _same, special=index) for index in largest),
+        *(_infinite(index, draws[index].name) for index in largest),
     ]
 
 
@@ -78,8 +78,8 @@ def with_special(value: torch.Tensor, rng: random.Random) -> torch.Tensor:
     return flat.view(value.shape)
 
 
-def _same(of: Normal, _dtype: str) -> Normal:
-    return of
+def _infinite(index: int, name: str) -> Range:
+    return Range(f"for inputs with infinities and NaN in {name}", lambda of, _dtype: of, special=index)
 
 
 def _larger(of: Normal, dtype: str) -> Normal:

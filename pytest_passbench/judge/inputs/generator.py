@@ -30,7 +30,12 @@ class Generator(Protocol):
 
 @cache
 def chosen() -> Generator:
-    """The generator of this machine."""
+    """The generator of this machine, found once."""
+    return best()
+
+
+def best() -> Generator:
+    """The fastest generator that works here."""
     from .library import NoLibrary
     from .native import Native
     from .portable import Portable
