@@ -77,7 +77,7 @@ class Checker:
     def check(self, runners: Mapping[str, Runner], batch: Batch, call: int) -> None:
         """Compare call number ``call``. Raises ArmFailed where an arm's outputs can't be read."""
         outputs = {arm: self._read(arm, runner, call) for arm, runner in runners.items()}
-        values = [self._inputs.values(index, window) for index, window in enumerate(batch[call])]
+        values = self._inputs.call(batch, call)
         expected = outputs[EAGER]
         self.dtypes = [output.form.dtype or "int64" for output in expected]
         self._note_null(expected, values)

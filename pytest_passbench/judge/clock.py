@@ -8,7 +8,6 @@ the rounds. Which calls are verified is drawn when all arms of the round have ru
 from __future__ import annotations
 
 import os
-import random
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from statistics import median_low
@@ -23,6 +22,7 @@ from .inputs import Batch, Inputs
 from .pages import Pages
 from .priority import Preference
 from .runner import BlockTime, Runner
+from .seed import Secret
 from .stopwatch import Stopwatch
 from .template import Program, Template
 from .watch import waited, waiting
@@ -58,12 +58,13 @@ class CpuClock:
         cores: Cores,
         awake: Awake,
         verify: Verify,
-        rng: random.Random,
+        secret: Secret,
         phases: Stopwatch,
     ) -> None:
         self._templates, self._program = templates, program
         self._cores, self._awake = cores, awake
-        self._pages, self._inputs, self._verify, self._rng = pages, inputs, verify, rng
+        self._pages, self._inputs, self._verify = pages, inputs, verify
+        self._orders, self._stack = secret.stream("order of arms"), secret.stream("stack depths")
         self._runners: dict[str, Runner] = {}
         self._batch = NO_INPUTS
         self._done: set[str] = set()
@@ -147,7 +148,7 @@ class CpuClock:
         return [self._run(arm, self.calls, empty=True).wall for _ in range(EMPTY_BLOCKS)]
 
     def _order(self) -> list[str]:
-        return self._rng.sample(list(self._runners), len(self._runners))
+        return self._orders.sample(list(self._runners), len(self._runners))
 
     def block(self, arm: str, calls: int) -> Block:
         """One timed block. Raises ArmFailed."""
@@ -198,7 +199,7 @@ class CpuClock:
     def _next_depth(self) -> int:
         """Each depth of the stack in random order, and each for two rounds: an order of the arms and its reverse."""
         if not self._depths:
-            self._depths = [depth for depth in self._rng.sample(range(DEPTHS), DEPTHS) for _ in range(2)]
+            self._depths = [depth for depth in self._stack.sample(range(DEPTHS), DEPTHS) for _ in range(2)]
         return self._depths.pop()
 
     def _write(self) -> None:

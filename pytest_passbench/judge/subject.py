@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -29,6 +28,7 @@ from .forks import ArmFailed
 from .inputs import Inputs
 from .pages import Pages
 from .planning import Planner
+from .seed import Secret
 from .stopwatch import Stopwatch
 from .template import Program, Template
 
@@ -61,7 +61,7 @@ class Subject:
     locks: list[str]
     stopping: Stopping
     tolerance: int
-    rng: random.Random
+    secret: Secret
     phases: Stopwatch
     allowance: Allowance
     auditor: Auditor
@@ -214,7 +214,8 @@ class Subject:
     def _probe_and_measure(self) -> None:
         report = self.templates[EAGER].report
         program = Program(list(report["mutated"]), int(report["outputs"]))
-        checker = Checker(self.inputs, self.layout, program.mutated, self.tolerance, self.rng)
+        verified = self.secret.stream("verified calls")
+        checker = Checker(self.inputs, self.layout, program.mutated, self.tolerance, verified)
         clock = clock_of(self.orders[EAGER].device)(
             self.templates,
             program,
@@ -223,7 +224,7 @@ class Subject:
             self.cores,
             self.awake,
             checker.after_round,
-            self.rng,
+            self.secret,
             self.phases,
         )
         try:
@@ -295,7 +296,9 @@ class Subject:
             earlier.arms = tuple(timed)
         seconds = self.allowance.seconds
         stopping = replace(self.stopping, seconds=None if seconds is None else seconds * len(timed) / 2)
-        self.measured, results = measure(clock, timed, form, stopping, self.rng, earlier=earlier)
+        self.measured, results = measure(
+            clock, timed, form, stopping, self.secret.stream("order of rounds"), earlier=earlier
+        )
         self.noisy = any(results[arm].decision.worth_repeating for arm in self._judged(results))
         for arm, result in results.items():
             self.result(arm).speed = speed = speed_of(self.measured, arm, result)
