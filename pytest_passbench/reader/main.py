@@ -79,9 +79,10 @@ def _traced(item: LoadedPass, label: str) -> Any:
 
 
 def _serve(channel: socket.socket, order: dict[str, Any], wrappers: dict[str, Any], folder: Path) -> None:
-    if order["op"] == "libraries":
+    if order["op"] == "kernels":
         known = {(one.source, one.flags, one.openmp): None for one in launches.libraries}
-        send(channel, {"libraries": [[source, list(flags), openmp] for source, flags, openmp in known]})
+        libraries = [[source, list(flags), openmp] for source, flags, openmp in known]
+        send(channel, {"libraries": libraries, "triton": launches.triton_kernels(folder)})
         return
     sys.stdout.flush()
     pid = os.fork()
