@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
-from statistics import median_low
 
 from ..protocol import DEPTHS
 from ..timing.clock import Block
@@ -135,14 +134,16 @@ class CpuClock:
         self._runners[arm].watch.find_threads()
 
     def _measure_empty(self) -> float:
-        """Only eager's runner is asked: what a candidate's says of its own overhead would be its word. In the first
-        pairs only: the blocks of all pairs are alike.
+        """The least that an empty block has taken: what disturbs the machine makes one dearer, and who is faster
+        would gain from every microsecond that is taken off too much.
 
+        Only eager's runner is asked: what a candidate's says of its own overhead would be its word. In the first
+        pairs only: the blocks of all pairs are alike.
         The others run empty blocks too: by the first round all processes have run as much.
         """
         if len(self._empties) < EMPTY_PAIRS * EMPTY_BLOCKS:
             self._empties += {arm: self._empty_blocks(arm) for arm in self._order()}[EAGER]
-        return median_low(self._empties)
+        return min(self._empties)
 
     def _empty_blocks(self, arm: str) -> list[float]:
         return [self._run(arm, self.calls, empty=True).wall for _ in range(EMPTY_BLOCKS)]
@@ -222,8 +223,8 @@ class CpuClock:
 
 
 def _without(empty: float, wall: float) -> float:
-    """What a block took for its calls. An empty one is a small part of it; one that was not was disturbed, and must
-    not make all arms seem equal."""
+    """What a block took for its calls, at least half of it: a block that takes little longer than an empty one says
+    little of its calls, and a difference between two such blocks must not be made a ratio of any size."""
     return max(wall - empty, wall / 2)
 
 

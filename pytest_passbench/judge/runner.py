@@ -15,6 +15,7 @@ from ..protocol import DONE, FLAG_EMPTY, GO, NONCE_BYTES, OUTCOME_RAISED, TEXT_B
 from ..timing.rounds import FEW_PAGES
 from . import priority, processes, replies
 from .failures import ArmFailure, ending, printable
+from .messages import ADDRESS_END
 from .ownpages import own_pages
 from .processes import Gone
 from .watch import Watch
@@ -156,6 +157,8 @@ class Runner:
 
     def memory(self, address: int, size: int) -> bytearray:
         """Memory of the stopped runner. Raises ArmFailure where it has none there."""
+        if not 0 <= address <= address + size < ADDRESS_END:
+            raise ArmFailure("integrity", "read", f"said that something lies at {address}, which is no address")
         try:
             return processes.read_memory(self.pid, address, size)
         except Gone as error:

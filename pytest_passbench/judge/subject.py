@@ -24,7 +24,7 @@ from .clock import EAGER, FLOAT64, CpuClock
 from .cores import Cores, exclusive, pinned
 from .failures import ArmFailure, printable
 from .floor import TWIN
-from .forks import ArmFailed
+from .forks import ArmFailed, blaming
 from .inputs import Inputs
 from .pages import Pages
 from .planning import Planner
@@ -131,25 +131,29 @@ class Subject:
 
     def _wait(self, arm: str, template: Template) -> None:
         try:
-            report = template.wait(self.planner if arm == CANDIDATE else None)
-        except ArmFailure as failure:
-            self._failed(arm, failure, template)
+            with blaming(arm):
+                report = template.wait(self.planner if arm == CANDIDATE else None)
+                if arm == CANDIDATE:
+                    self._note_built(template)
+        except ArmFailed as failed:
+            self._failed(arm, failed.failure, template)
             template.close()
             return
-        if arm == CANDIDATE:
-            self.record.passes = pass_reports(report.get("passes", []))
-            with self.phases("audit"):
-                self.auditor.findings += template.findings
-                self.auditor.built(self.record, self.arms[arm])
-            if self.auditor.violated:
-                self.auditor.note(self.record)
-                self.record.arm.output = self._output(CANDIDATE, template)
-                template.close()
-                return
-        if report.get("missed"):
+        if arm == CANDIDATE and self.auditor.violated:
+            self.auditor.note(self.record)
+            self.record.arm.output = self._output(CANDIDATE, template)
+            template.close()
+            return
+        if report["missed"]:
             self._missed(template)
             return
         self.templates[arm] = template
+
+    def _note_built(self, template: Template) -> None:
+        self.record.passes = pass_reports(template.report["passes"])
+        with self.phases("audit"):
+            self.auditor.findings += template.findings
+            self.auditor.built(self.record, self.arms[CANDIDATE])
 
     def _missed(self, template: Template) -> None:
         misses = [f"{p.name}: {p.miss}" for p in self.record.passes if p.miss]

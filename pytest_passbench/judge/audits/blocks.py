@@ -111,7 +111,7 @@ class Blocks:
         outputs: dict[str, list[Output]] = {}
         for arm in (EAGER, CANDIDATE):
             with blaming(arm):
-                outputs[arm] = read_call(runners[arm], call)
+                outputs[arm] = read_call(runners[arm], call, outputs.get(EAGER, ()))
         names = [f"output {index}" for index in range(len(outputs[EAGER]))]
         ours, theirs = outputs[EAGER], outputs[CANDIDATE]
         verdict = compare(ours, theirs, self.tolerance, names)
