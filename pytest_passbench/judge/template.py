@@ -95,6 +95,11 @@ class Template:
         share that core, where one that waits for another in a loop keeps it from running."""
         return self.arm.settings.threads == 1
 
+    @property
+    def resting(self) -> list[int]:
+        """The processes that do nothing unless they are asked for a runner, or for another template."""
+        return [self.arm.zygote, self.pid]
+
     def start_fork(
         self, program: Program, calls: int, place: int, rehearse: bool = False, audit: bool = False
     ) -> Fork:

@@ -55,12 +55,15 @@ def untrusted(network: bool = True) -> bool:
     return Filter(machine, [*lines, _op(_RETURN, 0, 0, _ALLOW)]).install()
 
 
-def measured(device: str = "cpu") -> Measured | None:
-    """The filters of a measured process. None on a machine whose system calls are not tabulated here."""
+def measured(driver: bool = False) -> Measured | None:
+    """The filters of a measured process. None on a machine whose system calls are not tabulated here.
+
+    With ``driver`` only processes are denied: a device's driver opens files and starts threads when it likes.
+    """
     machine = MACHINES.get(platform.machine())
     if machine is None:
         return None
-    if device != "cpu":
+    if driver:
         return Measured(_no_processes(machine))
     return Measured(_computing(machine), _computing(machine, threads=True), _computing(machine, threads=True, jit=True))
 
@@ -111,8 +114,7 @@ def _computing(machine: Machine, threads: bool = False, jit: bool = False) -> Fi
 
 
 def _no_processes(machine: Machine) -> Filter:
-    """For a process that uses a device, whose driver opens files and starts threads when it likes: no processes, no
-    programs, no changes of affinity or priority."""
+    """No processes, no programs, no changes of affinity or priority."""
     calls = machine.calls
     lines = _answer(_ABSENT, [calls["clone3"]])
     lines += _answer(_DENY, [calls[name] for name in machine.processes])
