@@ -65,7 +65,9 @@ def measured(driver: bool = False) -> Measured | None:
         return None
     if driver:
         return Measured(_no_processes(machine))
-    return Measured(_computing(machine), _computing(machine, threads=True), _computing(machine, threads=True, jit=True))
+    return Measured(
+        _computing(machine), _computing(machine, threads=True), _computing(machine, threads=True, jit=True)
+    )
 
 
 class Measured:

@@ -1,4 +1,5 @@
-"""A zygote: the first process of a sandbox, process 1 of a strong one. It has imported what arms need, no candidate, and opened no device.
+"""A zygote: the first process of a sandbox, process 1 of a strong one. It has imported what arms need, no candidate,
+and opened no device.
 
 It forks a template per subgraph, so that nothing a pass leaves in a process outlives its subgraph.
 """
