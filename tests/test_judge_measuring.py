@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_passbench import protocol
-from pytest_passbench.judge import processes
 from pytest_passbench.judge.budget import Allowance, Budget
 from pytest_passbench.judge.floor import FIRST, TWIN, Noise, merged
 from pytest_passbench.judge.outputs import read_call
