@@ -69,6 +69,12 @@ def compute() -> None:
     THEIRS.recv(1)
 
 
+def written(code: int) -> None:
+    """Whether the kernel could write to this memory for us: a process that tries by itself ends."""
+    call("read", ZERO, code, 1)
+
+
+ZERO = os.open("/dev/zero", os.O_RDONLY)
 OURS, THEIRS = socket.socketpair()
 SELF, SIGCONT = os.getpid(), int(signal.SIGCONT)
 PAGE = call("mmap", 0, 4096, READ | WRITE, PRIVATE | ANONYMOUS, -1, 0)
@@ -152,8 +158,10 @@ def main() -> None:
         assert made.install(threads)
         attempts = {**HONEST, **STARTED, **CONTINUED, "thread": in_thread}
         if threads > 1:
+            code = call("mmap", 0, 4096, READ | WRITE | EXECUTE, PRIVATE | ANONYMOUS, -1, 0)
             sys.stdout.write(json.dumps({name: outcome(attempt) for name, attempt in attempts.items()}) + "\n")
             made.settle()
+            attempts["code that can be written"] = lambda: written(code)
     sys.stdout.write(json.dumps({name: outcome(attempt) for name, attempt in attempts.items()}) + "\n")
     sys.stdout.flush()
     if sys.argv[-1] == "abort":
