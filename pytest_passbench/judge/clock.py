@@ -18,6 +18,7 @@ from .awake import Awake
 from .cores import Cores
 from .forks import blaming, fork_all
 from .inputs import Batch, Inputs
+from .others import Others
 from .pages import Pages
 from .priority import Preference
 from .runner import BlockTime, Runner
@@ -80,6 +81,8 @@ class CpuClock:
         self.cpu: dict[str, list[tuple[float, float]]] = {}
         #: Per arm, whether its last block touched no new memory.
         self.warm: dict[str, bool] = {}
+        #: What else ran in the arms' sandboxes.
+        self.others = Others()
 
     def fresh(self) -> None:
         """New runners of all arms, warm, and the cost of an empty block of ``self.calls`` calls."""
@@ -100,6 +103,7 @@ class CpuClock:
         """New runners of all arms, cold (but for a block each, of what the input pages hold, with ``rehearse``); the
         empty block is taken to cost nothing."""
         self._priority.end()
+        self.others.end()
         self._empty = 0.0
         self._done.clear()
         self._batch = NO_INPUTS
@@ -108,6 +112,7 @@ class CpuClock:
             templates = {arm: self._templates[arm] for arm in self.arms}
             forked = fork_all(templates, self._program, self.calls, self._cores, rehearse)
             self._runners = forked
+        self.others.begin({arm: template.resting for arm, template in templates.items()})
         self._priority.begin()
 
     def keep(self, arms: list[str]) -> None:

@@ -57,7 +57,7 @@ class Runner:
         processes.stop(self.pid)
         self.watch = Watch(self.pid)
         self.watch.wait_stopped()
-        for thread in processes.threads(self.pid):  # those that a rehearsal started are still where it was
+        for thread in processes.threads(self.pid):  # of a process that uses a device there are several
             _place(thread, core)
             priority.prefer(thread)
         self._clock, self._memory = processes.cpu_clock(self.pid), self.watch.memory()

@@ -66,6 +66,7 @@ class Auditor:
         if "clock" not in self.layers:
             return
         self.findings += timing.strays(subject.arms[CANDIDATE]) + timing.excess(clock, CANDIDATE)
+        self.findings += timing.others(clock, CANDIDATE)
         if subject.measured is not None:
             self.findings += timing.first_call(clock, CANDIDATE, clock.calls)
 
