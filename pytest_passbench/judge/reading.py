@@ -159,6 +159,7 @@ def freeze(arm: Arm, limit: int = 100) -> None:
         for pid in running:
             with contextlib.suppress(Gone):
                 processes.stop(pid)
+                processes.wait_stopped(pid)
     arm.end_children()
 
 

@@ -49,9 +49,10 @@ def _import(wants: dict[str, Any]) -> dict[str, str]:
     torch.set_num_threads(1)
     versions = {"torch": torch.__version__, "python": sys.version.split()[0]}
     if wants["pipeline"] == READ:
-        from ..reader import main  # noqa: F401 - everything a reader needs, imported before it is forked
+        from ..reader.main import warm_up
 
         versions["triton"] = _import_triton()
+        warm_up()
     else:
         from . import template  # noqa: F401 - and what a template needs
 
