@@ -177,6 +177,7 @@ class Session:
         """Take a subgraph through all stations, and note what it took and what it showed of the machine."""
         phases = Stopwatch(record.durations)
         with phases("start"):
+            chosen()  # compiled when it is first asked for
             arms = self._ready_arms()
         with phases("other"):
             subject = self._subject(task, subgraph, candidate, record, arms, phases, earlier)

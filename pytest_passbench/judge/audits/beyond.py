@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import random
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from ...score.ladder import NEVER, T_FROZEN, tolerances
@@ -25,7 +27,8 @@ from ..runner import Runner
 from ..verify import Verdict
 
 CANDIDATE = "candidate"
-SECONDS = 0.1  # for all ranges of one arm; where calls are long some ranges are left out, as chance says
+SECONDS = 0.03  # for all ranges: chance says which are left out if they take longer; one is always asked
+MOST_ELEMENTS = 1 << 16  # of an output that are compared, evenly spread from a place by chance
 ROUNDING = 2  # levels of t by which rounding may be off where a tolerance was met on ordinary inputs
 DOUBT = 32  # times what changing the last bits of the inputs makes of eager's own answer
 BIGGEST = 0.25  # of the dtype's greatest number: beyond it, rounding decides about infinity
@@ -41,13 +44,15 @@ class Beyond:
     tolerance: int
     standing: Standing
 
-    def run(self, runners: Mapping[str, Runner], per_call: float) -> None:
+    def run(self, runners: Mapping[str, Runner]) -> None:
         """Ask both arms in every range there is time for, by blocks of one call.
 
         Raises ArmFailed where the candidate fails; where eager does, it has no answer.
         """
-        kinds = self.inputs.ranges()
-        for beyond in self.rng.sample(kinds, min(len(kinds), max(1, int(SECONDS / max(2 * per_call, 1e-9))))):
+        kinds, deadline = self.inputs.ranges(), time.monotonic() + SECONDS
+        for number, beyond in enumerate(self.rng.sample(kinds, len(kinds))):
+            if number and time.monotonic() > deadline:
+                return
             if self.standing.status != "correct" or NEVER in self.standing.correct_from:
                 return
             try:
@@ -69,7 +74,9 @@ class Beyond:
         ours = _answer(runners[EAGER])
         with blaming(CANDIDATE):
             theirs = _answer(runners[CANDIDATE])
-        self.standing.add(judged(ours, near, theirs, self.tolerance, beyond.said, self.standing.correct_from))
+        place = self.rng.random()
+        verdict = judged(ours, near, theirs, self.tolerance, beyond.said, self.standing.correct_from, place)
+        self.standing.add(verdict)
 
     def _near(self, inputs: Inputs, batch: Batch, eager: Runner) -> list[Output]:
         """Eager's answer to inputs with other last bits; the pages hold the inputs proper before and afterwards."""
@@ -91,17 +98,26 @@ def _answer(runner: Runner) -> list[Output]:
 
 
 def judged(
-    ours: list[Output], near: list[Output] | None, theirs: list[Output], tolerance: int, said: str, levels: list[int]
+    ours: list[Output],
+    near: list[Output] | None,
+    theirs: list[Output],
+    tolerance: int,
+    said: str,
+    levels: list[int],
+    place: float = 0.0,
 ) -> Verdict:
-    """The verdict on an answer. ``near``: eager's to inputs with other last bits, if it was asked; ``levels``: from
-    which t each output was right so far."""
+    """Return the verdict on an answer.
+
+    ``near`` is eager's to inputs with other last bits, if it was asked; ``levels`` from which t each output was right
+    so far; ``place``, from 0 to 1, which elements of a large output are compared.
+    """
     verdict = Verdict(correct_from=list(levels))
     for index, (expected, found, other) in enumerate(zip(ours, theirs, near or ours, strict=False)):
         if expected.value is None or found.value is None or other.value is None:
             continue
         if tolerances(expected.form.dtype, tolerance) == (0.0, 0.0) or expected.value.is_complex():
             continue  # integers and the like: rounding at an edge makes them differ by a whole one
-        wrong = _first_wrong(expected.value, found.value, other.value, tolerance)
+        wrong = _first_wrong(expected.value, found.value, other.value, tolerance, place)
         if wrong is None:
             continue
         place, right, got = wrong
@@ -115,13 +131,15 @@ def judged(
 
 
 def _first_wrong(
-    expected: torch.Tensor, found: torch.Tensor, near: torch.Tensor, tolerance: int
+    expected: torch.Tensor, found: torch.Tensor, near: torch.Tensor, tolerance: int, place: float
 ) -> tuple[list[int], float, float] | None:
-    """Where an answer is wrong by more than rounding explains: index, eager's value, the other; None if nowhere."""
+    """Return where an answer is wrong by more than rounding explains: index, eager's value, the other's."""
     if not expected.shape == found.shape == near.shape or expected.dtype != found.dtype or not expected.numel():
         return None
     info, name = torch.finfo(expected.dtype), str(expected.dtype).removeprefix("torch.")
-    a, b, other = expected.double(), found.double(), near.double()
+    step = -(-expected.numel() // MOST_ELEMENTS)
+    first = int(place * step)
+    a, b, other = (tensor.flatten()[first::step].double() for tensor in (expected, found, near))
     told = other.isfinite() & (a.abs() < BIGGEST * info.max)
     doubt = DOUBT * float(torch.where(told, (other - a).abs(), 0.0).amax())
     size = torch.where(told, a.abs(), 0.0)
@@ -129,9 +147,9 @@ def _first_wrong(
     usual = float(some.median()) if some.numel() else 0.0
     relative, absolute = tolerances(name, min(tolerance + ROUNDING, T_FROZEN))[0], tolerances(name, tolerance)[1]
     limit = size.clamp_min(usual).mul_(relative).add_(absolute + 4 * info.tiny + doubt)
-    wrong = (told & ~((a - b).abs() <= limit)).flatten()
+    wrong = told & ~((a - b).abs() <= limit)
     if not bool(wrong.any()):
         return None
-    place = int(wrong.int().argmax())
-    where = [int(i) for i in torch.unravel_index(torch.tensor(place), expected.shape)]
-    return where, float(a.flatten()[place]), float(b.flatten()[place])
+    found_at = int(wrong.int().argmax())
+    where = [int(i) for i in np.unravel_index(first + found_at * step, expected.shape)]
+    return where, float(a[found_at]), float(b[found_at])

@@ -71,7 +71,7 @@ class Blocks:
             found = self._both(runners, calls)
             if beyond and not found:
                 asked = Beyond(self.pages, self.inputs, self.rng, self.tolerance, self.standing)
-                asked.run(runners, per_call)
+                asked.run(runners)
             return found
         finally:
             forked[CANDIDATE].close()

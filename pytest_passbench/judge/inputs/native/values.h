@@ -7,33 +7,46 @@ struct Table {
   float intercept[32], slope[32];
 };
 
-INLINE Floats looked_up(const float* table, Words piece) {
-#if defined(__AVX512F__)
-  return (Floats)_mm512_permutex2var_ps(_mm512_loadu_ps(table), (__m512i)piece, _mm512_loadu_ps(table + 16));
-#else
-  Floats found;
-  for (int i = 0; i < 16; i++) found[i] = table[piece[i] & 31];
-  return found;
-#endif
-}
-
-// Normal values within bounds, in float32. Of a word, the first bit is the sign and 31 bits are u.
+// Normal values within bounds, in float32. Of a word, the first bit is the sign and 31 bits are u: at least 2^15, so
+// that there are 16 octaves, and less than 2^31 after rounding to 24 bits.
 struct Normal {
   const Table& table;
   float mean, deviation, low, high;
 
+#if defined(__AVX512F__)
   INLINE Floats operator()(Words w) const {
-    // At least 2^15, so that there are 16 octaves; less than 2^31 after rounding to 24 bits.
     Ints m = (Ints)((w & 0x7fffffffu) | 0x8000u);
-    m = m < 0x7fffff80 ? m : Ints{} + 0x7fffff80;
+    m = (Ints)_mm512_min_epi32((__m512i)m, _mm512_set1_epi32(0x7fffff80));
     const Floats u = __builtin_convertvector(m, Floats);
     const Words piece = as<Words>(u) >> 22;  // its last five bits: the octave, and which half of it
-    const Floats size = u * looked_up(table.slope, piece & 31) + looked_up(table.intercept, piece & 31);
+    const Floats size = u * looked_up(table.slope, piece) + looked_up(table.intercept, piece);
     const Floats x = as<Floats>(as<Words>(size) ^ (w & 0x80000000u)) * deviation + mean;
-    const Floats least = Floats{} + low, most = Floats{} + high;
-    const Floats above = x < least ? least : x;
-    return above > most ? most : above;
+    return (Floats)_mm512_min_ps(_mm512_max_ps((__m512)x, _mm512_set1_ps(low)), _mm512_set1_ps(high));
   }
+
+  static INLINE __m512 looked_up(const float* table, Words piece) {
+    return _mm512_permutex2var_ps(_mm512_loadu_ps(table), (__m512i)piece, _mm512_loadu_ps(table + 16));
+  }
+#else
+  INLINE Floats operator()(Words words) const {  // value by value: compilers make more of it than of wide vectors
+    uint32_t w[16];
+    float x[16];
+    std::memcpy(w, &words, sizeof(w));
+    for (int i = 0; i < 16; i++) {
+      int32_t m = (int32_t)((w[i] & 0x7fffffffu) | 0x8000u);
+      m = m < 0x7fffff80 ? m : 0x7fffff80;
+      const float u = (float)m;
+      const uint32_t piece = as<uint32_t>(u) >> 22 & 31;
+      const float size = u * table.slope[piece] + table.intercept[piece];
+      const float value = as<float>(as<uint32_t>(size) ^ (w[i] & 0x80000000u)) * deviation + mean;
+      const float above = value < low ? low : value;
+      x[i] = above > high ? high : above;
+    }
+    Floats found;
+    std::memcpy(&found, x, sizeof(x));
+    return found;
+  }
+#endif
 };
 
 INLINE Words halves_swapped(Words w) { return w << 16 | w >> 16; }
@@ -69,6 +82,20 @@ struct Float64 {
 
 using Halves = VECTOR(uint16_t, 16);
 
+INLINE Halves narrowed(Words words) {
+#if defined(__AVX512F__)
+  return __builtin_convertvector(words, Halves);
+#else
+  uint32_t wide[16];
+  uint16_t narrow[16];
+  std::memcpy(wide, &words, sizeof(wide));
+  for (int i = 0; i < 16; i++) narrow[i] = (uint16_t)wide[i];
+  Halves found;
+  std::memcpy(&found, narrow, sizeof(narrow));
+  return found;
+#endif
+}
+
 // Two values a word: the second one sees the word's halves the other way round, so that what decides it is the
 // first one's last bits.
 struct Bfloat16 {
@@ -82,7 +109,7 @@ struct Bfloat16 {
 
   static INLINE Halves rounded(Floats x) {
     const Words bits = as<Words>(x);
-    return __builtin_convertvector((bits + 0x7fff + (bits >> 16 & 1)) >> 16, Halves);
+    return narrowed((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
   }
 };
 
@@ -97,13 +124,31 @@ struct Float16 {
 
 #if defined(__AVX512F__)
   static INLINE Halves rounded(Floats x) { return (Halves)_mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT); }
+#elif defined(__F16C__)
+  static INLINE Halves rounded(Floats x) {
+    __m256 part[2];
+    std::memcpy(part, &x, sizeof(part));
+    const __m128i half[2] = {_mm256_cvtps_ph(part[0], _MM_FROUND_TO_NEAREST_INT),
+                             _mm256_cvtps_ph(part[1], _MM_FROUND_TO_NEAREST_INT)};
+    Halves found;
+    std::memcpy(&found, half, sizeof(half));
+    return found;
+  }
 #else
   static INLINE Halves rounded(Floats x) {
-    const Words bits = as<Words>(x), size = bits & 0x7fffffff, sign = bits >> 16 & 0x8000;
-    const Words tiny = as<Words>(as<Floats>(size) + 0.5f) - 0x3f000000;  // the sum rounds where a half would
-    const Words usual = (size - (112u << 23) + 0xfff + (size >> 13 & 1)) >> 13;
-    const Words small = size < (113u << 23) ? tiny : usual;
-    return __builtin_convertvector((size < 0x47800000u ? small : Words{} + 0x7c00) | sign, Halves);
+    uint32_t bits[16];
+    uint16_t halves[16];
+    std::memcpy(bits, &x, sizeof(bits));
+    for (int i = 0; i < 16; i++) {
+      const uint32_t size = bits[i] & 0x7fffffff, sign = bits[i] >> 16 & 0x8000;
+      const uint32_t tiny = as<uint32_t>(as<float>(size) + 0.5f) - 0x3f000000;  // the sum rounds where a half would
+      const uint32_t usual = (size - (112u << 23) + 0xfff + (size >> 13 & 1)) >> 13;
+      const uint32_t small = size < (113u << 23) ? tiny : usual;
+      halves[i] = (uint16_t)((size < 0x47800000u ? small : 0x7c00) | sign);
+    }
+    Halves found;
+    std::memcpy(&found, halves, sizeof(halves));
+    return found;
   }
 #endif
 };
