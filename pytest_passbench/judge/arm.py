@@ -212,6 +212,13 @@ class Arm:
             processes.kill(pid)
         return bool(inside)
 
+    def destroy(self) -> None:
+        """End the sandbox at once: with its first process all others end, however many they are."""
+        if self.zygote:
+            processes.kill(self.zygote)
+        self._process.kill()
+        self.kill_children()
+
     def reap(self) -> list[list[int]]:
         """Templates that ended: pid inside, signal. Empty where the zygote is gone too.
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import select
 import socket
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from .arm import Arm
 
 RECORDINGS = 2
+MAX_PROCESSES = 64  # of a candidate's own while its passes are read
+LOOK = 0.25  # seconds between two looks at how many there are
 #: Rules whose breach is a violation; any other refusal says what a wrapper cannot do.
 VIOLATIONS = frozenset({"torch-op"})
 
@@ -115,6 +119,7 @@ class Reader:
         limit = self._arm.settings.timeout
         self._channel.settimeout(limit)
         try:
+            self._wait(limit, phase)
             return hear(self._channel, schema, phase)
         except TimeoutError as error:
             raise ArmFailure("timeout", phase, f"no answer within {limit:g} s") from error
@@ -122,6 +127,16 @@ class Reader:
             signals = [number for _pid, number in self._arm.reap() if number]
             said = ending(signals[-1] if signals else 0, "the process that reads the passes")
             raise ArmFailure("crash", phase, said) from error
+
+    def _wait(self, limit: float, phase: str) -> None:
+        """Wait for an answer, and see meanwhile that the candidate starts no processes without end."""
+        deadline = time.monotonic() + limit
+        while not select.select([self._channel], [], [], LOOK)[0]:
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            if len(self._arm.everything_inside()) > MAX_PROCESSES:
+                self._arm.destroy()
+                raise ArmFailure("crash", phase, f"started more than {MAX_PROCESSES} processes while it was read")
 
     def output(self) -> str:
         """Return what was printed while the modules were loaded and since the last time, capped and printable."""
@@ -150,17 +165,20 @@ def _difference(one: LaunchPlan, other: LaunchPlan) -> str:
 def freeze(arm: Arm, limit: int = 100) -> None:
     """Stop all that runs in a reader's sandbox: it must not take time from what is being timed.
 
-    Processes that are made meanwhile are stopped too; a sandbox that goes on making them is emptied.
+    Processes that are made meanwhile are stopped too; a sandbox that goes on making them ends.
     """
     for _ in range(limit):
-        running = [pid for pid in arm.everything_inside() if not processes.stopped(pid)]
+        inside = arm.everything_inside()
+        running = [pid for pid in inside if not processes.stopped(pid)]
         if not running:
             return
+        if len(inside) > MAX_PROCESSES:
+            break
         for pid in running:
             with contextlib.suppress(Gone):
                 processes.stop(pid)
                 processes.wait_stopped(pid)
-    arm.end_children()
+    arm.destroy()
 
 
 def thaw(arm: Arm) -> None:
