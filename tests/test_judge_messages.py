@@ -54,7 +54,7 @@ MESSAGES = [
     (replies.RUNNER, RUNNER),
     (replies.CUDA_RUNNER, {**RUNNER, "copies": 1, "input_copy": 2, "device_seconds": 3}),
     (replies.BUILT, {"status": "wanted", "request": {"name": "p", "arguments": [], "tensors": []}}),
-    (replies.READ, {"status": "ready", "passes": [{"name": "p", "pattern": {"calls": []}, "replacement": "why not"}]}),
+    (replies.READ, {"status": "ready", "passes": [{"name": "p", "pattern": {}, "replacement": "why not"}]}),
     (replies.READ, {"status": "failed", "message": "syntax error"}),
     (replies.RECORDED, {"plan": {"version": 1, "steps": []}}),
     (replies.RECORDED, {"refused": {"rule": "value", "message": "reads", "file": "p.py", "line": 3}}),
