@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 from pytest_passbench.judge import clock as clocks
 from pytest_passbench.judge.runner import BlockTime
+from pytest_passbench.judge.seed import Secret
 from pytest_passbench.judge.stopwatch import Stopwatch
 
 FULL = {"eager": 500e-6, "candidate": 250e-6}
@@ -39,10 +39,10 @@ def measured(monkeypatch: pytest.MonkeyPatch, empties: dict[str, list[float]], p
     monkeypatch.setattr(clocks, "Preference", lambda: quiet)
     inputs: Any = SimpleNamespace(draw=lambda calls: [[]] * calls, write=lambda batch, pages: None)
     cores: Any = SimpleNamespace(forking=[0], arms={0})
-    templates: Any = {arm: SimpleNamespace(rehearses=False) for arm in FULL}
+    templates: Any = {arm: SimpleNamespace(rehearses=False, resting=[]) for arm in FULL}
     none: Any = SimpleNamespace(off=contextlib.nullcontext)
     clock = clocks.CpuClock(
-        templates, none, none, inputs, cores, none, lambda *_round: None, random.Random(0), Stopwatch({})
+        templates, none, none, inputs, cores, none, lambda *_round: None, Secret(b"seed"), Stopwatch({})
     )
     with contextlib.closing(clock):
         clock.calls = 10

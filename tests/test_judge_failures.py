@@ -17,16 +17,11 @@ FAULTS = {
     "shape": ("return (torch.nn.functional.gelu(x) + y)[:1]", "shape_mismatch", "[1, 32]"),
     "broadcastable": ("return (torch.nn.functional.gelu(x) + y)[None]", "shape_mismatch", "[1, 16, 32]"),
     "dtype": ("return (torch.nn.functional.gelu(x) + y).double()", "type_mismatch", "float64"),
-    "two-outputs": ("return (torch.nn.functional.gelu(x), y)", "type_mismatch", "no plain tensor"),
-    "not-a-tensor": ("return 3.0", "type_mismatch", "no plain tensor"),
+    "two-outputs": ("return (torch.nn.functional.gelu(x), y)", "runtime_fail", "returns a tuple, not a tensor"),
+    "not-a-tensor": ("return 3.0", "runtime_fail", "returns a float, not a tensor"),
     "strides": (
         "return (torch.nn.functional.gelu(x) + y).t().contiguous().t()",
         "type_mismatch", "output 0: has strides [1, 16], eager's are [32, 1]",
-    ),
-    "same-memory": (
-        "z = torch.zeros_like(x) if not kept else kept[0]\n"
-        "kept.append(z.copy_(torch.nn.functional.gelu(x) + y))\nreturn z",
-        "type_mismatch", "share memory",
     ),
     "hangs": ("import time\nwhile True: time.sleep(0.01)", "timeout", "4 s"),
 }
@@ -36,7 +31,7 @@ FAULTS = {
 def records(bench, wrapper):
     for name, (body, _status, _text) in FAULTS.items():
         bench.task(name)
-        bench.candidate({"p": wrapper(body, head="kept = []")}, task=name)
+        bench.candidate({"p": wrapper(body)}, task=name)
     bench.task("zz-honest")
     bench.candidate({"p": wrapper(HONEST)}, task="zz-honest")
     bench.task("zz-unknown", ops=("gelu", "mul"), source="def forward(in_0, in_1):\n    return (in_0 * in_1,)")
@@ -76,17 +71,7 @@ def test_output_of_a_candidate_is_kept_capped_and_escaped(bench, wrapper):
     assert "\x1b" not in record.arm.output
 
 
-CHANGING = {
-    "one-element": "x.view(-1)[70_000] = 0.25",
-    "all": "x.zero_()",
-    "other-memory": """
-import ctypes, mmap
-kinds = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | 0x10  # MAP_FIXED: zeros that are nobody's copy, in its place
-place = [ctypes.c_void_p(x.data_ptr()), ctypes.c_size_t(x.nbytes)]
-if not x.data_ptr() % mmap.PAGESIZE:
-    ctypes.CDLL(None).mmap(*place, 3, kinds, -1, ctypes.c_long(0))
-""",
-}
+CHANGING = {"one-element": "x.view(-1)[70_000] = 0.25", "all": "x.zero_()"}
 
 
 @pytest.mark.parametrize("how", CHANGING)

@@ -95,11 +95,12 @@ class Watch:
             self._wait_for_threads(deadline)
 
     def _wait_for_threads(self, deadline: float) -> None:
-        seen = 0
-        while seen != (count := self._stopped(self._stat, deadline)):  # one that runs on may still start another
-            seen = count
-            if len(self._threads) != count:
-                self.find_threads()
+        seen: set[int] = set()
+        while True:  # one that runs on may still start another
+            self.find_threads()
+            if seen == set(self._threads):
+                return
+            seen = set(self._threads)
             for thread in self._threads.values():
                 with contextlib.suppress(_Ended):
                     self._stopped(thread.stat, deadline)
