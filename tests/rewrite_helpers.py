@@ -9,8 +9,10 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.rewrite.apply import Rewritten, apply_passes
-from pytest_passbench.rewrite.load import Pass
+from pytest_passbench.reader.load import LoadedPass
+from pytest_passbench.reader.local import LocalKernels, as_passes
+from pytest_passbench.rewrite import apply, pipelines
+from pytest_passbench.rewrite.apply import Rewritten
 from pytest_passbench.suite.build import build_graph
 
 
@@ -21,7 +23,7 @@ def graph(body: str, inputs: int = 1) -> torch.fx.GraphModule:
     return build_graph(text, "test")
 
 
-def reference(pattern: Callable[..., Any], name: str = "reference") -> Pass:
+def reference(pattern: Callable[..., Any], name: str = "reference") -> LoadedPass:
     """A pass whose kernel is the pattern itself, run on copies."""
 
     def wrapper(*args: Any) -> Any:
@@ -30,7 +32,19 @@ def reference(pattern: Callable[..., Any], name: str = "reference") -> Pass:
     names = pattern.__code__.co_varnames[: pattern.__code__.co_argcount]
     scope: dict[str, Any] = {}
     exec(f"def replacement_args({', '.join(names)}): return ({', '.join(names)},)", scope)
-    return Pass(name, pattern, scope["replacement_args"], lambda: wrapper, wrapper, Path(f"{name}.py"))
+    return LoadedPass(name, pattern, scope["replacement_args"], lambda: wrapper, wrapper, Path(f"{name}.py"))
+
+
+def apply_passes(gm: torch.fx.GraphModule, loaded: list[LoadedPass], inputs: list[Any]) -> Rewritten:
+    """Apply passes as data, their wrappers called in this process."""
+    return apply.apply_passes(gm, as_passes(loaded), inputs, LocalKernels(loaded))
+
+
+def build(
+    pipeline: str, gm: torch.fx.GraphModule, loaded: list[LoadedPass], inputs: list[Any]
+) -> pipelines.Built:
+    """Build a pipeline from passes as data, their wrappers called in this process."""
+    return pipelines.build(pipeline, gm, as_passes(loaded), inputs, LocalKernels(loaded))
 
 
 def rewrite(body: str, pattern: Callable[..., Any], *tensors: torch.Tensor) -> tuple[Rewritten, torch.fx.GraphModule]:

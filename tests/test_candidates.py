@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from rewrite_helpers import build
 
-from pytest_passbench.candidate.audit import audit
-from pytest_passbench.rewrite import pipelines
-from pytest_passbench.rewrite.load import Pass, load_passes
+from pytest_passbench.reader.load import LoadedPass, load_passes
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.model import Subgraph, Task, TensorSpec
 from pytest_passbench.suite.taskfile import read_task
@@ -24,13 +23,13 @@ TOLERANCES = {torch.float32: (1.3e-6, 1e-5), torch.bfloat16: (1.6e-2, 1e-5), tor
 LITE = sorted(path for path in (ROOT / "tasks").rglob("*.task.yaml") if "lite" in path.read_text()[:2000])
 
 
-def _passes(candidate: str) -> list[Pass]:
+def _passes(candidate: str) -> list[LoadedPass]:
     folder = ROOT / "candidates" / candidate
     return load_passes(folder, json.loads((folder / "sorted_output_pass_rule_names.json").read_text()))
 
 
 @pytest.fixture(scope="module")
-def fused() -> list[Pass]:
+def fused() -> list[LoadedPass]:
     return _passes("cpu-fused")
 
 
@@ -48,13 +47,13 @@ def _small(task: Task) -> Iterator[Subgraph]:
         yield min((s for s in task.subgraphs if s.dtype == dtype), key=lambda s: s.elements)
 
 
-def _check(task: Task, subgraph: Subgraph, passes: list[Pass]) -> list[str]:
+def _check(task: Task, subgraph: Subgraph, passes: list[LoadedPass]) -> list[str]:
     """Judge one subgraph in process; the names of the passes that matched."""
     generator = torch.Generator().manual_seed(7)
     graph = build_graph(task.graphs[subgraph.graph], subgraph.id)
     inputs = [_input(spec, generator) for spec in subgraph.inputs]
     with torch.no_grad():
-        built = pipelines.build("direct", graph, passes, inputs)
+        built = build("direct", graph, passes, inputs)
         expected, found = graph(*[x.clone() for x in inputs]), built.call(*inputs)
     for one, other in zip(expected, found, strict=True):
         rtol, atol = TOLERANCES.get(one.dtype, (0, 0))
@@ -65,14 +64,9 @@ def _check(task: Task, subgraph: Subgraph, passes: list[Pass]) -> list[str]:
 
 
 @pytest.mark.parametrize("path", LITE, ids=lambda path: path.name.split(".")[0])
-def test_cpu_fused_covers_the_lite_tasks_and_is_as_eager(path: Path, fused: list[Pass]) -> None:
+def test_cpu_fused_covers_the_lite_tasks_and_is_as_eager(path: Path, fused: list[LoadedPass]) -> None:
     task = read_task(path)
     assert all(_check(task, subgraph, fused) for subgraph in _small(task))
-
-
-@pytest.mark.parametrize("name", ["cpu-fused", "triton-fused", "no-match"])
-def test_the_source_audit_has_nothing_to_say(name: str) -> None:
-    assert audit(ROOT / "candidates" / name, "kernels") == []
 
 
 def test_no_match_misses_and_says_how_near_it_came() -> None:
@@ -80,7 +74,7 @@ def test_no_match_misses_and_says_how_near_it_came() -> None:
     subgraph = task.subgraphs[0]
     graph = build_graph(task.graphs[subgraph.graph], subgraph.id)
     inputs = [_input(spec, torch.Generator()) for spec in subgraph.inputs]
-    built = pipelines.build("direct", graph, _passes("no-match"), inputs)
+    built = build("direct", graph, _passes("no-match"), inputs)
     assert not built.rewritten
     assert "tanh" in built.reports[0].miss
 

@@ -7,8 +7,8 @@ import textwrap
 
 import pytest
 
+from pytest_passbench.reader.load import load_passes
 from pytest_passbench.rewrite.errors import PassError
-from pytest_passbench.rewrite.load import load_passes
 
 PASS = """
 def pattern(x):

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from rewrite_helpers import graph, reference
+from rewrite_helpers import build, graph, reference
 
+from pytest_passbench.reader.load import LoadedPass
 from pytest_passbench.rewrite.errors import PassError
-from pytest_passbench.rewrite.load import Pass
-from pytest_passbench.rewrite.pipelines import build, build_baseline, warm_up
+from pytest_passbench.rewrite.pipelines import build_baseline, warm_up
 
 # Dynamo and Inductor import parts of torch and of the standard library that warn of their own deprecation.
 pytestmark = [
@@ -101,7 +101,7 @@ def test_what_a_kernel_raises_comes_out(pipeline):
     def wrapper(x):
         raise ZeroDivisionError("in the kernel")
 
-    item = Pass("raises", lambda x: x.relu(), lambda x: (x,), lambda: wrapper, wrapper, Path("raises.py"))
+    item = LoadedPass("raises", lambda x: x.relu(), lambda x: (x,), lambda: wrapper, wrapper, Path("raises.py"))
     with pytest.raises(ZeroDivisionError, match="in the kernel"):
         build(pipeline, graph(BODY, 3), [item], tensors())
 
@@ -110,7 +110,7 @@ def test_inductor_mends_strides_and_aliases():
     def wrapper(x, y):
         return (x + y).t().contiguous().t(), y  # other strides than the graph's; an input handed on
 
-    item = Pass("p", lambda x, y: (x + y, y.abs()), lambda x, y: (x, y), lambda: wrapper, wrapper, Path("p.py"))
+    item = LoadedPass("p", lambda x, y: (x + y, y.abs()), lambda x, y: (x, y), lambda: wrapper, wrapper, Path("p.py"))
     before = graph("a = in_0 * 2\nb = in_1 * in_1\nc = a + b\nd = b.abs()\nreturn (c.relu() + 1, d - 1)", 2)
     built = build("inductor", before, [item], [torch.randn(4, 6), torch.randn(4, 6)])
     assert built.rewritten
@@ -121,7 +121,7 @@ def test_inductor_says_which_shape_is_wrong():
     def wrapper(x):
         return x[:1]
 
-    item = Pass("p", lambda x: x.relu(), lambda x: (x,), lambda: wrapper, wrapper, Path("p.py"))
+    item = LoadedPass("p", lambda x: x.relu(), lambda x: (x,), lambda: wrapper, wrapper, Path("p.py"))
     with pytest.raises(RuntimeError, match=r"pass p: the kernel wrapper returned \(1, 8\)"):
         build("inductor", graph(BODY, 3), [item], tensors())
 
@@ -152,7 +152,8 @@ import os, sys, torch
 sys.path.insert(0, {tests!r})
 torch.set_num_threads(1)
 import test_rewrite_pipelines as t
-from pytest_passbench.rewrite.pipelines import build, warm_up
+from pytest_passbench.rewrite.pipelines import warm_up
+from rewrite_helpers import build
 warm_up({pipeline!r})
 with torch.no_grad():
     before = t.graph(t.BODY, 3)

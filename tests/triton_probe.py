@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pytest_passbench.runner.triton_reference import reference_of
 
 from pytest_passbench.candidate.triton import KernelReference, KernelRefusal, kernel_text
 from pytest_passbench.runner.triton_kernels import make_kernel
-from pytest_passbench.runner.triton_reference import reference_of
 
 HERE = Path(__file__).parent
 FUSED = HERE.parent / "candidates" / "triton-fused"

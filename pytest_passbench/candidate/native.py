@@ -19,23 +19,26 @@ Found = tuple[int, str, str]  # line, rule, what
 _MOST = 20
 REMEDIES = {
     "native": "a C++ kernel computes on its arguments, and does nothing else",
+    "native-prints": "a measured process has nothing to print to; print from the wrapper",
     "native-include": "include only standard headers that compute, and passbench.h",
 }
 
 _INCLUDES_WORDS = """
     passbench.h cmath math.h cstdint stdint.h cstring string.h cstddef stddef.h cstdlib stdlib.h cstdio stdio.h
     algorithm array vector limits limits.h climits cfloat float.h numeric utility tuple type_traits functional memory
-    bit complex cassert assert.h initializer_list new optional span string string_view stdexcept exception iterator
-    cinttypes inttypes.h cstdbool stdbool.h stdalign.h cfenv numbers concepts compare ranges variant map set
+    bit atomic complex cassert assert.h initializer_list new optional span string string_view stdexcept exception
+    iterator cinttypes inttypes.h cstdbool stdbool.h stdalign.h cfenv numbers concepts compare ranges variant map set
     unordered_map unordered_set queue deque stack list random ratio iso646.h version valarray
     omp.h immintrin.h x86intrin.h emmintrin.h xmmintrin.h pmmintrin.h tmmintrin.h smmintrin.h nmmintrin.h
     arm_neon.h arm_sve.h arm_fp16.h arm_bf16.h experimental/simd"""
 INCLUDES = frozenset(_INCLUDES_WORDS.split())
+_PRINTING = frozenset({"iostream", "ostream", "sstream", "iomanip", "format", "print"})
 _DIRECTIVES_WORDS = """
     define undef if ifdef ifndef elif elifdef elifndef else endif include pragma error warning"""
 _DIRECTIVES = frozenset(_DIRECTIVES_WORDS.split())
 _PRAGMA = re.compile(
-    r"""omp\s(?!.*\b(target|declare\s+target|threadprivate)\b).* | once | unroll.* | STDC\s+\w+\s+\w+
+    r"""omp\s(?!.*\b(target|declare\s+target|threadprivate)\b).* | once | (no)?unroll\b.* | ivdep | simd | vector\b.*
+      | STDC\s+\w+\s+\w+
       | GCC\s+(ivdep | unroll\b.* | optimize\b.* | target\b.* | push_options | pop_options | diagnostic\b.*)
       | clang\s+(loop\b.* | fp\b.* | diagnostic\b.*)""",
     re.X,
@@ -64,7 +67,7 @@ _RESERVED = re.compile(
       | __(x86_64|i386|amd64|aarch64|arm|linux|unix|GLIBC|LP64|FILE|LINE|DATE|TIME|COUNTER)__
       | __(OPTIMIZE|FAST_MATH|FINITE_MATH_ONLY|NO_MATH_ERRNO|BYTE_ORDER|ORDER_\w+|STDC_\w+|CHAR_BIT|SIZEOF_\w+
          |\w+_MAX|\w+_MIN|\w+_DIG|\w+_EPSILON)__
-      | _(MM|CMP|OPENMP|Float|Bool|Complex|Static_assert|Alignas|Alignof|Pragma)\w* | _[A-Z] | _[A-Z][a-z0-9]\w*""",
+      | _(?!GLIBC|LIBC|PSTL|STD|IO)[A-Z]\w*""",
     re.X,
 )
 _ASSEMBLY = frozenset({"asm", "__asm", "__asm__"})
@@ -177,8 +180,10 @@ def _directive(tokens: list[Token], index: int, text: Text) -> Iterator[tuple[in
         else:
             whole = text.code[line[0].at : line[-1].at + len(line[-1].text)] if line else ""
             header = re.fullmatch(r'<([\w./]+)>|"([\w./]+)"', whole)
-            if header is None or (header[1] or header[2]) not in INCLUDES:
-                yield name.at, "native-include", f"#include {whole[:60]}"
+            chosen = header and (header[1] or header[2])
+            if chosen not in INCLUDES:
+                rule = "native-prints" if chosen in _PRINTING else "native-include"
+                yield name.at, rule, f"#include {whole[:60]}"
 
 
 def _line(tokens: list[Token], start: int) -> list[Token]:

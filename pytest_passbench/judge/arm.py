@@ -137,7 +137,9 @@ class Arm:
         mine, log, _number = self._fork({"op": "reader", "folder": folder, "stems": list(stems)})
         return Reader(self, mine, log)
 
-    def _fork(self, message: dict[str, Any], descriptors: tuple[int, ...] = ()) -> tuple[socket.socket, IO[bytes], int]:
+    def _fork(
+        self, message: dict[str, Any], descriptors: tuple[int, ...] = ()
+    ) -> tuple[socket.socket, IO[bytes], int]:
         """Order a child of the zygote: our end of its channel, the file with what it prints, its number inside."""
         self.ready()
         log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by whoever gets it

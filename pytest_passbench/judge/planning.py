@@ -10,7 +10,7 @@ import torch
 
 from ..kernels.errors import CompileError
 from ..plans import parse
-from ..plans.launch import CppKernel, Launch, LaunchPlan, Operand, Request, TritonKernel
+from ..plans.launch import CppKernel, Launch, LaunchPlan, Operand, Operator, Request, TritonKernel
 from ..report.record import Finding
 from ..settings import Policy
 from ..suite.operators import resolve
@@ -82,7 +82,8 @@ class Planner:
     def _failure(self, name: str, layer: str, refusal: Refusal) -> ArmFailure:
         """Return a refusal as the arm's failure: a violation, or something that no plan can hold."""
         file = named(refusal.file, self.folder) or named(f"{name}.py", self.folder)
-        said = f"pass {name}: the kernel wrapper {refusal.message}" if layer == "plan" else f"pass {name}: {refusal.message}"
+        who = "the kernel wrapper " if layer == "plan" else ""
+        said = f"pass {name}: {who}{refusal.message}"
         if layer == "plan" and refusal.rule not in VIOLATIONS:
             place = f"{file}:{refusal.line}: " if refusal.line else ""
             return ArmFailure("runtime_fail", "plan", f"{place}{said}")
@@ -99,17 +100,17 @@ class Planner:
         """Raise Refusal for a plan that is well-formed, and no kernel of the candidate's own."""
         if len(plan.returns) != request.outputs:
             raise Refusal("result", f"returns {len(plan.returns)} values, and the pattern returns {request.outputs}")
-        operators = [step.name for step in plan.steps if type(step).__name__ == "Operator"]
+        operators = [step.name for step in plan.steps if isinstance(step, Operator)]
         if self.policy != "open":
             if operators:
                 raise Refusal("torch-op", f"computes with torch ({operators[0]})")
             if not plan.launches:
-                raise Refusal("torch-op", "launches no kernel: it only allocates, copies or hands on what it was given")
+                raise Refusal("torch-op", "launches no kernel: it only allocates, copies or hands on its arguments")
         for name in operators:
             try:
                 resolve(f"torch.ops.{name}")
             except Exception as error:
-                raise Refusal("operator", f"calls {name}, which is no tensor operator that a graph may have") from error
+                raise Refusal("operator", f"calls {name}, which is no operator of a graph") from error
 
     def _kernels(self, plan: LaunchPlan) -> tuple[list[Built], list[dict[str, Any]]]:
         """Return the compiled libraries, and per kernel of the plan how a template gets at it."""

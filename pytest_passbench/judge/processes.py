@@ -10,7 +10,6 @@ import signal
 import time
 from pathlib import Path
 
-
 _INNER = re.compile(r"^NSpid:.*?(\d+)$", re.M)
 
 

@@ -12,7 +12,6 @@ from .arm import Arm
 from .builder.build import Builder
 from .failures import ArmFailure
 from .planning import Planner
-from .reading import Reader
 
 
 class Readings:

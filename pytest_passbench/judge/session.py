@@ -6,7 +6,6 @@ import math
 import os
 import platform
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +31,10 @@ from .builder.build import Builder
 from .clock import EAGER
 from .cores import Cores
 from .cuda import device_state
+from .failures import ArmFailure, printable
 from .floor import TWIN, Noise
 from .inputs import Inputs, Reservoir
-from .failures import ArmFailure
 from .pages import Pages, plan_layout
-from .planning import Planner
 from .readings import Readings, folder
 from .seed import derive
 from .stopwatch import Stopwatch
@@ -46,7 +44,8 @@ from .subject import CANDIDATE, Subject
 #: and what noise left open, when it is measured again: it is the rounds that are noisy, so there pairs are longer.
 DEFAULT = Allowance(pair=0.024, pairs=LOOKS[0])
 AGAIN = Allowance(seconds=4.0, pairs=LOOKS[-1], precise=0.01)
-AROUND = ("read", "build", "inputs", "wait", "end", "other", "verify", "audit")  # phases that do not come with every pair
+#: Phases that do not come with every pair.
+AROUND = ("read", "build", "inputs", "wait", "end", "other", "verify", "audit")
 
 
 class Session:

@@ -92,7 +92,7 @@ class Template:
         except Gone as error:
             raise ArmFailure("crash", "build", self._how_it_ended()) from error
         if len(found) > 1 and not self._may_have_threads:
-            raise ArmFailure("integrity", "build", f"{len(found)} threads are left in the process that is forked from")
+            raise ArmFailure("integrity", "build", f"{len(found)} threads are left in a process to be forked from")
 
     def _how_it_ended(self) -> str:
         time.sleep(0.01)

@@ -13,8 +13,9 @@ import torch
 
 from ..candidate.layout import Candidate, PassDir
 from ..protocol import KIND_OTHER_TYPE, KIND_TENSOR
+from ..reader.load import load_passes
+from ..reader.local import LocalKernels, as_passes
 from ..report.record import Arm, Record
-from ..rewrite.load import load_passes
 from ..rewrite.pipelines import build
 from ..settings import Settings
 from ..suite.build import build_graph
@@ -66,7 +67,8 @@ class TrustedSession:
         module = build_graph(task.graphs[subgraph.graph], task.path.name, device=self.settings.device)
         with torch.no_grad():
             expected = module(*[value.clone() for value in values])
-            built = build(self.settings.pipeline, module, load_passes(passes.path, list(passes.stems)), values)
+            loaded = load_passes(passes.path, list(passes.stems))
+            built = build(self.settings.pipeline, module, as_passes(loaded), values, LocalKernels(loaded))
             record.passes = pass_reports(report.__dict__ for report in built.reports)
             if not built.rewritten:
                 record.arm.status, record.arm.phase = "pass_miss", "match"

@@ -21,11 +21,15 @@ _MORE = (("torch", torch), ("torch.nn.functional", torch.nn.functional), ("opera
 
 @dataclass(frozen=True)
 class Traced:
-    """A traced function: ``placeholders`` in the order of its arguments, ``result`` what it returned."""
+    """A traced function; ``placeholders`` are in the order of its arguments."""
 
     graph: Graph
     placeholders: tuple[Node, ...]
-    result: Any
+
+    @property
+    def result(self) -> Any:
+        """The returned value."""
+        return next(node for node in self.graph.nodes if node.op == "output").args[0]
 
     @property
     def outputs(self) -> tuple[Any, ...]:
@@ -57,7 +61,7 @@ def to_data(traced: Traced) -> dict[str, Any]:
 
 
 def from_data(data: Any) -> Traced:
-    """Return the traced function that :func:`to_data` wrote. Raises ValueRefused for data that it cannot have written."""
+    """Return the traced function that :func:`to_data` wrote. Raises ValueRefused for any other data."""
     names, calls = _part(data, "arguments", list), _part(data, "calls", list)
     if len(names) + len(calls) > MAX_CALLS:
         raise ValueRefused(f"more than {MAX_CALLS} calls")
@@ -73,9 +77,8 @@ def from_data(data: Any) -> Traced:
     placeholders = tuple(nodes)
     for call in calls:
         nodes.append(_call(graph, call, reference))
-    result = decode(_part(data, "result", object), reference)
-    graph.output(result)
-    return Traced(graph, placeholders, result)
+    graph.output(decode(_part(data, "result", object), reference))
+    return Traced(graph, placeholders)
 
 
 def _call(graph: Graph, call: Any, reference: Any) -> Node:
@@ -132,8 +135,8 @@ def _more() -> dict[str, Any]:
         for name, value in vars(module).items()
         if callable(value) and not isinstance(value, type) and not name.startswith("__")
     }
-    plain = {name: getattr(builtins, name) for name in ("int", "float", "max", "min", "len", "tuple", "list", "getattr")}
-    return found | plain
+    plain = ("int", "float", "max", "min", "len", "tuple", "list", "getattr")
+    return found | {name: getattr(builtins, name) for name in plain}
 
 
 @cache

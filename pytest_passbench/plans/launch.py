@@ -72,8 +72,8 @@ class Argument:
 class Request:
     """A match that needs a plan.
 
-    ``arguments`` are the wrapper's, encoded (:mod:`.values`); ``{"tensor": i}`` stands for ``tensors[i]``. ``outputs``
-    is the number of values that the pattern returns, ``sequence`` whether it returns them as one.
+    ``arguments`` are the wrapper's, encoded (:mod:`.values`); ``{"tensor": i}`` stands for ``tensors[i]``.
+    ``outputs`` is the number of values that the pattern returns, ``sequence`` whether it returns them as one.
     """
 
     name: str

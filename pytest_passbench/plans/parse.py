@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -108,7 +109,7 @@ class _Parser:
         return found
 
     def _plain_step(self, kind: str, content: Any) -> Step:
-        parsers = {
+        parsers: dict[str, Callable[..., Step]] = {
             "allocate": self._allocate,
             "fill": self._fill,
             "copy": self._copy,

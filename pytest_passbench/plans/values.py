@@ -17,13 +17,10 @@ MAX_ITEMS = 4096
 MAX_TEXT = 4096  # characters
 MAX_INTEGER = 1 << 63
 
-_DTYPES = {str(value).removeprefix("torch."): value for value in vars(torch).values() if isinstance(value, torch.dtype)}
-_MEMORY_FORMATS = {str(value): value for value in vars(torch).values() if isinstance(value, torch.memory_format)}
-_LAYOUTS = {str(value): value for value in vars(torch).values() if isinstance(value, torch.layout)}
+_KINDS = {"dtype": torch.dtype, "memory_format": torch.memory_format, "layout": torch.layout}
 _NAMED: dict[str, tuple[type, dict[str, Any]]] = {
-    "dtype": (torch.dtype, _DTYPES),
-    "memory_format": (torch.memory_format, _MEMORY_FORMATS),
-    "layout": (torch.layout, _LAYOUTS),
+    kind: (of, {str(value).removeprefix("torch."): value for value in vars(torch).values() if isinstance(value, of)})
+    for kind, of in _KINDS.items()
 }
 
 Encode = Callable[[Any], Any]
@@ -65,6 +62,8 @@ def encode(value: Any, special: Encode | None = None, depth: int = 0) -> Any:
     if isinstance(value, (tuple, list)):
         items = [encode(item, special, depth + 1) for item in value]
         return {"tuple": items} if isinstance(value, tuple) else items
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {"dict": [[key, encode(item, special, depth + 1)] for key, item in value.items()]}
     raise ValueRefused(f"a value of type {type(value).__name__}")
 
 
@@ -106,6 +105,8 @@ def _tagged(tag: str, content: Any, special: Decode | None, depth: int) -> Any:
         return slice(*(decode(end, special, depth + 1) for end in content))
     if tag == "tuple" and isinstance(content, list):
         return tuple(decode(item, special, depth + 1) for item in _few(content))
+    if tag == "dict" and isinstance(content, list) and all(_is_pair(item) for item in _few(content)):
+        return {_short(key): decode(item, special, depth + 1) for key, item in content}
     if special is None:
         raise ValueRefused(f"a value of unknown kind {str(tag)[:40]!r}")
     return special(tag, content)
@@ -123,6 +124,10 @@ def _device(content: Any) -> torch.device:
         return torch.device(_short(content))
     except (RuntimeError, TypeError) as error:
         raise ValueRefused(f"no such device: {str(content)[:40]!r}") from error
+
+
+def _is_pair(item: Any) -> bool:
+    return isinstance(item, list) and len(item) == 2
 
 
 def _number(text: Any) -> float:

@@ -47,11 +47,11 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
     launches.install(folder)
     try:
         passes = load_passes(folder, message["stems"])
-        told = [_told(item) for item in passes]
+        answer = [told(item) for item in passes]
     except PassError as error:
         send(channel, {"status": "failed", "message": str(error)[:MESSAGE_LIMIT]})
         return
-    send(channel, {"status": "ready", "passes": told})
+    send(channel, {"status": "ready", "passes": answer})
     wrappers = {item.name: item.wrapper for item in passes}
     with contextlib.suppress(ProtocolError):
         while True:
@@ -59,7 +59,7 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
             _serve(channel, order, wrappers, folder)
 
 
-def _told(item: LoadedPass) -> dict[str, Any]:
+def told(item: LoadedPass) -> dict[str, Any]:
     """Return a pass as data; where a function cannot be traced, why stands in its place."""
     return {
         "name": item.name,

@@ -33,18 +33,18 @@ from ..plans.launch import (
 )
 from ..plans.values import ValueRefused, encode
 
-_ALLOCATE = frozenset("empty empty_like empty_strided new_empty new_empty_strided empty_permuted".split())
+_ALLOCATE = frozenset(["empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"])
 _FILLED = {
     **dict.fromkeys(("zeros", "zeros_like", "new_zeros"), 0),
     **dict.fromkeys(("ones", "ones_like", "new_ones"), 1),
 }
 _FULL = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}  # where the value stands
-_COPIES = frozenset("clone _to_copy contiguous _reshape_copy view_copy".split())
-_READS = frozenset("_local_scalar_dense is_nonzero equal item".split())
+_COPIES = frozenset(["clone", "_to_copy", "contiguous", "_reshape_copy", "view_copy"])
+_READS = frozenset(["_local_scalar_dense", "is_nonzero", "equal", "item"])
 _SHAPED_BY_VALUES = frozenset(
-    "nonzero masked_select _unique2 unique_dim unique_consecutive nonzero_static bincount".split()
+    ["nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive", "nonzero_static", "bincount"]
 )
-_MEMORY = frozenset("set_ resize_ resize_as_ record_stream".split())
+_MEMORY = frozenset(["set_", "resize_", "resize_as_", "record_stream"])
 
 
 class Refused(Exception):
@@ -161,7 +161,7 @@ class Recording(TorchDispatchMode):  # type: ignore[misc]
 
     # -- operators --------------------------------------------------------------------------------------------------
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ARG002
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = func._schema.name.removeprefix("aten::")
         if name in _READS:

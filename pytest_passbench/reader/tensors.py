@@ -18,9 +18,10 @@ from .recording import Refused
 
 _RANDOM_BYTES = 1 << 20  # at the beginning of a tensor; the rest is zero
 _LINE = 64
-_READERS = frozenset(
-    "numpy tolist item __array__ __bool__ __int__ __float__ __index__ __complex__ __dlpack__ __contains__".split()
-)
+_READERS = frozenset({
+    "numpy", "tolist", "item", "__array__", "__bool__", "__int__", "__float__", "__index__", "__complex__",
+    "__dlpack__", "__contains__",
+})  # fmt: skip
 
 
 def make(request: Request, chance: random.Random) -> tuple[list[torch.Tensor], list[Any]]:
@@ -52,7 +53,7 @@ class Device(TorchFunctionMode):  # type: ignore[misc]
         super().__init__()
         self._device = torch.device(device)
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ARG002
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
         if name in _READERS:

@@ -74,8 +74,7 @@ def trace(name: str, label: str, function: Callable[..., Any], arguments: list[s
     except Exception as error:
         raise PassError(name, f"{label} cannot be traced: {type(error).__name__}: {error}{_where(error)}") from error
     tracer.graph.output(result)
-    output = next(node for node in tracer.graph.nodes if node.op == "output")
-    return Traced(tracer.graph, tuple(proxy.node for proxy in proxies), output.args[0])
+    return Traced(tracer.graph, tuple(proxy.node for proxy in proxies))
 
 
 def _where(error: BaseException) -> str:

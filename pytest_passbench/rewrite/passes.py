@@ -40,7 +40,7 @@ class Pass:
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Pass:
-        """Return the pass that a reader wrote down. Raises PassError for what no reader writes, or could not trace."""
+        """Return the pass that a reader wrote down. Raises PassError if it could not trace the pattern."""
         name = str(data["name"])
         try:
             pattern = from_data(data["pattern"]) if isinstance(data["pattern"], dict) else str(data["pattern"])

@@ -78,9 +78,10 @@ def warm_up(pipeline: str) -> None:
     graph, pattern, arguments = torch.fx.Graph(), torch.fx.Graph(), torch.fx.Graph()
     graph.output((graph.call_function(torch.relu, (graph.placeholder("x"),)),))
     place = pattern.placeholder("x")
-    found = Traced(pattern, (place,), pattern.call_function(torch.relu, (place,)))
+    pattern.output(pattern.call_function(torch.relu, (place,)))
     handed = arguments.placeholder("x")
-    item = Pass("warm_up", found, Traced(arguments, (handed,), (handed,)))
+    arguments.output((handed,))
+    item = Pass("warm_up", Traced(pattern, (place,)), Traced(arguments, (handed,)))
     with torch.no_grad():
         build(pipeline, GraphModule({}, graph), [item], [torch.zeros(2, 2)], _Relu())
 

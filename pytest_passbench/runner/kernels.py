@@ -64,6 +64,6 @@ class AskedKernels:
     def _choices(self, plan: LaunchPlan, kernels: Sequence[Any]) -> list[int]:
         """Return the configuration of each tuned launch: the fastest on a device, the first in the interpreter."""
         count = sum(isinstance(step, Tuned) for step in plan.steps)
-        if not count or not torch.device(self._device).type == "cuda":
+        if not count or torch.device(self._device).type != "cuda":
             return [0] * count
         return tune(plan, kernels, self._device)

@@ -167,10 +167,10 @@ class _Printer:
             self._operator(step)
 
     def _allocate(self, step: Allocate) -> None:
-        form = step.form
-        self._add(f"b{len(self._buffers)} = empty({_numbers(form.shape)}, {_numbers(form.strides)}, dtype_{form.dtype})")
+        name, form = f"b{len(self._buffers)}", step.form
+        self._add(f"{name} = empty({_numbers(form.shape)}, {_numbers(form.strides)}, dtype_{form.dtype})")
         if step.fill is not None:
-            self._add(f"b{len(self._buffers)}.fill_({self._value(step.fill)})")
+            self._add(f"{name}.fill_({self._value(step.fill)})")
         self._buffers.append(form)
 
     def _operator(self, step: Operator) -> None:

@@ -62,7 +62,8 @@ def measured(device: str = "cpu") -> Measured | None:
         return None
     if device != "cpu":
         return Measured(_no_processes(machine))
-    return Measured(_computing(machine), _computing(machine, threads=True), _computing(machine, threads=True, jit=True))
+    with_jit = _computing(machine, threads=True, jit=True)
+    return Measured(_computing(machine), _computing(machine, threads=True), with_jit)
 
 
 class Measured:

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any
 
 import torch
+
 from ..protocol import Layout, Order, ProtocolError, receive, send
 from ..rewrite.errors import KernelFailed, PassError
 from . import harden, memory, seccomp

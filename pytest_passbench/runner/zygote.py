@@ -1,4 +1,4 @@
-"""A zygote: the first process of a sandbox, process 1 of a strong one. It has imported what arms need, no candidate, and opened no device.
+"""A zygote: the first process of a sandbox, number 1 in a strong one. It has imported what arms need, no candidate.
 
 It forks a template per subgraph, or in a reader's sandbox a reader per directory of passes.
 """

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from ..subject import Subject
 
 #: Operators that ``replacement_args`` may put into a graph: they move or describe data.
-ALLOWED = frozenset(
-    """view reshape expand expand_as permute transpose t unsqueeze squeeze flatten unflatten narrow select movedim
-    swapaxes chunk split unbind detach broadcast_to view_as contiguous clone to getitem as_strided""".split()
-)
+ALLOWED = frozenset({
+    "view", "reshape", "expand", "expand_as", "permute", "transpose", "t", "unsqueeze", "squeeze", "flatten", "unflatten",
+    "narrow", "select", "movedim", "swapaxes", "chunk", "split", "unbind", "detach", "broadcast_to", "view_as",
+    "contiguous", "clone", "to", "getitem", "as_strided",
+})  # fmt: skip
 
 
 class Auditor:

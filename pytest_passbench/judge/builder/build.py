@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...candidate import native
+from ...errors import UserError
 from ...kernels import signatures, toolchain
 from ...kernels.errors import CompileError
 from ...kernels.signatures import Signature
@@ -53,6 +54,7 @@ class Builder:
     def __init__(self, walls: Walls, cache: Path | None) -> None:
         self._walls, self._cache = walls, _private(cache) if cache is not None else None
         self._built: dict[str, Built] = {}
+        self._failed: dict[str, KernelRefused | CompileFailed] = {}  # a limit is not run into twice
 
     def library(self, source: str, flags: tuple[str, ...] = (), openmp: bool = False) -> Built:
         """The library of ``source``. Raises :class:`KernelRefused`, :class:`CompileFailed` (of which
@@ -60,12 +62,15 @@ class Builder:
         screen(source, flags)
         options = toolchain.options(flags, openmp=openmp)
         key = toolchain.key(source, compile.arguments(options), toolchain.compiler())
+        if key in self._failed:
+            raise self._failed[key]
         if key not in self._built:
             try:
-                declared = signatures.parse(source)
-            except CompileError as error:
-                raise CompileFailed(str(error)) from None
-            self._built[key] = self._find(key, declared) or self._make(key, source, options, declared)
+                declared = _declared(source)
+                self._built[key] = self._find(key, declared) or self._make(key, source, options, declared)
+            except (KernelRefused, CompileFailed) as error:
+                self._failed[key] = error.with_traceback(None)
+                raise
         return self._built[key]
 
     def _make(self, key: str, source: str, options: tuple[str, ...], declared: dict[str, Signature]) -> Built:
@@ -91,7 +96,7 @@ class Builder:
 
 
 def screen(source: str, flags: tuple[str, ...]) -> None:
-    """Raise :class:`KernelRefused` for what the text or the flags already show."""
+    """Raise :class:`KernelRefused` (or :class:`CompileFailed`) for what the text or the flags already show."""
     if not source.isascii():
         try:
             source.encode()
@@ -99,7 +104,16 @@ def screen(source: str, flags: tuple[str, ...]) -> None:
             raise KernelRefused("native", "the source is no text: it has half of a character") from None
     check_flags(flags)
     for line, rule, what in native.screen(source):
+        if rule == "native-prints":
+            raise CompileFailed(f"line {line} of the kernel's source: {what}: {native.REMEDIES[rule]}")
         raise KernelRefused(rule, f"line {line} of the kernel's source: {what}: {native.REMEDIES[rule]}")
+
+
+def _declared(source: str) -> dict[str, Signature]:
+    try:
+        return signatures.parse(source)
+    except CompileError as error:
+        raise CompileFailed(str(error)) from None
 
 
 def _checked(data: bytes, declared: dict[str, Signature]) -> Built:
@@ -111,6 +125,8 @@ def _private(folder: Path) -> Path:
     """Make ``folder`` if need be; only its user may write there, since what lies in it is loaded."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     state = folder.stat()
-    if state.st_uid != os.getuid() or state.st_mode & 0o077:
+    if state.st_uid != os.getuid():
+        raise UserError("the folder for compiled kernels belongs to another user", where=folder)
+    if state.st_mode & 0o077:
         folder.chmod(0o700)
     return folder

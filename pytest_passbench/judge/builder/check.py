@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from . import elf, symbols
 from .elf import Library, Malformed, Segment
-from .refusals import KernelRefused
+from .refusals import CompileFailed, KernelRefused
 
 _NOTE, _PHDR, _EH_FRAME, _PROPERTY = 4, 6, 0x6474E550, 0x6474E553
 _SEGMENTS = {elf.LOAD, elf.DYNAMIC, elf.STACK, elf.RELRO, _NOTE, _PHDR, _EH_FRAME, _PROPERTY}
@@ -25,7 +25,10 @@ _RELOCATIONS = {62: {1, 6, 7, 8}, 183: {257, 1025, 1026, 1027}}
 
 
 def check(data: bytes) -> frozenset[str]:
-    """The names of the functions that the library offers. Raises :class:`KernelRefused`, and nothing else."""
+    """The names of the functions that the library offers.
+
+    Raises :class:`KernelRefused`, or :class:`CompileFailed` if all that is wrong is that it prints.
+    """
     try:
         library = Library(data)
         _segments(library)
@@ -67,7 +70,7 @@ def _run_at_load(library: Library) -> None:
                 " at run time): compute in the function, or make the object constexpr",
             )
         if tag not in _TABLES | _MORE_TABLES or value & ~_FLAGS.get(tag, value):
-            raise KernelRefused("native-library", f"the built library has the dynamic entry {tag:#x}, as no kernel has")
+            raise KernelRefused("native-library", f"the built library has the dynamic entry {tag:#x}: no kernel has")
 
 
 def _taken(library: Library) -> None:
@@ -80,7 +83,13 @@ def _taken(library: Library) -> None:
             raise KernelRefused("native-load", f"{symbol.name} is chosen by a function that runs at load (ifunc)")
         if symbol.kind == _THREAD:
             raise KernelRefused("native-state", f"the kernel uses {symbol.name}, a thread's storage")
-    if refused := [s.name for s in library.symbols if not s.section and s.name and not symbols.may_call(s.name)]:
+    refused = [s.name for s in library.symbols if not s.section and s.name and not symbols.may_call(s.name)]
+    if refused and all(symbols.prints(name) for name in refused):
+        raise CompileFailed(
+            f"the kernel prints ({readable(refused[0])}): a measured process has nothing to print to;"
+            " print from the wrapper, or with --passbench-trusted"
+        )
+    if refused:
         others = f" (and {', '.join(map(readable, refused[1:4]))})" if refused[1:] else ""
         raise KernelRefused(
             "native-symbol",
@@ -127,16 +136,13 @@ def _names(library: Library, start: int) -> str:
 
 
 def readable(name: str) -> str:
-    """The last name in a mangled one; others as they are."""
-    if not name.startswith("_Z"):
-        return name
-    parts, at = [], 0
-    while match := re.compile(r"\D*?(\d{1,4})").match(name, at):
-        length = int(match[1])
-        parts.append(name[match.end() : match.end() + length])
-        at = match.end() + length
-    kept = [part for part in parts if part.isidentifier() and not part.startswith("_GLOBAL")]
-    return "::".join(kept[:3]) or name
+    """The names at the beginning of a mangled one, as far as they are simple; others as they are."""
+    prefix = re.match(r"_ZG?V?Z*N?K?(St)?L?", name)
+    parts, at = [], prefix.end() if prefix else len(name)
+    while match := re.compile(r"(?:E|v|E[PKa-z]*E)?N?L?(\d{1,3})").match(name, at):
+        parts.append(name[match.end() : match.end() + int(match[1])])
+        at = match.end() + int(match[1])
+    return "::".join(part for part in parts[:5] if not part.startswith("_GLOBAL")) or name[:120]
 
 
 def _down(address: int) -> int:

@@ -22,7 +22,8 @@ from .refusals import CompileFailed, LimitReached
 
 SECONDS = 60
 MEMORY_BYTES = 2 << 30  # of each process of the compiler
-SCRATCH_BYTES = 64 << 20
+SCRATCH_BYTES = 96 << 20
+_FILE_BYTES = 24 << 20  # no file fills the folder, so that there is room for what the compiler says
 LIBRARY_BYTES = 16 << 20
 _MESSAGE_BYTES = 64 << 10
 # Without start files nothing runs at load and no storage is the toolchain's own: any that is left is the kernel's.
@@ -30,12 +31,12 @@ _MESSAGE_BYTES = 64 << 10
 # data (separate-code); symbols can be counted (sysv); __dso_handle lets a static object be linked, to be refused
 # with its name.
 _LINK = (
-    *("-pipe", "-fmax-errors=5", "-nostartfiles", "-Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code,-z,text"),
+    *("-pipe", "-nostartfiles", "-Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code,-z,text"),
     "-Wl,--hash-style=sysv,--defsym=__dso_handle=0",
 )
 # Limits are set in the shell, since code between fork and exec costs a process as large as the judge a copy.
 _SCRIPT = f"""
-ulimit -c 0; ulimit -t {SECONDS}; ulimit -v {MEMORY_BYTES >> 10}; ulimit -f {SCRATCH_BYTES >> 9}
+ulimit -c 0; ulimit -t {SECONDS}; ulimit -v {MEMORY_BYTES >> 10}; ulimit -f {_FILE_BYTES >> 9}
 printf %s "$2" > "$1/link"; mkdir "$1/empty"; cd "$1/empty"; folder=$1; shift 2
 "$@" -Wl,-T,"$folder/link" -o "$folder/library" 2> "$folder/said"; code=$?
 head -c {_MESSAGE_BYTES} "$folder/said" >&2
@@ -56,8 +57,8 @@ def run(source: str, options: tuple[str, ...], functions: Iterable[str], walls: 
     """
     compiler = toolchain.compiler()
     call = [compiler, *arguments(options), f"-I{toolchain.INCLUDE}", "-x", "c++", "-"]
-    with tempfile.TemporaryDirectory(prefix="passbench-build-") as folder:
-        scratch = "/tmp" if walls.strong else folder
+    own = contextlib.nullcontext("/tmp") if walls.strong else tempfile.TemporaryDirectory(prefix="passbench-build-")
+    with own as scratch:
         program = ["/bin/sh", "-c", _SCRIPT, "sh", scratch, _link_script(functions), *call]
         command = sandbox.tool_command(program, walls, _needed(compiler), SCRATCH_BYTES)
         code, data, said = _start(command, source.encode(), scratch)
@@ -70,7 +71,7 @@ def run(source: str, options: tuple[str, ...], functions: Iterable[str], walls: 
 
 def _link_script(functions: Iterable[str]) -> str:
     """Only ``functions`` are seen from outside; the pointer to the handler of exceptions is made read-only."""
-    shown = "".join(f" {name};" for name in functions)
+    shown = "".join(f' "{name}";' for name in functions)
     return (
         "SECTIONS { .data.rel.ro.personality : { *(.data.rel.local.DW.ref.*) } } INSERT AFTER .data.rel.ro;\n"
         f"VERSION {{ {{ {'global:' + shown if shown else ''} local: *; }}; }}\n"
@@ -90,11 +91,12 @@ def _start(command: list[str], source: bytes, scratch: str) -> tuple[int, bytes,
     ) as process:
         try:
             data, said = process.communicate(source, timeout=SECONDS)
-        except subprocess.TimeoutExpired:
-            raise LimitReached(f"compiling took longer than {SECONDS} s") from None
-        finally:
+        except BaseException as error:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+                os.killpg(process.pid, signal.SIGKILL)  # behind strong walls all others die with the first
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise LimitReached(f"compiling took longer than {SECONDS} s") from None
+            raise
     return process.returncode, data, said
 
 

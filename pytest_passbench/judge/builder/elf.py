@@ -68,7 +68,7 @@ class Library:
         ident, kind, self.machine = self._unpack("<16sHH", 0)
         if ident[:7] != b"\x7fELF\x02\x01\x01" or kind != 3:
             raise Malformed("no 64-bit little-endian shared library")
-        self.entry, headers = self._unpack("<QQ", 24)
+        (headers,) = self._unpack("<Q", 32)
         size, count = self._unpack("<HH", 54)
         if size != 56 or count > _MOST_HEADERS:
             raise Malformed("unusual program headers")

@@ -1,7 +1,7 @@
 """Functions of other libraries that a kernel may call: arithmetic, memory, OpenMP, and the C++ runtime's own.
 
-Printing is not among them: a kernel of a judged run computes, and ``printf`` needs descriptors that the measured
-process does not have. Neither is what keeps a state between calls (``rand``, ``omp_set_num_threads``).
+Printing is not among them, since the measured process has nothing to print to; it is no violation either. What keeps
+a state between calls (``rand``, ``omp_set_num_threads``) is one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RUNTIME = re.compile(
                   |invalid_argument|out_of_range|length_error|domain_error|range_error|overflow_error
                   |underflow_error|bad_variant_access|bad_optional_access)\w*
       | _ZSt1[89]_Rb_tree_\w+ | _ZSt2[0-9]_Rb_tree_\w+ | _ZNK?St8__detail\w+
-      | _ZNK?St7__cxx1112basic_stringIc\w+ | _ZSt11_Hash_bytesPKvmm""",
+      | _ZNK?St7__cxx1112basic_stringIc\w+ | _ZNSaIcE[CD]\dE\w+ | _ZSt11_Hash_bytesPKvmm""",
     re.X,
 )
 _OPENMP = re.compile(
@@ -46,10 +46,15 @@ _OPENMP = re.compile(
           |max_active_levels|ancestor_thread_num|team_size|cancellation|num_teams|team_num|num_places|proc_bind)
       | omp_in_(parallel|final)
       | __kmpc_(fork_call|fork_call_if|for_static_(init|fini)_?\w*|dispatch_\w+|barrier|global_thread_num
-          |push_num_threads|push_proc_bind|serialized_parallel|end_serialized_parallel|single|end_single|master|end_master|masked
+          |push_num_threads|push_proc_bind|serialized_parallel|end_serialized_parallel|single|end_single
+          |master|end_master|masked
           |end_masked|reduce|reduce_nowait|end_reduce|end_reduce_nowait|critical|critical_with_hint|end_critical|ordered
-          |end_ordered          |atomic_\w+|omp_task\w*|taskgroup|end_taskgroup|taskloop\w*|flush|bound_\w+|ok_to_fork|in_parallel)""",
+          |end_ordered
+          |atomic_\w+|omp_task\w*|taskgroup|end_taskgroup|taskloop\w*|flush|bound_\w+|ok_to_fork|in_parallel)""",
     re.X,
+)
+_PRINTING = re.compile(
+    r"(__)?(f|v|vf)?printf(_chk)?|f?puts|f?putc|putchar|fflush|fwrite|perror|stdout|stderr|_ZSt4(cout|cerr)"
 )
 _LIBRARIES = re.compile(
     r"lib(c|m|mvec|gomp|omp|omp5|iomp5|stdc\+\+|c\+\+|c\+\+abi|gcc_s|pthread|atomic)\.so(\.\d+)*"
@@ -60,6 +65,11 @@ _LIBRARIES = re.compile(
 def may_call(name: str) -> bool:
     """May a kernel take the symbol ``name`` from another library?"""
     return name in _PLAIN or any(pattern.fullmatch(name) for pattern in (_MATH, _RUNTIME, _OPENMP, _VECTOR_MATH))
+
+
+def prints(name: str) -> bool:
+    """Does ``name`` only write to the terminal?"""
+    return _PRINTING.fullmatch(name) is not None
 
 
 def may_need(library: str) -> bool:

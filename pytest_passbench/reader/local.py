@@ -1,0 +1,47 @@
+"""Passes of one's own in this very process: for a debugger and for tests, never for a score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from ..plans.launch import Request
+from ..plans.values import decode
+from ..rewrite.passes import Kernel, Pass
+from .load import LoadedPass
+from .main import told
+
+
+def as_passes(loaded: Iterable[LoadedPass]) -> list[Pass]:
+    """Return loaded passes as the data that a reader would send. Raises PassError."""
+    return [Pass.from_data(told(item)) for item in loaded]
+
+
+class LocalKernels:
+    """Kernels that are the wrappers themselves, called in this process."""
+
+    def __init__(self, loaded: Iterable[LoadedPass]) -> None:
+        self._wrappers = {item.name: item.wrapper for item in loaded}
+
+    def kernel(self, request: Request) -> Kernel:
+        """Return a callable that takes the request's tensors and calls the wrapper."""
+        wrapper = self._wrappers[request.name]
+
+        def call(*tensors: torch.Tensor) -> Any:
+            arguments = [decode(value, lambda _tag, index: tensors[index]) for value in request.arguments]
+            result = wrapper(*arguments)
+            if not request.sequence:
+                return result
+            if isinstance(result, torch.Tensor) and request.outputs == 1:
+                return (result,)
+            if not isinstance(result, (tuple, list)) or len(result) != request.outputs:
+                got = f"{len(result)} values" if isinstance(result, (tuple, list)) else type(result).__name__
+                raise RuntimeError(
+                    f"pass {request.name}: the kernel wrapper returned {got}, the pattern returns {request.outputs}"
+                )
+            return result
+
+        call.__name__ = call.__qualname__ = "".join(c if c.isalnum() else "_" for c in request.name)
+        return call
