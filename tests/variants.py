@@ -7,12 +7,15 @@ is right all the same.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
 import os
 import random
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,7 @@ from pytest_passbench.plans.launch import Argument, LaunchPlan, Request, contigu
 from pytest_passbench.runner.replay import replay
 
 SHAPE = (4, 16)
-SECONDS = 20  # until a recording is given up
+SECONDS = 10  # until a recording is given up
 _WORDS = ("alpha", "beta", "tile", "lane", "fused", "stage", "warp", "flow", "unit", "span", "mesh", "core", "base")
 
 #: What is computed, by a function ``{work}(x, y)`` of two tensors: reference, and lines of its body.
@@ -384,14 +387,25 @@ def request() -> Request:
     return Request("variant", ({"tensor": 0}, {"tensor": 1}), (Argument(form), Argument(form)))
 
 
+@cache
+def _imports() -> None:
+    """Import once what every recording's process would import by itself."""
+    names = ("torch._dynamo", "torch._functorch.vmap", "torch.library", "torch.utils.checkpoint")
+    for name in (*names, "triton.runtime.autotuner", "pytest_passbench.reader.main"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
 def recorded(source: str, folder: Path) -> dict[str, Any]:
     """Return what a reader answers: a plan as data, or why there is none. Runs in a process of its own."""
+    _imports()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "variant.py").write_text(source)
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reader)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # exceptions in hooks are printed
         signal.alarm(SECONDS)
         answer: dict[str, Any] = {"raised": "nothing was answered"}
         try:

@@ -66,7 +66,7 @@ class Planner:
     def _answer(self, request: Request) -> Answer:
         try:
             plan = self.reader.record(request, self.policy)
-            self._check(request, plan)
+            check(request, plan, self.policy)
             libraries, kernels = self._kernels(plan)
         except Refusal as refusal:
             raise self._failure(request.name, "plan", refusal) from refusal
@@ -96,22 +96,6 @@ class Planner:
             return ArmFailure("compile_fail", "compile", f"{place}: pass {name}: {refusal.message}")
         return self._failure(name, "kernel", Refusal(refusal.rule, refusal.message, refusal.file, refusal.line))
 
-    def _check(self, request: Request, plan: LaunchPlan) -> None:
-        """Raise Refusal for a plan that is well-formed, and no kernel of the candidate's own."""
-        if len(plan.returns) != request.outputs:
-            raise Refusal("result", f"returns {len(plan.returns)} values, and the pattern returns {request.outputs}")
-        operators = [step.name for step in plan.steps if isinstance(step, Operator)]
-        if self.policy != "open":
-            if operators:
-                raise Refusal("torch-op", f"computes with torch ({operators[0]})")
-            if not plan.launches:
-                raise Refusal("torch-op", "launches no kernel: it only allocates, copies or hands on its arguments")
-        for name in operators:
-            try:
-                resolve(f"torch.ops.{name}")
-            except Exception as error:
-                raise Refusal("operator", f"calls {name}, which is no operator of a graph") from error
-
     def _kernels(self, plan: LaunchPlan) -> tuple[list[Built], list[dict[str, Any]]]:
         """Return the compiled libraries, and per kernel of the plan how a template gets at it."""
         libraries: list[Built] = []
@@ -136,6 +120,23 @@ class Planner:
     def _tables(self, name: str, plan: LaunchPlan) -> list[Finding]:
         size = sum(table.nbytes for table in plan.tables)
         return [warning("plan", "table", f"pass {name} brings {size} bytes of constant tables")] if size else []
+
+
+def check(request: Request, plan: LaunchPlan, policy: Policy) -> None:
+    """Raise Refusal for a plan that is well-formed, and no kernel of the candidate's own."""
+    if len(plan.returns) != request.outputs:
+        raise Refusal("result", f"returns {len(plan.returns)} values, and the pattern returns {request.outputs}")
+    operators = [step.name for step in plan.steps if isinstance(step, Operator)]
+    if policy != "open":
+        if operators:
+            raise Refusal("torch-op", f"computes with torch ({operators[0]})")
+        if not plan.launches:
+            raise Refusal("torch-op", "launches no kernel: it only allocates, copies or hands on its arguments")
+    for name in operators:
+        try:
+            resolve(f"torch.ops.{name}")
+        except Exception as error:
+            raise Refusal("operator", f"calls {name}, which is no operator of a graph") from error
 
 
 def _check_arguments(kernel: CppKernel, parameters: tuple[str, ...], arguments: tuple[Any, ...]) -> None:
