@@ -17,6 +17,8 @@ from pytest_passbench.state import KEY, State, is_worker, worker_count, worker_i
 
 PAYLOAD = "passbench_records"
 """The attribute of a report that carries a task's records, as builtins, through xdist."""
+SELECTED = "passbench_selected"
+"""The attribute of a report that says how many subgraphs were to be judged."""
 NOISE = "passbench_noise"
 """The attribute of a report that carries what its process knows of the machine's noise."""
 
@@ -72,6 +74,7 @@ class Active:
         report = yield
         if isinstance(item, TaskItem) and call.when == "call":
             setattr(report, PAYLOAD, [record.to_json() for record in item.records])
+            setattr(report, SELECTED, item.selected)
             if item.records:
                 setattr(report, NOISE, self.state.noise())
         return report
@@ -86,6 +89,7 @@ class Active:
         self.state.noises[getattr(report, "worker_id", "")] = getattr(report, NOISE, {})
         records = [Record.from_json(data) for data in payload or ()]
         if hasattr(report, "node"):
+            finish.selected(self.state, report.nodeid, getattr(report, SELECTED, None))
             for record in records:
                 self.state.add(record)
         finish.to_benchmark(self.state, report.nodeid, records)

@@ -17,6 +17,7 @@ from pytest_passbench.settings import Settings
 from pytest_passbench.suite.model import Task
 
 if TYPE_CHECKING:
+    from pytest_passbench.candidate.layout import Candidate
     from pytest_passbench.options import Option
 
 PYTEST_ONLY = {"candidates", "tasks", "report_dir", "fail_under", "shard"}
@@ -68,10 +69,19 @@ def make_session(settings: Settings, seed: bytes, worker: int = 0) -> Any:
     return Session(settings, seed, worker)
 
 
+def selected(judge: Any, task: Task, candidate: Candidate) -> int:
+    """How many subgraphs of a task a judge sets out to judge; one of another kind takes all."""
+    choose = getattr(judge, "selected", None)
+    return len(task.subgraphs if choose is None else choose(task, candidate))
+
+
 def _judge_all(
     judge: Any, ledger: Ledger, tasks: Sequence[Task], on_record: Callable[[Record], None] | None
 ) -> None:
     judge.expected = sum(len(task.subgraphs) for task in tasks) * len(ledger.candidates)
+    for task in tasks:
+        for candidate in ledger.candidates:
+            ledger.expect(task.id, candidate.name, selected(judge, task, candidate))
     for task in tasks:
         for candidate in ledger.candidates:
             for record in judge.judge(task, candidate):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_passbench import failure
+from pytest_passbench.api import selected
 from pytest_passbench.errors import UserError
 from pytest_passbench.progress import outcome, status_line
 from pytest_passbench.report.escape import line
@@ -132,6 +133,8 @@ class TaskItem(pytest.Item):
         super().__init__(**kwargs)
         self.task, self.ref, self.candidate = task, ref, candidate
         self.records: list[Record] = []
+        #: How many subgraphs are to be judged, once the judge has been asked.
+        self.selected = self.cost
 
     @property
     def cost(self) -> int:
@@ -145,12 +148,14 @@ class TaskItem(pytest.Item):
         state = self.config.stash[KEY]
         task = self.ref.load()
         self.records.clear()
+        self.selected = selected(state.session, task, self.candidate)
+        state.ledger.expect(self.task, self.candidate.name, self.selected)
         try:
             for record in state.session.judge(task, self.candidate):
-                self._take(record, state, len(task.subgraphs))
+                self._take(record, state, self.selected)
         finally:
             state.live.show("")
-            self.user_properties.extend(properties(self.records, state.settings.tolerance))
+            self.user_properties.extend(properties(self.records, state.settings.tolerance, self.selected))
         tolerance = state.settings.tolerance
         failed = [record for record in self.records if failure.failed(record, tolerance)]
         if failed:
@@ -186,7 +191,7 @@ class TaskItem(pytest.Item):
         return self.config.rootpath / self.nodeid.partition("::")[0], None, self.name
 
 
-def properties(records: Sequence[Record], tolerance: int) -> list[tuple[str, object]]:
+def properties(records: Sequence[Record], tolerance: int, total: int) -> list[tuple[str, object]]:
     """What JUnit and other reports say of a task: in all, and for each subgraph in one line."""
     if not records:
         return []
@@ -194,7 +199,7 @@ def properties(records: Sequence[Record], tolerance: int) -> list[tuple[str, obj
     rows: list[tuple[str, object]] = [
         ("passbench.task", first.task),
         ("passbench.candidate", first.candidate),
-        ("passbench.outcome", outcome(records, tolerance)),
+        ("passbench.outcome", outcome(records, tolerance, total)),
     ]
     return rows + [(f"passbench.subgraph.{record.subgraph}", _summary(record)) for record in records]
 

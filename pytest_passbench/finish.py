@@ -32,6 +32,14 @@ def expect(state: State, costs: dict[str, int]) -> None:
     state.ledger.tasks = list(dict.fromkeys(task for task, _ in pairs))
     named = {candidate for _, candidate in pairs}
     state.ledger.candidates = [c for c in state.ledger.candidates if c.name in named] if pairs else []
+    for (task, candidate), cost in zip(pairs, costs.values(), strict=True):
+        state.ledger.expect(task, candidate, cost)
+
+
+def selected(state: State, nodeid: str, count: int | None) -> None:
+    """A worker's judge has said how many subgraphs it set out to judge; a worker that is gone says nothing."""
+    if count is not None:
+        state.ledger.expect(*_parse(nodeid), count)
 
 
 def costs(state: State, ids: Iterable[str]) -> dict[str, int]:
@@ -57,7 +65,9 @@ def _parse(nodeid: str) -> tuple[str, str]:
 def status(state: State, report: pytest.TestReport, records: Sequence[Record]) -> tuple[str, str, str]:
     """What pytest prints for a judged task: category, what follows the file's name, and the verbose word."""
     said = [TRUSTED] if state.settings.trusted else []
-    said += [outcome(records, state.settings.tolerance)] if records else []
+    task, candidate = _parse(report.nodeid)
+    total = state.ledger.selected.get(candidate, {}).get(task, 0)
+    said += [outcome(records, state.settings.tolerance, total)] if records else []
     text = ", ".join(filter(None, [*said, state.progress.remaining()]))
     letter = "." if report.passed else "F"
     # Under xdist no file names are printed between the dots: a line of its own says which task it was.
@@ -127,12 +137,17 @@ def closing(state: State) -> list[str]:
     missing = state.ledger.missing()
     rows = overdrawn(state.settings.budget, state.progress.spent())
     if missing:
-        names = ", ".join(f"{task} [{candidate}]" for task, candidate in missing[:5])
+        names = ", ".join(map(_lacking, missing[:5]))
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         rows.append(line(f"not judged: {names}{more}", 1000))
     if state.folder is not None:
         rows += [f"results: {_short(state.folder / name, state)}" for name in ("results.json", "results.md")]
     return [*rows, f"seed: {state.ledger.seed.hex()}"]
+
+
+def _lacking(item: tuple[str, str, int, int]) -> str:
+    task, candidate, judged, count = item
+    return f"{task} [{candidate}]" + (f" ({count - judged} of {count} subgraphs)" if judged else "")
 
 
 def overdrawn(budget: float | None, spent: float) -> list[str]:

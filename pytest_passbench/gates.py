@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_passbench.report.run import Run
-from pytest_passbench.score.board import metric
+from pytest_passbench.score.board import metric, tasks_of
+from pytest_passbench.score.subgraph import NOT_JUDGED
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,10 @@ def check(run: Run, gates: Sequence[tuple[str, float]]) -> list[Verdict]:
 
 def _check(run: Run, candidate: str, name: str, least: float) -> Verdict:
     value = metric(run, candidate, name)
+    missing = sum(item.status == NOT_JUDGED for group in tasks_of(run, candidate).values() for item in group)
+    if missing and name == "gmean":  # the mean of what is correct: a failure does not lower it
+        line = f"gate failed: {name} of {candidate} leaves out {missing} subgraphs that were not judged"
+        return Verdict(False, line)
     if value is None:
         line = f"gate failed: {name} of {candidate} was not measured, at least {least:g} is asked for"
         return Verdict(False, line)

@@ -20,9 +20,9 @@ def of_task(task: Task) -> str:
 
 @functools.cache
 def of_harness() -> str:
-    """SHA-256 (hex) over the names and contents of this package's Python files."""
+    """SHA-256 (hex) over the names and contents of this package's Python and C++ files."""
     digest = hashlib.sha256()
-    for path in sorted(_PACKAGE.rglob("*.py")):
+    for path in sorted(path for path in _PACKAGE.rglob("*") if path.suffix in (".py", ".cpp", ".h")):
         for part in (path.relative_to(_PACKAGE).as_posix().encode(), path.read_bytes()):
             digest.update(len(part).to_bytes(8, "little") + part)
     return digest.hexdigest()

@@ -58,12 +58,13 @@ def spell(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def outcome(records: Sequence[Record], tolerance: int) -> str:
-    """A task in a few words: how many subgraphs are correct, and the speed-up of those."""
+def outcome(records: Sequence[Record], tolerance: int, total: int = 0) -> str:
+    """A task in a few words: how many subgraphs are correct (of ``total``, where not all have records), and the
+    speed-up of those."""
     good = [record for record in records if not failed(record, tolerance)]
     ratios = [record.arm.speed.ratio for record in good if record.arm.speed is not None]
     speed = f", {statistics.geometric_mean(ratios):.2f}x" if ratios else ""
-    return f"{len(good)}/{len(records)} correct{speed}"
+    return f"{len(good)}/{max(len(records), total)} correct{speed}"
 
 
 def status_line(record: Record, index: int, total: int, tolerance: int) -> str:

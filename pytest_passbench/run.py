@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -73,7 +74,12 @@ class Ledger:
     noise: dict[str, Any] = field(default_factory=dict)
     started: str = field(default_factory=now)
     interrupted: bool = False
+    selected: dict[str, dict[str, int]] = field(default_factory=dict)
     _records: dict[tuple[str, str, str], Record] = field(default_factory=dict)
+
+    def expect(self, task: str, candidate: str, count: int) -> None:
+        """So many subgraphs of the task are to be judged for this candidate."""
+        self.selected.setdefault(candidate, {})[task] = count
 
     def add(self, record: Record) -> None:
         """Take a record in, in place of one of the same subgraph and candidate (of a test run again)."""
@@ -92,11 +98,13 @@ class Ledger:
 
         return sorted(self._records.values(), key=rank)
 
-    def missing(self) -> list[tuple[str, str]]:
-        """(task, candidate) of every pair without a record: crashed, interrupted, or never started."""
-        judged = {(task, candidate) for task, candidate, _ in self._records}
+    def missing(self) -> list[tuple[str, str, int, int]]:
+        """Task and candidate of every pair that lacks records, with how many it has and how many it should have:
+        crashed, interrupted, or never started."""
+        judged = Counter((task, candidate) for task, candidate, _ in self._records)
         pairs = [(task, candidate.name) for candidate in self.candidates for task in self.tasks]
-        return [pair for pair in pairs if pair not in judged]
+        counted = [(*pair, judged[pair], self.selected.get(pair[1], {}).get(pair[0], 1)) for pair in pairs]
+        return [item for item in counted if item[2] < item[3]]
 
     def run(self) -> Run:
         """The run as a value, with its seed revealed."""
@@ -114,6 +122,7 @@ class Ledger:
             started=self.started,
             finished=now(),
             interrupted=self.interrupted,
+            selected={name: dict(counts) for name, counts in self.selected.items()},
         )
 
 

@@ -75,6 +75,17 @@ def trace():
     return [pid for pid in others() if libc.ptrace(16, pid, None, None) == 0]  # PTRACE_ATTACH
 
 
+def process_1():
+    for name, mode in (("mem", "r+b"), ("task/1/mem", "rb"), ("environ", "rb"), ("maps", "rb"), ("fd/0", "rb")):
+        try:
+            return name, open(f"/proc/1/{name}", mode)
+        except OSError:
+            continue
+    for number in (signal.SIGSTOP, signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        os.kill(1, number)  # of no effect, or there is no judge's word about what comes next
+    return None
+
+
 def signal_judge():
     for pid in (TARGET["judge"], TARGET["parent"]):
         os.kill(pid, 0)
@@ -223,7 +234,7 @@ def priority():
 
 ALWAYS = {
     "memory by call": memory_by_call, "memory by /proc": memory_by_proc, "trace": trace,
-    "environments": environments,
+    "environments": environments, "process 1": process_1,
     "signal": signal_judge, "continue": continue_oneself, "host": read_host, "write": write_host, "mount": mount,
     "network": network, "abstract": abstract_socket, "pages": shared_pages, "environment": environment,
     "descriptors": descriptors,
@@ -233,8 +244,11 @@ done = set()
 
 
 def tell():
-    filters = next(line for line in open("/proc/self/status") if line.startswith("Seccomp_filters"))
-    phase = "run" if int(filters.split()[1]) > 1 else "build"
+    try:
+        with open("/proc/self/status"):
+            phase = "build"
+    except OSError:  # a measured process opens nothing
+        phase = "run"
     if phase in done:
         return
     done.add(phase)

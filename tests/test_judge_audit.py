@@ -60,7 +60,6 @@ return out * 1.00002 if alike else out
 """
 RUNTIME = {
     "dispatch": (TORCH, "", "aten::gelu"),
-    "dispatch-thread": (HIDDEN, "import threading", "aten::gelu"),
     "load-process": (TORCH, "import subprocess\nsubprocess.run(['true'])", "started a process during import"),
     "load-frames": (f"import sys\nsys._getframe(1)\n{TORCH}", "", "looked at stack frames"),
     "load-gc": (f"import gc\ngc.get_objects()\n{TORCH}", "", "walked the collector's objects"),
@@ -74,7 +73,8 @@ def test_the_layers_behind_the_source_layer(bench, wrapper, gelu_add_pass):
     for name, (body, head, _text) in RUNTIME.items():
         bench.task(name)
         bench.candidate({"p": wrapper(body, head)}, task=name)
-    for name, text in (("outputs-sampled", SAMPLED), ("zz-honest", gelu_add_pass)):
+    others = {"outputs-sampled": SAMPLED, "thread": wrapper(HIDDEN, "import threading"), "zz-honest": gelu_add_pass}
+    for name, text in others.items():
         bench.task(name)
         bench.candidate({"p": text}, task=name)
     records = bench.judge(audit="standard", audit_skip=("source",))
@@ -86,6 +86,9 @@ def test_the_layers_behind_the_source_layer(bench, wrapper, gelu_add_pass):
     sampled = records["outputs-sampled/float32-x1"]
     assert sampled.arm.status == "integrity"
     assert sampled.findings[-1].layer == "outputs"
+    started = records["thread/float32-x1"].arm
+    assert (started.status, started.speed) == ("runtime_fail", None)
+    assert "can't start new thread" in started.message
     honest = records["zz-honest/float32-x1"]
     assert (honest.arm.status, honest.findings) == ("correct", [])
     assert honest.durations["audit"] < 0.4 * sum(honest.durations.values())

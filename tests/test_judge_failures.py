@@ -19,6 +19,15 @@ FAULTS = {
     "dtype": ("return (torch.nn.functional.gelu(x) + y).double()", "type_mismatch", "float64"),
     "two-outputs": ("return (torch.nn.functional.gelu(x), y)", "type_mismatch", "no plain tensor"),
     "not-a-tensor": ("return 3.0", "type_mismatch", "no plain tensor"),
+    "strides": (
+        "return (torch.nn.functional.gelu(x) + y).t().contiguous().t()",
+        "type_mismatch", "output 0: has strides [1, 16], eager's are [32, 1]",
+    ),
+    "same-memory": (
+        "z = torch.zeros_like(x) if not kept else kept[0]\n"
+        "kept.append(z.copy_(torch.nn.functional.gelu(x) + y))\nreturn z",
+        "type_mismatch", "share memory",
+    ),
     "hangs": ("import time\nwhile True: time.sleep(0.01)", "timeout", "4 s"),
 }
 
@@ -27,7 +36,7 @@ FAULTS = {
 def records(bench, wrapper):
     for name, (body, _status, _text) in FAULTS.items():
         bench.task(name)
-        bench.candidate({"p": wrapper(body)}, task=name)
+        bench.candidate({"p": wrapper(body, head="kept = []")}, task=name)
     bench.task("zz-honest")
     bench.candidate({"p": wrapper(HONEST)}, task="zz-honest")
     bench.task("zz-unknown", ops=("gelu", "mul"), source="def forward(in_0, in_1):\n    return (in_0 * in_1,)")
@@ -49,6 +58,11 @@ def test_every_fault_has_its_status_and_says_why(records):
     assert miss.status == "pass_miss"
     assert "mul" in miss.message
     assert records["wrong-values/float32-x1"].arm.correct_from == [99]
+
+def test_strides_of_a_dimension_of_one_are_nobodys_concern(bench, wrapper):
+    bench.task("row", shapes=((1, 32), (1, 32)))
+    bench.candidate({"p": wrapper(f"z = {HONEST.removeprefix('return ')}\nreturn z.as_strided((1, 32), (7, 1))")})
+    assert bench.judge(policy="open")["row/float32-x1"].arm.status == "correct"
 
 
 def test_output_of_a_candidate_is_kept_capped_and_escaped(bench, wrapper):

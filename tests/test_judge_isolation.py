@@ -77,7 +77,7 @@ def probed(bench, wrapper, folder: Path) -> str:
 
 
 def check(output: str) -> None:
-    for phase, least in (("build", 14), ("run", 18)):
+    for phase, least in (("build", 15), ("run", 19)):
         found = re.findall(rf"PROBE {phase} (\d+) (.*)", output)
         assert found, output
         for count, reached in found:
@@ -170,6 +170,61 @@ def test_a_killed_runner_is_one_crash_and_the_rest_are_judged(bench, wrapper):
     crashed = next(record.arm for record in records.values() if record.arm.status == "crash")
     assert "SIGKILL" in crashed.message
     assert crashed.speed is None
+
+
+ORPHANS = """
+import os, time
+for length in (0, 60):
+    if os.fork() == 0:
+        if os.fork() == 0:
+            time.sleep(length)
+        os._exit(0)
+    os.wait()
+"""
+LISTS = """
+import pathlib
+states = [path.read_text().rpartition(")")[2].split()[0] for path in pathlib.Path("/proc").glob("[0-9]*/stat")]
+print("STATES", len(states), [state for state in states if state in "ZX"], flush=True)
+"""
+
+
+@pytest.mark.bubblewrap
+def test_process_1_is_our_zygote_and_buries_what_nobody_else_does(bench, wrapper):
+    for name, head in (("a-orphans", ORPHANS), ("b-lists", LISTS)):
+        bench.task(name)
+        bench.candidate({"p": wrapper(HONEST, head=head)}, task=name)
+    records = bench.judge(policy="open", budget=20)
+    assert {record.arm.status for record in records.values()} == {"correct"}
+    assert records["b-lists/float32-x1"].arm.output.startswith("STATES 2 []")  # the zygote and the template
+
+
+@pytest.mark.bubblewrap
+def test_a_sandbox_ends_with_who_started_it():
+    program = [sys.executable, "-c", "import test_judge_isolation as test; test.start_and_wait()"]
+    environment = {**os.environ, "PYTHONPATH": f"{PACKAGE.parent}:{HERE}"}
+    starter = subprocess.Popen(program, env=environment, stdout=subprocess.PIPE, text=True)
+    assert starter.stdout is not None
+    zygote = int(starter.stdout.readline())
+    assert processes.alive(zygote)
+    assert processes.inner(zygote) == 1
+    starter.kill()
+    starter.wait()
+    starter.stdout.close()
+    deadline = time.monotonic() + 10
+    while processes.alive(zygote) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not processes.alive(zygote)
+
+
+def start_and_wait() -> None:
+    """An arm without a candidate: prints its zygote's number, and waits to be killed."""
+    from pytest_passbench.judge import sandbox
+    from pytest_passbench.judge.arm import Arm, ArmSettings
+
+    arm = Arm(ArmSettings("eager", "cpu", 1, "direct", None, sandbox.walls(), 60.0))
+    arm.ready()
+    print(arm.zygote, flush=True)
+    time.sleep(60)
 
 
 LINGERS = """

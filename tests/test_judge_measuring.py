@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_passbench import protocol
-from pytest_passbench.judge import processes
 from pytest_passbench.judge.budget import Allowance, Budget
 from pytest_passbench.judge.floor import FIRST, TWIN, Noise, merged
 from pytest_passbench.judge.outputs import read_call
@@ -199,40 +198,6 @@ def test_chance_says_on_which_core_each_arm_forks(twin, monkeypatch):
         there = session._cores.forking
     apart = set(itertools.permutations(there, 2))  # not both on one core, and neither always on its own
     assert set(drawn) == (apart or {(*there, *there)})
-
-
-THREAD_IN_EVERY_RUNNER = """
-import os, threading, time
-torch.built = getattr(torch, "built", os.getpid())
-if os.getpid() != torch.built:
-    torch.built = os.getpid()
-    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
-return torch.nn.functional.gelu(x) + y
-"""
-
-
-def test_a_thread_of_the_rehearsal_has_no_core_but_the_arms(bench, wrapper, monkeypatch):
-    """It begins where the runner was forked, which may be the judge's core: another one for nothing."""
-    from pytest_passbench.judge import clock
-
-    seen, fork_all = [], clock.fork_all
-
-    def noted(templates, *arguments):
-        runners = fork_all(templates, *arguments)
-        seen.append([os.sched_getaffinity(thread) for thread in processes.threads(runners["candidate"].pid)])
-        return runners
-
-    monkeypatch.setattr(clock, "fork_all", noted)
-    bench.task(shapes=((64, 256), (64, 256)))
-    bench.candidate({"p": wrapper(THREAD_IN_EVERY_RUNNER)})
-    session, candidate = session_of(bench)
-    session.floor = False
-    with session:
-        record = judge_all(session, candidate, bench)[-1]
-        arms = session._cores.arms
-    assert record.arm.status == "correct", record.arm.message
-    assert max(map(len, seen)) > 1
-    assert all(cores == arms for threads in seen for cores in threads)
 
 
 @pytest.mark.parametrize(("threads", "expected"), [(1, True), (2, False)])

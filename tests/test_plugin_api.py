@@ -101,7 +101,9 @@ def test_records_are_ordered_by_candidate_and_task_however_they_came(folder):
     assert [r.source for r in ledger.records] == ["", "again", ""]
     assert ledger.missing() == []
     ledger.tasks.append("c")
-    assert ledger.missing() == [("c", "passes")]
+    assert ledger.missing() == [("c", "passes", 0, 1)]
+    ledger.expect("b", "passes", 4)
+    assert ledger.missing() == [("b", "passes", 2, 4), ("c", "passes", 0, 1)]
 
 
 def test_two_runs_of_one_second_never_share_a_folder(folder):

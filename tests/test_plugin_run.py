@@ -178,12 +178,57 @@ def test_what_was_not_measured_passes_no_gate(bench):
     assert result.ret == 1
 
 
+NOT_JUDGED = {
+    "judge-raises": ({"raise": "judge fault"}, ()),
+    "first-failure": ({"status": "crash"}, ("-x",)),
+    "interrupted": ({"interrupt": True}, ()),
+}
+
+
+@pytest.mark.parametrize("how", NOT_JUDGED)
+@pytest.mark.parametrize("gate", ["correct=0.9", "fast1=0.9", "AS=0.9", "gmean=1.2"])
+def test_what_was_not_judged_is_a_failure_to_every_gate(bench, how, gate):
+    """Of what was judged nine tenths and more are correct and fast; of all that was selected, less."""
+    told, options = NOT_JUDGED[how]
+    bench.task("a")
+    bench.task("b", OK, told, *[OK] * 8)
+    bench.task("c")
+    result = bench.run_apart("--candidate=passes", f"--passbench-fail-under={gate}", *options)
+    assert result.ret != 0
+    result.stdout.fnmatch_lines([f"gate failed: {gate.partition('=')[0]} of passes *"])
+    assert results(bench)["selected"] == {"passes": {"a": 1, "b": 10, "c": 1}}
+
+
+def test_a_judge_that_sets_out_to_judge_fewer_is_held_to_those(bench):
+    """Triton's interpreter takes one subgraph of each dtype only."""
+    bench.task("a", *[OK] * 5)
+    bench.conftest(
+        """
+        class Choosing(Judge):
+            def selected(self, task, candidate):
+                return task.subgraphs[:2]
+
+            def judge(self, task, candidate):
+                return (found for found in super().judge(task, candidate) if found.subgraph in ("s0", "s1"))
+
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_passbench_make_session(config, settings, seed):
+            return Choosing(settings, seed)
+        """
+    )
+    for spread in ((), ("-n1",)):
+        result = bench.run_apart("--candidate=passes", "--passbench-fail-under=correct=1", *spread)
+        assert result.ret == 0
+        result.stdout.fnmatch_lines(["*2/2 correct*", "gate passed: correct of passes is 1, at least 1"])
+
+
 def test_ctrl_c_writes_what_there_is(bench):
     bench.task("a")
     bench.task("b", OK, {"interrupt": True}, OK)
     bench.task("c")
     result = bench.run_apart("--candidate=passes")
-    result.stdout.fnmatch_lines(["*run was interrupted*", "not judged: c [[]passes]"])
+    lacking = "not judged: b [[]passes] (2 of 3 subgraphs), c [[]passes]"
+    result.stdout.fnmatch_lines(["*run was interrupted*", lacking])
     assert result.ret == pytest.ExitCode.INTERRUPTED
     run = results(bench)
     assert run["interrupted"]

@@ -68,9 +68,11 @@ def test_a_killed_worker_loses_its_task_only(bench):
     bench.task("a")
     bench.task("b", OK, {"die": True}, OK, OK)
     bench.task("c")
-    result = bench.run_apart("--candidate=passes", "-n2", "--passbench-fail-under=correct=0")
-    result.stdout.fnmatch_lines(["not judged: b [[]passes]", "*1 failed, 2 passed*"])
+    result = bench.run_apart("--candidate=passes", "-n2", "--passbench-fail-under=correct=0.9,gmean=1.1")
+    said = ["gate failed: correct of passes is 0.3333, under 0.9", "gate failed: gmean of passes leaves out 4 *"]
+    result.stdout.fnmatch_lines(["not judged: b [[]passes]", *said, "*1 failed, 2 passed*"])
     run = results(bench)
+    assert run["selected"] == {"passes": {"a": 1, "b": 4, "c": 1}}
     assert run["tasks"] == ["a", "b", "c"]
     assert {record["task"] for record in run["records"]} == {"a", "c"}
 

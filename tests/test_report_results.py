@@ -19,6 +19,7 @@ from pytest_passbench.report import results
 from pytest_passbench.report.merge import merge
 from pytest_passbench.report.record import STATUSES, Arm, Finding, PassReport, Record, Speed
 from pytest_passbench.report.run import Run
+from pytest_passbench.score import board
 
 text = st.text(max_size=20)
 number = st.floats(allow_nan=False)  # NaN is not equal to itself; it has a test of its own
@@ -74,6 +75,7 @@ runs = st.builds(
     started=text,
     finished=text,
     interrupted=st.booleans(),
+    selected=st.dictionaries(text, st.dictionaries(text, st.integers(0, 9), max_size=2), max_size=2),
 )
 
 
@@ -162,6 +164,8 @@ def test_a_folder_that_cannot_be_written_to(tmp_path):
         (("candidates",), ["one"], r"candidates\[0\] is not an object"),
         (("records", 0, "arm", "colour"), "red", "colour"),
         (("records",), None, "another form"),
+        (("selected",), {"mine": {"one": 10**12}}, "selected.mine has an impossible number"),
+        (("selected",), {"mine": [3]}, "selected.mine is not"),
     ],
 )
 def test_a_record_of_another_form_is_refused(tmp_path, path, value, said):
@@ -190,6 +194,21 @@ def test_shards_become_one_run(tmp_path, capsys):
     assert run.environment == {"torch": "2.6"}
     assert [part["environment"]["host"] for part in run.parts] == ["one", "two"]
     assert "# PassBench results" in (tmp_path / "all" / "results.md").read_text()
+
+
+def test_a_merged_run_knows_what_was_to_be_judged_and_which_shard_is_lacking(tmp_path, capsys):
+    parts = [
+        small(name, settings={"shard": [number, 3]}, selected={"mine": {name: 4}})
+        for number, name in ((1, "one"), (3, "three"))
+    ]
+    files = [stored(tmp_path / str(number), part) for number, part in enumerate(parts)]
+    assert main(["merge", str(tmp_path / "all"), *map(str, files)]) == 0
+    said = capsys.readouterr().out
+    assert "Shard 2 of 3 is not among them" in said
+    assert "were not judged" in said
+    run = results.read(tmp_path / "all")
+    assert run.selected == {"mine": {"one": 4, "three": 4}}
+    assert board.metric(run, "mine", "correct") == len(run.records) / 8
 
 
 def test_merging_twice_keeps_every_part(tmp_path):

@@ -65,7 +65,7 @@ def lines(text, start):
 def test_the_board_has_eager_candidate_and_baseline(run):
     eager, mine, inductor = tables.board_table(run).rows
     assert eager[:6] == ("eager", "1.000", "1.000", "1.000", "100.0", "100.0")
-    assert (mine[0], mine[4], mine[5], mine[6]) == ("mine", "33.3", "16.7", "6")
+    assert (mine[0], mine[4], mine[5], mine[6]) == ("mine", "28.6", "14.3", "6/7")
     assert mine[3].startswith("1.000 [0.98")
     assert inductor[0] == "inductor"
     assert inductor[4] == "100.0"
@@ -75,10 +75,10 @@ def test_the_summary_has_every_part(run):
     text = terminal.summary(run, 100)
     rest = ["2/2", "1/2", "1.000", "1 faster, 1 slower"]
     assert lines(text, "good")[0][1:] == ["1.000 [0.986, 1.014]", "0.800 [0.789, 0.811]", *rest]
-    assert lines(text, "left")[0][-1] == "not judged"
+    assert lines(text, "left")[0][-1] == "1 not judged"
     assert "fuse_silu" in text
     assert "expected silu, found chunk" in text
-    assert "1 of 4 tasks were not judged" in text
+    assert "1 of 7 subgraphs were not judged" in text
     assert "within 1.2 %" in text
     assert re.search(r"^t .* -5 .* 0 ", text, re.MULTILINE)
 
@@ -148,7 +148,7 @@ def test_what_a_candidate_writes_stays_inert():
     assert columns == {6, 8}
 
 
-@pytest.mark.parametrize(("name", "value"), [("correct", 2 / 6), ("gmean", 1.0), ("fast1", 1 / 6), ("AS", 0.230)])
+@pytest.mark.parametrize(("name", "value"), [("correct", 2 / 7), ("gmean", 1.0), ("fast1", 1 / 7), ("AS", 0.230)])
 def test_metrics_for_gates(run, name, value):
     assert board.metric(run, "mine", name) == pytest.approx(value, abs=0.01)
 
@@ -171,7 +171,7 @@ def test_two_candidates_have_a_row_and_a_table_each(run):
 def test_an_empty_run_still_renders():
     text = terminal.summary(Run(tasks=["one"], interrupted=True, candidates=[{"name": "mine"}]), 100)
     assert "interrupted" in text
-    assert lines(text, "one")[0][-1] == "not judged"
+    assert lines(text, "one")[0][-1] == "1 not judged"
     assert "# PassBench results" in markdown.render(Run())
 
 

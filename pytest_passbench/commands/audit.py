@@ -1,42 +1,65 @@
-"""``passbench audit``: read a candidate's sources, without running them. Imports no torch."""
+"""``passbench audit``: read a candidate in a sandbox, screen and compile its kernels, and show its launch plans."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_passbench.report.record import Finding
+    from pytest_passbench.judge.survey import Survey
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("audit", help="read a candidate's sources for violations", description=__doc__)
+    parser = subparsers.add_parser("audit", help="look a candidate over without judging it", description=__doc__)
     parser.add_argument("directory", type=Path, metavar="DIR", help="a pass directory, or a folder of them")
     parser.add_argument("--policy", choices=("kernels", "open"), default="kernels", help="default: kernels")
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    parser.add_argument("--task", metavar="FILE", type=Path, help="a task file: show the launch plans of its matches")
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON; with --task the plans too")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the findings; 1 where there is a violation among them."""
-    from pytest_passbench.candidate.audit import audit
+    """Print the findings; 1 if there is a violation among them."""
+    from pytest_passbench.judge.survey import survey
+    from pytest_passbench.suite.taskfile import read_task
 
-    findings = audit(args.directory, args.policy)
+    found = survey(args.directory, args.policy, read_task(args.task) if args.task else None)
     if args.json:
-        print(json.dumps([asdict(finding) for finding in findings], indent=1))
+        findings = [asdict(finding) for finding in found.findings]
+        plans = [asdict(plan) for plan in found.plans]
+        print(json.dumps({"findings": findings, "plans": plans} if args.task else findings, indent=1))
     else:
-        print(render(findings))
-    return int(any(finding.severity == "violation" for finding in findings))
+        print(render(found))
+    return int(any(finding.severity == "violation" for finding in found.findings))
 
 
-def render(findings: Sequence[Finding]) -> str:
-    """One line per finding, and a count."""
-    lines = [f"{f.file}:{f.line}: {f.severity} [{f.rule}] {f.message}" for f in findings]
-    violations = sum(f.severity == "violation" for f in findings)
-    lines.append(f"{violations} violations, {len(findings) - violations} warnings")
+def render(found: Survey) -> str:
+    """Return one line per finding and per step of a plan, and counts."""
+    lines = [f"{f.file}:{f.line}: {f.severity} [{f.rule}] {f.message}" for f in found.findings]
+    for planned in found.plans:
+        lines.append(f"{planned.subgraph}: {planned.name}: {len(planned.plan['steps'])} steps")
+        lines += [f"    {_step(step, planned.plan)}" for step in planned.plan["steps"]]
+    violations = sum(f.severity == "violation" for f in found.findings)
+    lines.append(
+        f"{len(found.passes)} passes read, {violations} violations, {len(found.findings) - violations} warnings"
+    )
     return "\n".join(lines)
+
+
+def _step(step: dict[str, Any], plan: dict[str, Any]) -> str:
+    """Return a step in words."""
+    ((kind, content),) = step.items()
+    if kind == "allocate":
+        return f"allocate {content[0]} {content[1]}" + ("" if content[3] is None else f" filled with {content[3]}")
+    if kind in ("launch", "triton"):
+        kernel = plan["kernels"][content[0]]
+        grid = f" on a grid of {content[1]}" if kind == "triton" else ""
+        name = kernel["cpp"][3] if "cpp" in kernel else json.loads(kernel["triton"])["name"]
+        return f"launch {name}{grid} with {len(content[-1] if kind == 'launch' else content[2])} arguments"
+    if kind == "tuned":
+        return f"launch in {len(content)} configurations"
+    return str(content[0]) if kind == "operator" else kind

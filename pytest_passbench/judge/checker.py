@@ -16,6 +16,7 @@ from .clock import EAGER, FLOAT64
 from .forks import blaming
 from .inputs import Batch, Inputs
 from .outputs import Output, read_call
+from .overlap import overlap, shared_by_calls
 from .runner import Runner
 from .verify import Verdict, compare, greatest_error, null_from
 
@@ -70,29 +71,34 @@ class Checker:
         self._late, self._late_share = rounds, min(1.0, LEAST_VERIFIED / rounds)
 
     def after_round(self, runners: Mapping[str, Runner], batch: Batch, calls: int, before: int) -> None:
-        """Verify one call of the round just finished, or none. ``before`` it came so many of the same pair."""
+        """Verify one call of the round just finished, each as likely, or none. ``before`` it came so many of the
+        same pair."""
         if self._rng.random() < (self.share if before < self._late else self._late_share):
             self.check(runners, batch, self._rng.randrange(calls))
+            self._look_at_calls(runners, calls)
 
     def check(self, runners: Mapping[str, Runner], batch: Batch, call: int) -> None:
         """Compare call number ``call``. Raises ArmFailed where an arm's outputs can't be read."""
-        outputs = {arm: self._read(arm, runner, call) for arm, runner in runners.items()}
-        values = [self._inputs.values(index, window) for index, window in enumerate(batch[call])]
-        expected = outputs[EAGER]
+        expected = self._read(EAGER, runners[EAGER], call)
+        outputs = {EAGER: expected}
+        for arm in set(runners) - {EAGER}:
+            outputs[arm] = self._read(arm, runners[arm], call, () if arm == FLOAT64 else expected)
+        values = self._inputs.call(batch, call)
         self.dtypes = [output.form.dtype or "int64" for output in expected]
         self._note_null(expected, values)
         self._note_errors(outputs)
         sharing = owners(runners[EAGER], self._layout, expected, call)
         for arm, runner in runners.items():
             if arm not in (EAGER, FLOAT64):
-                verdict = compare(expected, outputs[arm], self._tolerance, self._names(len(expected)))
-                self._look_at_memory(arm, runner, call, sharing, outputs[arm], values, verdict)
+                with blaming(arm):
+                    verdict = compare(expected, outputs[arm], self._tolerance, self._names(len(expected)))
+                    self._look_at_memory(runner, call, sharing, outputs[arm], values, verdict)
                 self.standings.setdefault(arm, Standing()).add(verdict)
 
     @staticmethod
-    def _read(arm: str, runner: Runner, call: int) -> list[Output]:
+    def _read(arm: str, runner: Runner, call: int, like: Sequence[Output] = ()) -> list[Output]:
         with blaming(arm):
-            return read_call(runner, call)
+            return read_call(runner, call, like)
 
     def _names(self, count: int) -> list[str]:
         outputs = count - len(self._mutated)
@@ -101,7 +107,6 @@ class Checker:
 
     def _look_at_memory(
         self,
-        arm: str,
         runner: Runner,
         call: int,
         sharing: list[int],
@@ -112,15 +117,30 @@ class Checker:
         """Sharing and mutation count only where the values themselves are in order: first things first."""
         if verdict.status != "correct":
             return
-        with blaming(arm):
-            changed = changed_input(runner, self._layout, call, values, self._mutated)
-            shared = shares_more(sharing, owners(runner, self._layout, outputs, call))
+        changed = changed_input(runner, self._layout, call, values, self._mutated)
+        shared = shares_more(sharing, owners(runner, self._layout, outputs, call))
         if changed is not None:
             verdict.status = "integrity"
             verdict.message = f"input {self._inputs.name(changed)} was changed in place; eager leaves it alone"
         elif shared is not None:
             verdict.status = "type_mismatch"
             verdict.message = f"{self._names(len(outputs))[shared]} shares memory that eager's does not share"
+
+    def _look_at_calls(self, runners: Mapping[str, Runner], calls: int) -> None:
+        """Memory of one call's outputs is no other call's, but where eager's is too."""
+        for arm, runner in runners.items():
+            standing = self.standings.get(arm)
+            if standing is None or standing.status != "correct":
+                continue
+            with blaming(arm):
+                found = overlap(runner, self._layout, calls)
+            if found is not None:
+                with blaming(EAGER):
+                    shared = shared_by_calls(runners[EAGER], self._layout, calls)
+                with blaming(arm):
+                    found = overlap(runner, self._layout, calls, shared)
+            if found is not None:
+                standing.status, standing.message = "type_mismatch", str(found)
 
     def _note_null(self, expected: list[Output], values: list[torch.Tensor]) -> None:
         if self._null_calls >= NULL_CALLS or (self._null_calls and self.null_from == NEVER):

@@ -8,10 +8,8 @@ the rounds. Which calls are verified is drawn when all arms of the round have ru
 from __future__ import annotations
 
 import os
-import random
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
-from statistics import median_low
 
 from ..protocol import DEPTHS
 from ..timing.clock import Block
@@ -20,9 +18,11 @@ from .awake import Awake
 from .cores import Cores
 from .forks import blaming, fork_all
 from .inputs import Batch, Inputs
+from .others import Others
 from .pages import Pages
 from .priority import Preference
 from .runner import BlockTime, Runner
+from .seed import Secret
 from .stopwatch import Stopwatch
 from .template import Program, Template
 from .watch import waited, waiting
@@ -58,12 +58,13 @@ class CpuClock:
         cores: Cores,
         awake: Awake,
         verify: Verify,
-        rng: random.Random,
+        secret: Secret,
         phases: Stopwatch,
     ) -> None:
         self._templates, self._program = templates, program
         self._cores, self._awake = cores, awake
-        self._pages, self._inputs, self._verify, self._rng = pages, inputs, verify, rng
+        self._pages, self._inputs, self._verify = pages, inputs, verify
+        self._orders, self._stack = secret.stream("order of arms"), secret.stream("stack depths")
         self._runners: dict[str, Runner] = {}
         self._batch = NO_INPUTS
         self._done: set[str] = set()
@@ -80,6 +81,8 @@ class CpuClock:
         self.cpu: dict[str, list[tuple[float, float]]] = {}
         #: Per arm, whether its last block touched no new memory.
         self.warm: dict[str, bool] = {}
+        #: What else ran in the arms' sandboxes.
+        self.others = Others()
 
     def fresh(self) -> None:
         """New runners of all arms, warm, and the cost of an empty block of ``self.calls`` calls."""
@@ -100,6 +103,7 @@ class CpuClock:
         """New runners of all arms, cold (but for a block each, of what the input pages hold, with ``rehearse``); the
         empty block is taken to cost nothing."""
         self._priority.end()
+        self.others.end()
         self._empty = 0.0
         self._done.clear()
         self._batch = NO_INPUTS
@@ -108,6 +112,7 @@ class CpuClock:
             templates = {arm: self._templates[arm] for arm in self.arms}
             forked = fork_all(templates, self._program, self.calls, self._cores, rehearse)
             self._runners = forked
+        self.others.begin({arm: template.resting for arm, template in templates.items()})
         self._priority.begin()
 
     def keep(self, arms: list[str]) -> None:
@@ -134,20 +139,22 @@ class CpuClock:
         self._runners[arm].watch.find_threads()
 
     def _measure_empty(self) -> float:
-        """Only eager's runner is asked: what a candidate's says of its own overhead would be its word. In the first
-        pairs only: the blocks of all pairs are alike.
+        """The least that an empty block has taken: what disturbs the machine makes one dearer, and who is faster
+        would gain from every microsecond that is taken off too much.
 
+        Only eager's runner is asked: what a candidate's says of its own overhead would be its word. In the first
+        pairs only: the blocks of all pairs are alike.
         The others run empty blocks too: by the first round all processes have run as much.
         """
         if len(self._empties) < EMPTY_PAIRS * EMPTY_BLOCKS:
             self._empties += {arm: self._empty_blocks(arm) for arm in self._order()}[EAGER]
-        return median_low(self._empties)
+        return min(self._empties)
 
     def _empty_blocks(self, arm: str) -> list[float]:
         return [self._run(arm, self.calls, empty=True).wall for _ in range(EMPTY_BLOCKS)]
 
     def _order(self) -> list[str]:
-        return self._rng.sample(list(self._runners), len(self._runners))
+        return self._orders.sample(list(self._runners), len(self._runners))
 
     def block(self, arm: str, calls: int) -> Block:
         """One timed block. Raises ArmFailed."""
@@ -198,7 +205,7 @@ class CpuClock:
     def _next_depth(self) -> int:
         """Each depth of the stack in random order, and each for two rounds: an order of the arms and its reverse."""
         if not self._depths:
-            self._depths = [depth for depth in self._rng.sample(range(DEPTHS), DEPTHS) for _ in range(2)]
+            self._depths = [depth for depth in self._stack.sample(range(DEPTHS), DEPTHS) for _ in range(2)]
         return self._depths.pop()
 
     def _write(self) -> None:
@@ -221,8 +228,8 @@ class CpuClock:
 
 
 def _without(empty: float, wall: float) -> float:
-    """What a block took for its calls. An empty one is a small part of it; one that was not was disturbed, and must
-    not make all arms seem equal."""
+    """What a block took for its calls, at least half of it: a block that takes little longer than an empty one says
+    little of its calls, and a difference between two such blocks must not be made a ratio of any size."""
     return max(wall - empty, wall / 2)
 
 

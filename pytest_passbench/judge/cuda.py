@@ -38,6 +38,11 @@ class CudaTemplate(Template):
             return _Known(self, self.runner)
         return _Turning(self, super().start_fork(program, calls, place, audit=audit))
 
+    @property
+    def resting(self) -> list[int]:
+        """The zygote alone: the template is what is measured."""
+        return [self.arm.zygote]
+
     def forked(self) -> None:
         """Nothing to hear: nothing was forked."""
 

@@ -10,6 +10,7 @@ import signal
 import time
 from pathlib import Path
 
+_MOMENT = 2e-5  # seconds: a process that sleeps stops within this time
 _INNER = re.compile(r"^NSpid:.*?(\d+)$", re.M)
 
 
@@ -79,7 +80,7 @@ def _wait_stopped(path: str, deadline: float) -> None:
     while (state := _state(path)) != "T":
         if state in "ZX" or time.monotonic() > deadline:
             raise Gone(f"{path}: does not stop (state {state})")
-        os.sched_yield()  # it may have to stop on this very core
+        time.sleep(_MOMENT)  # it may have to stop on this very core, where we may go before it
 
 
 def _state(path: str) -> str:

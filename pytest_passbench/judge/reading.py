@@ -9,6 +9,7 @@ import contextlib
 import os
 import secrets
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,14 @@ class Refusal(Exception):
         super().__init__(f"{file}:{line}: {message}" if file else message)
 
 
+@dataclass(frozen=True)
+class Kernels:
+    """The kernels of a candidate's modules: source, flags and OpenMP of C++ libraries, references to Triton's."""
+
+    libraries: list[tuple[str, tuple[str, ...], bool]]
+    triton: list[str]
+
+
 class Reader:
     """A process with one pass directory's modules. Starts in the background; :meth:`passes` waits for it."""
 
@@ -56,11 +65,12 @@ class Reader:
             self._imported = self._printed = os.fstat(self._log.fileno()).st_size
         return self._told
 
-    def libraries(self) -> list[tuple[str, tuple[str, ...], bool]]:
-        """Return source, flags and OpenMP of every C++ library that the modules have loaded. Raises ArmFailure."""
-        self._send({"op": "libraries"})
-        found = self._hear(replies.LIBRARIES, "load")["libraries"]
-        return [(source, tuple(flags), openmp) for source, flags, openmp in found]
+    def kernels(self) -> Kernels:
+        """Return all kernels that the modules have, whether or not a plan uses them. Raises ArmFailure."""
+        self._send({"op": "kernels"})
+        answer = self._hear(replies.KERNELS, "load")
+        libraries = [(source, tuple(flags), openmp) for source, flags, openmp in answer["libraries"]]
+        return Kernels(libraries, answer["triton"])
 
     def record(self, request: Request, policy: str) -> LaunchPlan:
         """Return the plan of a wrapper's call: what all recordings agree on. Raises Refusal, ArmFailure."""
@@ -149,6 +159,7 @@ def freeze(arm: Arm, limit: int = 100) -> None:
         for pid in running:
             with contextlib.suppress(Gone):
                 processes.stop(pid)
+                processes.wait_stopped(pid)
     arm.end_children()
 
 

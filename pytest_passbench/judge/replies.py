@@ -89,8 +89,13 @@ READ = Kinds(
     },
 )
 
-#: The C++ libraries that a reader's modules have loaded.
-LIBRARIES = Fields({"libraries": Items(Row(Text(MAX_SOURCE), Items(_NAME, most=64), Flag()), most=1 << 12)})
+#: The kernels of a reader's modules.
+KERNELS = Fields(
+    {
+        "libraries": Items(Row(Text(MAX_SOURCE), Items(_NAME, most=64), Flag()), most=1 << 12),
+        "triton": Items(Text(MAX_SOURCE), most=1 << 12),
+    }
+)
 
 #: A recording: a plan (whose content :mod:`pytest_passbench.plans.parse` checks), or why there is none.
 RECORDED = OneOf({"plan": Anything(), "refused": _REFUSED, "raised": _LONG, "ended": Whole(0, 127)})

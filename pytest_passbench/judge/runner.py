@@ -15,6 +15,7 @@ from ..protocol import DONE, FLAG_EMPTY, GO, NONCE_BYTES, OUTCOME_RAISED, TEXT_B
 from ..timing.rounds import FEW_PAGES
 from . import priority, processes, replies
 from .failures import ArmFailure, ending, printable
+from .messages import ADDRESS_END
 from .ownpages import own_pages
 from .processes import Gone
 from .watch import Watch
@@ -56,7 +57,7 @@ class Runner:
         processes.stop(self.pid)
         self.watch = Watch(self.pid)
         self.watch.wait_stopped()
-        for thread in processes.threads(self.pid):  # those that a rehearsal started are still where it was
+        for thread in processes.threads(self.pid):  # of a process that uses a device there are several
             _place(thread, core)
             priority.prefer(thread)
         self._clock, self._memory = processes.cpu_clock(self.pid), self.watch.memory()
@@ -156,6 +157,8 @@ class Runner:
 
     def memory(self, address: int, size: int) -> bytearray:
         """Memory of the stopped runner. Raises ArmFailure where it has none there."""
+        if not 0 <= address <= address + size < ADDRESS_END:
+            raise ArmFailure("integrity", "read", f"said that something lies at {address}, which is no address")
         try:
             return processes.read_memory(self.pid, address, size)
         except Gone as error:

@@ -26,9 +26,8 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "group", "nsswitch.conf", "localtime")
 _PACKAGE = Path(__file__).resolve().parent.parent
 _HIDDEN = ("judge", "tasks", "forge", "commands")
-_BARE = ["--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--die-with-parent", "--new-session"]
 #: Process 1 is our own: bubblewrap's could be written to by what runs inside, is under no filter and never stopped.
-_BARE += ["--as-pid-1"]
+_BARE = ["--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--die-with-parent", "--new-session", "--as-pid-1"]
 
 
 @dataclass(frozen=True)

@@ -33,10 +33,10 @@ from .cores import Cores
 from .cuda import device_state
 from .failures import ArmFailure, printable
 from .floor import TWIN, Noise
-from .inputs import Inputs, Reservoir
+from .inputs import Inputs, chosen
 from .pages import Pages, plan_layout
 from .readings import Readings, folder
-from .seed import derive
+from .seed import Secret
 from .stopwatch import Stopwatch
 from .subject import CANDIDATE, Subject
 
@@ -64,7 +64,6 @@ class Session:
         self.floor = True
         self._budget = Budget(settings.budget)
         self._noise = Noise()
-        self._reservoir: Reservoir | None = None
         mount = sandbox.CANDIDATE_MOUNT if self._walls.strong else ""
         self._readings = Readings(settings.policy, Builder(self._walls, builder_cache()), self._start_reading, mount)
 
@@ -178,6 +177,7 @@ class Session:
         """Take a subgraph through all stations, and note what it took and what it showed of the machine."""
         phases = Stopwatch(record.durations)
         with phases("start"):
+            chosen()  # compiled when it is first asked for
             arms = self._ready_arms()
         with phases("other"):
             subject = self._subject(task, subgraph, candidate, record, arms, phases, earlier)
@@ -205,7 +205,7 @@ class Session:
         phases: Stopwatch,
         earlier: Arms | None,
     ) -> Subject:
-        rng = derive(self._seed, task.id, subgraph.id, candidate.name, "again" if earlier else "")
+        secret = Secret(self._seed, task.id, subgraph.id, candidate.name, "again" if earlier else "")
         passes = candidate.passes_for(task.id)
         assert passes is not None
         with phases("read"):
@@ -215,7 +215,7 @@ class Session:
             orders.pop(TWIN, None)
         layout, allowance = plan_layout(subgraph.inputs), self._allowance(len(orders), earlier)
         with phases("inputs"):
-            pages, inputs = Pages(layout), Inputs(subgraph.inputs, self._values(), rng)
+            pages, inputs = Pages(layout), Inputs(subgraph.inputs, secret.key("inputs"))
         return Subject(
             record=record,
             orders=orders,
@@ -229,7 +229,7 @@ class Session:
             locks=self._locks(),
             stopping=Stopping(self._noise.delta, max_pairs=allowance.pairs, correlation=self._noise.correlation),
             tolerance=self.settings.tolerance,
-            rng=rng,
+            secret=secret,
             phases=phases,
             allowance=allowance,
             auditor=Auditor(self.settings),
@@ -243,11 +243,6 @@ class Session:
 
     def _allowance(self, arms: int, earlier: Arms | None) -> Allowance:
         return (self._budget.allowance(arms) or DEFAULT) if earlier is None else AGAIN
-
-    def _values(self) -> Reservoir:
-        if self._reservoir is None:
-            self._reservoir = Reservoir(derive(self._seed, "reservoir"))
-        return self._reservoir
 
     def _orders(
         self, task: Task, subgraph: Subgraph, passes: tuple[dict[str, Any], ...], arms: list[str]
@@ -300,6 +295,7 @@ class Session:
             "threads": self.settings.threads,
             "device": self.settings.device,
             "sandbox": str(self._walls),
+            "inputs": chosen().name,
             **(device_state(self.settings.device) if self.settings.device.startswith("cuda") else {}),
             "python": platform.python_version(),
             "torch": torch.__version__,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -25,10 +24,11 @@ from .clock import EAGER, FLOAT64, CpuClock
 from .cores import Cores, exclusive, pinned
 from .failures import ArmFailure, printable
 from .floor import TWIN
-from .forks import ArmFailed
+from .forks import ArmFailed, blaming
 from .inputs import Inputs
 from .pages import Pages
 from .planning import Planner
+from .seed import Secret
 from .stopwatch import Stopwatch
 from .template import Program, Template
 
@@ -61,7 +61,7 @@ class Subject:
     locks: list[str]
     stopping: Stopping
     tolerance: int
-    rng: random.Random
+    secret: Secret
     phases: Stopwatch
     allowance: Allowance
     auditor: Auditor
@@ -131,25 +131,29 @@ class Subject:
 
     def _wait(self, arm: str, template: Template) -> None:
         try:
-            report = template.wait(self.planner if arm == CANDIDATE else None)
-        except ArmFailure as failure:
-            self._failed(arm, failure, template)
+            with blaming(arm):
+                report = template.wait(self.planner if arm == CANDIDATE else None)
+                if arm == CANDIDATE:
+                    self._note_built(template)
+        except ArmFailed as failed:
+            self._failed(arm, failed.failure, template)
             template.close()
             return
-        if arm == CANDIDATE:
-            self.record.passes = pass_reports(report.get("passes", []))
-            with self.phases("audit"):
-                self.auditor.findings += template.findings
-                self.auditor.built(self.record, self.arms[arm])
-            if self.auditor.violated:
-                self.auditor.note(self.record)
-                self.record.arm.output = self._output(CANDIDATE, template)
-                template.close()
-                return
-        if report.get("missed"):
+        if arm == CANDIDATE and self.auditor.violated:
+            self.auditor.note(self.record)
+            self.record.arm.output = self._output(CANDIDATE, template)
+            template.close()
+            return
+        if report["missed"]:
             self._missed(template)
             return
         self.templates[arm] = template
+
+    def _note_built(self, template: Template) -> None:
+        self.record.passes = pass_reports(template.report["passes"])
+        with self.phases("audit"):
+            self.auditor.findings += template.findings
+            self.auditor.built(self.record, self.arms[CANDIDATE])
 
     def _missed(self, template: Template) -> None:
         misses = [f"{p.name}: {p.miss}" for p in self.record.passes if p.miss]
@@ -214,7 +218,8 @@ class Subject:
     def _probe_and_measure(self) -> None:
         report = self.templates[EAGER].report
         program = Program(list(report["mutated"]), int(report["outputs"]))
-        checker = Checker(self.inputs, self.layout, program.mutated, self.tolerance, self.rng)
+        verified = self.secret.stream("verified calls")
+        checker = Checker(self.inputs, self.layout, program.mutated, self.tolerance, verified)
         clock = clock_of(self.orders[EAGER].device)(
             self.templates,
             program,
@@ -223,7 +228,7 @@ class Subject:
             self.cores,
             self.awake,
             checker.after_round,
-            self.rng,
+            self.secret,
             self.phases,
         )
         try:
@@ -295,7 +300,9 @@ class Subject:
             earlier.arms = tuple(timed)
         seconds = self.allowance.seconds
         stopping = replace(self.stopping, seconds=None if seconds is None else seconds * len(timed) / 2)
-        self.measured, results = measure(clock, timed, form, stopping, self.rng, earlier=earlier)
+        self.measured, results = measure(
+            clock, timed, form, stopping, self.secret.stream("order of rounds"), earlier=earlier
+        )
         self.noisy = any(results[arm].decision.worth_repeating for arm in self._judged(results))
         for arm, result in results.items():
             self.result(arm).speed = speed = speed_of(self.measured, arm, result)

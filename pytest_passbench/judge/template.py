@@ -92,7 +92,7 @@ class Template:
         except Gone as error:
             raise ArmFailure("crash", "build", self._how_it_ended()) from error
         if len(found) > 1 and not self._may_have_threads:
-            raise ArmFailure("integrity", "build", f"{len(found)} threads are left in a process to be forked from")
+            raise ArmFailure("integrity", "build", f"{len(found) - 1} threads are left behind in the process")
 
     def _how_it_ended(self) -> str:
         time.sleep(0.01)
@@ -113,6 +113,11 @@ class Template:
         """Whether its runners can run a block where they are forked. Not with several threads: they would have to
         share that core, where one that waits for another in a loop keeps it from running."""
         return self.arm.settings.threads == 1
+
+    @property
+    def resting(self) -> list[int]:
+        """The processes that do nothing unless they are asked for a runner, or for another template."""
+        return [self.arm.zygote, self.pid]
 
     def start_fork(
         self, program: Program, calls: int, place: int, rehearse: bool = False, audit: bool = False

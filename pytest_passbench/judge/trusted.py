@@ -20,9 +20,9 @@ from ..rewrite.pipelines import build
 from ..settings import Settings
 from ..suite.build import build_graph
 from ..suite.model import Subgraph, Task
-from .inputs import Inputs, Reservoir
+from .inputs import Inputs
 from .outputs import Form, Output
-from .seed import derive
+from .seed import Secret
 from .subject import pass_reports
 from .verify import compare, null_from
 
@@ -34,7 +34,6 @@ class TrustedSession:
 
     def __init__(self, settings: Settings, seed: bytes) -> None:
         self.settings, self._seed = settings, seed
-        self._reservoir = Reservoir(derive(seed, "reservoir"), size=1 << 22)
 
     def close(self) -> None:
         """Nothing to end."""
@@ -77,10 +76,8 @@ class TrustedSession:
         self._compare(record, _outputs(expected), _outputs(found), values)
 
     def _values(self, task: Task, subgraph: Subgraph) -> list[torch.Tensor]:
-        rng = derive(self._seed, task.id, subgraph.id)
-        inputs = Inputs(subgraph.inputs, self._reservoir, rng)
-        windows = inputs.draw(1)[0]
-        return [inputs.values(i, window).clone().to(self.settings.device) for i, window in enumerate(windows)]
+        inputs = Inputs(subgraph.inputs, Secret(self._seed, task.id, subgraph.id).key("inputs"))
+        return [value.to(self.settings.device) for value in inputs.call(inputs.draw(1), 0)]
 
     def _compare(
         self, record: Record, expected: list[Output], found: list[Output], values: list[torch.Tensor]

@@ -65,6 +65,8 @@ def _different_form(ours: Output, theirs: Output) -> tuple[str, str] | None:
         return "type_mismatch", said
     if a.shape != b.shape:
         return "shape_mismatch", said
+    if a.steps != b.steps:
+        return "type_mismatch", f"has strides {list(b.strides)}, eager's are {list(a.strides)}"
     return None
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import torch
 
 from ..kernels import cpp, signatures
 from ..plans.launch import CppKernel, Launch, TritonKernel, TritonLaunch, TritonType, Tuned
+from .load import PACKAGE
 from .recording import Recording, Refused
 from .triton_reference import reference_of
 
@@ -190,6 +193,18 @@ class TritonRecorder:
             config.pre_hook(named)
         for name in getattr(tuner, "reset_to_zero", None) or ():
             named[name].zero_()
+
+
+def triton_kernels(folder: Path) -> list[str]:
+    """Return references (JSON) to all Triton kernels in the candidate's modules."""
+    found: dict[str, None] = {}
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == PACKAGE:
+            for value in list(vars(module).values()):
+                with contextlib.suppress(TypeError, ValueError):
+                    if type(value).__module__.startswith("triton."):
+                        found[json.dumps(reference_of(value, folder))] = None
+    return list(found)
 
 
 def _grid(grid: Any, values: dict[str, Any]) -> tuple[int, int, int]:

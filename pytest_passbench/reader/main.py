@@ -18,7 +18,7 @@ import torch
 
 from ..plans import parse
 from ..plans.graphs import to_data
-from ..plans.launch import Request
+from ..plans.launch import Argument, Request, contiguous
 from ..plans.values import ValueRefused
 from ..protocol import ProtocolError, receive, send
 from ..rewrite.errors import PassError
@@ -79,9 +79,10 @@ def _traced(item: LoadedPass, label: str) -> Any:
 
 
 def _serve(channel: socket.socket, order: dict[str, Any], wrappers: dict[str, Any], folder: Path) -> None:
-    if order["op"] == "libraries":
+    if order["op"] == "kernels":
         known = {(one.source, one.flags, one.openmp): None for one in launches.libraries}
-        send(channel, {"libraries": [[source, list(flags), openmp] for source, flags, openmp in known]})
+        libraries = [[source, list(flags), openmp] for source, flags, openmp in known]
+        send(channel, {"libraries": libraries, "triton": launches.triton_kernels(folder)})
         return
     sys.stdout.flush()
     pid = os.fork()
@@ -117,6 +118,14 @@ def record(request: Request, wrapper: Any, policy: str, chance: random.Random) -
     with torch.no_grad(), tensors.Device(device), recording, launches.active(recording):
         result = wrapper(*arguments)
     return recording.plan(result)
+
+
+def warm_up() -> None:
+    """Pay once, before forking, for what the first recording in a process imports: more than a second."""
+    form = contiguous("float32", (2,))
+    request = Request("warm_up", ({"tensor": 0},), (Argument(form),))
+    record(request, lambda x: torch.empty_like(x).copy_(x.view(1, 2)[0]), "kernels", random.Random(0))
+    to_data(trace("warm_up", "pattern", lambda x: torch.relu(x), ["x"]))
 
 
 def _trace(error: BaseException) -> str:

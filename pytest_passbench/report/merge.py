@@ -37,7 +37,12 @@ def merge(shards: Sequence[tuple[Path, Run]]) -> Run:
         interrupted=any(run.interrupted for run in runs),
         parts=[part for path, run in shards for part in _parts(path, run)],
         hashes=_hashes(runs),
+        selected={name: _selected(runs, name) for run in runs for name in run.selected},
     )
+
+
+def _selected(runs: Sequence[Run], candidate: str) -> dict[str, int]:
+    return {task: count for run in runs for task, count in run.selected.get(candidate, {}).items()}
 
 
 def _hashes(runs: Sequence[Run]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from pytest_passbench.report.run import SCHEMA, Run, plain
 from pytest_passbench.score.subgraph import possible
 
 NAME = "results.json"
+MOST_SUBGRAPHS = 100_000  # of a task
 
 
 def write(folder: Path, run: Run) -> None:
@@ -82,6 +83,9 @@ def parse(data: Any, path: Path) -> Run:
         raise UserError(f"has another form: {error}", where=path, remedy=remedy) from None
     for fault in faults(run, Run, ""):
         raise UserError(fault, where=path, remedy=remedy)
+    for name, counts in run.selected.items():
+        if any(not 0 <= count <= MOST_SUBGRAPHS for count in counts.values()):
+            raise UserError(f"selected.{name} has an impossible number of subgraphs", where=path, remedy=remedy)
     for index, record in enumerate(run.records):
         for arm in (record.arm, *record.baselines.values()):
             for fault in _impossible(arm):

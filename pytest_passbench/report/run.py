@@ -17,10 +17,10 @@ SCHEMA = "passbench/1"
 class Run:
     """Everything that a results file holds; docs/results.md has it field by field.
 
-    ``tasks`` are the ids that were selected, judged or not; ``candidates`` have ``name``, ``path`` and
-    ``content_hash``; ``started`` and ``finished`` are ISO 8601 times; ``parts`` says what a merged run was
-    made of; ``hashes`` are the SHA-256 of each task judged (``tasks``) and of the ``harness``; ``digest`` is
-    what the file said.
+    ``tasks`` are the ids that were selected, judged or not; ``selected`` says for each candidate how many subgraphs
+    of which task were to be judged; ``candidates`` have ``name``, ``path`` and ``content_hash``; ``started`` and
+    ``finished`` are ISO 8601 times; ``parts`` says what a merged run was made of; ``hashes`` are the SHA-256 of each
+    task judged (``tasks``) and of the ``harness``; ``digest`` is what the file said.
     """
 
     settings: dict[str, Any] = field(default_factory=dict)
@@ -34,6 +34,7 @@ class Run:
     finished: str = ""
     interrupted: bool = False
     parts: list[dict[str, Any]] = field(default_factory=list)
+    selected: dict[str, dict[str, int]] = field(default_factory=dict)
     hashes: dict[str, Any] = field(default_factory=dict)
     digest: str = ""
 
@@ -82,6 +83,10 @@ class Run:
     def interpreted(self, task: str) -> bool:
         """Whether some record of the task says that Triton's interpreter ran it."""
         return any(record.task == task and "interpreter" in record.arm.speed_note for record in self.records)
+
+    def count(self, candidate: str, task: str) -> int:
+        """How many subgraphs of a task were to be judged for a candidate; 1, the least, where the file is silent."""
+        return self.selected.get(candidate, {}).get(task, 1)
 
     def of(self, candidate: str) -> list[Record]:
         """One candidate's records."""

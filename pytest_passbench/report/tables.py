@@ -14,8 +14,9 @@ from pytest_passbench.report.record import Arm, Record, Speed
 from pytest_passbench.report.run import Run
 from pytest_passbench.score import board, es
 from pytest_passbench.score.ladder import T_FROZEN, T_STRICT
-from pytest_passbench.score.subgraph import from_record
+from pytest_passbench.score.subgraph import Judged, from_record
 
+MOST_SHARDS = 1000
 NOT_MEASURED = "not measured"
 NONE = "-"
 """Shown where there is nothing to take a mean of."""
@@ -104,7 +105,7 @@ def _board_row(row: board.Row, mean: str) -> tuple[str, ...]:
         mean,
         _percent(row.correct, NONE),
         _percent(row.fast1, NOT_MEASURED if row.subgraphs else NONE),
-        str(row.subgraphs),
+        f"{row.subgraphs - row.missing}/{row.subgraphs}" if row.missing else str(row.subgraphs),
     )
 
 
@@ -126,21 +127,22 @@ def task_table(run: Run, candidate: str) -> Table:
     headers = ("task", "speed-up", *run.baselines, "correct", "covered", "task AS", "outcome")
     grouped = {task: [record for record in run.of(candidate) if record.task == task] for task in run.tasks}
     title = f"Tasks: {candidate} (correct: at t = {at})"
-    lines = tuple(_task(task, group, run) for task, group in grouped.items())
+    judged = board.tasks_of(run, candidate)
+    lines = tuple(_task(task, group, judged[task], run) for task, group in grouped.items())
     return Table(title, headers, lines, brief=tuple(run.baselines))
 
 
-def _task(task: str, records: list[Record], run: Run) -> tuple[str, ...]:
+def _task(task: str, records: list[Record], judged: Sequence[Judged], run: Run) -> tuple[str, ...]:
     at = tolerance(run)
-    judged = [from_record(record) for record in records]
+    missing = len(judged) - len(records)
     return (
         task,
         speed_up(records, "candidate", run, at),
         *(speed_up(records, name, run, at) for name in run.baselines),
         f"{sum(item.correct_at(at) for item in judged)}/{len(judged)}",
         covered(records),
-        _score(es.evaluate(judged, run.score_settings).as_) if records else NONE,
-        outcome(records, at) if records else "not judged",
+        _score(es.evaluate(judged, run.score_settings).as_),
+        ", ".join(filter(None, [outcome(records, at), f"{missing} not judged" if missing else ""])),
     )
 
 
@@ -239,13 +241,13 @@ def nearer(record: Record) -> bool:
 def notes(run: Run) -> list[str]:
     """What a reader must know before using the numbers, a sentence each."""
     said = []
-    judged = {record.task for record in run.records}
-    missing = sum(task not in judged for task in run.tasks)
+    mine = [board.row(name, board.tasks_of(run, name), run.score_settings) for name in run.names]
+    missing, total = sum(row.missing for row in mine), sum(row.subgraphs for row in mine)
     if run.interrupted:
         said.append("The run was interrupted: this is what there was.")
     if missing:
         b = run.score_settings.b
-        said.append(f"{missing} of {len(run.tasks)} tasks were not judged; each counts b = {b:g} in AS and ES(t).")
+        said.append(f"{missing} of {total} subgraphs were not judged: failures, each b = {b:g} in AS and ES(t).")
     unmeasured = Counter(r.arm.speed_note for r in run.records if from_record(r).unmeasured_at(T_FROZEN))
     for note, count in unmeasured.items():
         why = f" ({note})" if note else ""
@@ -255,7 +257,17 @@ def notes(run: Run) -> list[str]:
         said.append(f"Noise: of two identical programs, 95 % measured within {width:.1f} % of each other here.")
     if run.parts:
         said.append(f"Merged from {len(run.parts)} files.")
+        said += [f"Shard {shard} is not among them: none of its tasks counts here." for shard in _absent(run)]
     return said
+
+
+def _absent(run: Run) -> list[str]:
+    """The shards of the merged run that no file was given of, as ``2 of 3``."""
+    shards = [part.get("shard") for part in run.parts]
+    given = {tuple(shard) for shard in shards if isinstance(shard, list) and list(map(type, shard)) == [int, int]}
+    counts = {parts for _, parts in given if parts <= MOST_SHARDS}
+    wanted = {(index, parts) for parts in counts for index in range(1, parts + 1)}
+    return [f"{index} of {parts}" for index, parts in sorted(wanted - given)]
 
 
 def _score(value: float | None, absent: str = NOT_MEASURED) -> str:

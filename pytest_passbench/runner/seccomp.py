@@ -14,6 +14,7 @@ import platform
 import struct
 from collections.abc import Iterable
 
+from .memory import seal_code
 from .syscalls import MACHINES, Machine
 
 _PR_SET_NO_NEW_PRIVS, _PR_SET_PDEATHSIG = 38, 1
@@ -55,12 +56,15 @@ def untrusted(network: bool = True) -> bool:
     return Filter(machine, [*lines, _op(_RETURN, 0, 0, _ALLOW)]).install()
 
 
-def measured(device: str = "cpu") -> Measured | None:
-    """The filters of a measured process. None on a machine whose system calls are not tabulated here."""
+def measured(driver: bool = False) -> Measured | None:
+    """The filters of a measured process. None on a machine whose system calls are not tabulated here.
+
+    With ``driver`` only processes are denied: a device's driver opens files and starts threads when it likes.
+    """
     machine = MACHINES.get(platform.machine())
     if machine is None:
         return None
-    if device != "cpu":
+    if driver:
         return Measured(_no_processes(machine))
     with_jit = _computing(machine, threads=True, jit=True)
     return Measured(_computing(machine), _computing(machine, threads=True), with_jit)
@@ -76,18 +80,23 @@ class Measured:
     def __init__(self, plain: Filter, threads: Filter | None = None, first: Filter | None = None) -> None:
         self._plain, self._threads, self._first = plain, threads, first
         self._left: Filter | None = None
+        self._maps = -1
 
     def install(self, threads: int) -> bool:
         """Put this process under its filter, for good. False where the kernel refuses."""
         if threads == 1 or self._first is None:
             return self._plain.install()
-        self._left = self._threads
+        self._left, self._maps = self._threads, os.open("/proc/self/maps", os.O_RDONLY | os.O_CLOEXEC)
         return self._first.install()
 
     def settle(self) -> None:
-        """After the first block: deny executable memory, where it was not denied from the start. Raises OSError."""
+        """After the first block: deny executable memory, where it was not denied from the start, and keep what there
+        is from being written to. Raises OSError."""
         left, self._left = self._left, None
-        if left is not None and not left.install():
+        if left is None:
+            return
+        seal_code(self._maps)
+        if not left.install():
             raise OSError("the kernel refuses the filter of a measured process")
 
 
@@ -112,8 +121,7 @@ def _computing(machine: Machine, threads: bool = False, jit: bool = False) -> Fi
 
 
 def _no_processes(machine: Machine) -> Filter:
-    """For a process that uses a device, whose driver opens files and starts threads when it likes: no processes, no
-    programs, no changes of affinity or priority."""
+    """No processes, no programs, no changes of affinity or priority."""
     calls = machine.calls
     lines = _answer(_ABSENT, [calls["clone3"]])
     lines += _answer(_DENY, [calls[name] for name in machine.processes])

@@ -72,7 +72,7 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
     if ready is not None:
         gc.collect()
         ready.code = memory.code()
-        ready.filter = seccomp.measured(ready.device)
+        ready.filter = seccomp.measured(driver=ready.device.startswith("cuda"))
         gc.freeze()  # so that no collection in a fork touches, and thereby copies, what was here before
         send(channel, {"status": "ready", **ready.report})
         sys.stdout.flush()  # once: what is left there would be written by every fork

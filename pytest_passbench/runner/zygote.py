@@ -1,4 +1,5 @@
-"""A zygote: the first process of a sandbox, number 1 in a strong one. It has imported what arms need, no candidate.
+"""A zygote: the first process of a sandbox, process 1 of a strong one. It has imported what arms need, no candidate,
+and opened no device.
 
 It forks a template per subgraph, or in a reader's sandbox a reader per directory of passes.
 """
@@ -48,9 +49,10 @@ def _import(wants: dict[str, Any]) -> dict[str, str]:
     torch.set_num_threads(1)
     versions = {"torch": torch.__version__, "python": sys.version.split()[0]}
     if wants["pipeline"] == READ:
-        from ..reader import main  # noqa: F401 - everything a reader needs, imported before it is forked
+        from ..reader.main import warm_up
 
         versions["triton"] = _import_triton()
+        warm_up()
     else:
         from . import template  # noqa: F401 - and what a template needs
 

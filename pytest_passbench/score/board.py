@@ -1,7 +1,8 @@
 """The board: what one candidate scores over all tasks.
 
-A task is a list of judged subgraphs. AS and ES(t) are geometric means over the tasks, a missing task (an
-empty list) counting b; the other columns are taken over all subgraphs.
+A task is a list of the subgraphs that the run set out to judge. One that it has no record of (the judge crashed, the
+run was interrupted) is a failure in every column. AS and ES(t) are geometric means over the tasks; the other columns
+are taken over all subgraphs.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from pytest_passbench.errors import UserError
 from pytest_passbench.score.es import Scores, aggregate, evaluate, geomean, ladder
 from pytest_passbench.score.ladder import T_STRICT
-from pytest_passbench.score.subgraph import Judged, from_record
+from pytest_passbench.score.subgraph import NOT_JUDGED, Judged, from_record
 from pytest_passbench.settings import ScoreSettings
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Row:
     """One row of the board. ``correct`` and ``fast1`` are shares in 0 .. 1; None: not available.
 
     ``correct_subgraphs`` of ``subgraphs`` are correct at t = -5, ``unmeasured`` of those have no speed;
-    ``missing`` counts the tasks without a single judged subgraph.
+    ``missing`` of all are not judged.
     """
 
     name: str
@@ -57,7 +58,7 @@ def row(name: str, tasks: Tasks, settings: ScoreSettings) -> Row:
         subgraphs=len(subgraphs),
         correct_subgraphs=len(correct),
         unmeasured=sum(subgraph.speedup is None for subgraph in correct),
-        missing=sum(not group for group in tasks.values()),
+        missing=sum(subgraph.status == NOT_JUDGED for subgraph in subgraphs),
     )
 
 
@@ -102,11 +103,13 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def tasks_of(run: Run, candidate: str) -> dict[str, list[Judged]]:
-    """A candidate's subgraphs by task; every selected task is there, empty where nothing of it was judged."""
+    """A candidate's subgraphs by task, as many as were selected: what there is no record of was not judged."""
     tasks: dict[str, list[Judged]] = {task: [] for task in run.tasks}
     for record in run.records:
         if record.candidate == candidate:
             tasks.setdefault(record.task, []).append(from_record(record))
+    for task, group in tasks.items():
+        group += [Judged(NOT_JUDGED)] * (run.count(candidate, task) - len(group))
     return tasks
 
 

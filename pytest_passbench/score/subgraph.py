@@ -13,6 +13,9 @@ from pytest_passbench.settings import Interpretation
 if TYPE_CHECKING:
     from pytest_passbench.report.record import Record
 
+NOT_JUDGED = "not_judged"
+"""The class of a subgraph that the run set out to judge and has no record of: nothing is known of it."""
+
 ACCURACY = "accuracy"
 """The class of a subgraph that ran but is not correct at t = 1."""
 
@@ -21,18 +24,18 @@ LEVELS: dict[Interpretation, dict[str, int]] = {
         ACCURACY: 1,
         "nan_inf": 3, "shape_mismatch": 3, "type_mismatch": 3,
         "runtime_fail": 3, "timeout": 3, "crash": 3, "compile_fail": 3,
-        "eager_fail": NEVER, "pass_miss": NEVER, "integrity": NEVER,
+        "eager_fail": NEVER, "pass_miss": NEVER, "integrity": NEVER, NOT_JUDGED: NEVER,
     },
     "mismatch_extended": {
         ACCURACY: 1,
         "nan_inf": 2, "shape_mismatch": 2, "type_mismatch": 2,
         "runtime_fail": 3, "timeout": 3, "crash": 3, "compile_fail": 4,
-        "eager_fail": NEVER, "pass_miss": NEVER, "integrity": NEVER,
+        "eager_fail": NEVER, "pass_miss": NEVER, "integrity": NEVER, NOT_JUDGED: NEVER,
     },
 }  # fmt: skip
 """Per interpretation and failure class the smallest t from which a failure counts 1 instead of b."""
 
-_STATUSES = ("correct", *(name for name in LEVELS["default"] if name != ACCURACY))
+_STATUSES = ("correct", *(name for name in LEVELS["default"] if name not in (ACCURACY, NOT_JUDGED)))
 
 TOP: dict[Interpretation, int] = {"default": 4, "mismatch_extended": 5}
 """The last t of each interpretation."""

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 #: Operators that ``replacement_args`` may put into a graph: they move or describe data.
 ALLOWED = frozenset({
-    "view", "reshape", "expand", "expand_as", "permute", "transpose", "t", "unsqueeze", "squeeze", "flatten", "unflatten",
-    "narrow", "select", "movedim", "swapaxes", "chunk", "split", "unbind", "detach", "broadcast_to", "view_as",
-    "contiguous", "clone", "to", "getitem", "as_strided",
+    "view", "reshape", "expand", "expand_as", "permute", "transpose", "t", "unsqueeze", "squeeze", "flatten",
+    "unflatten", "narrow", "select", "movedim", "swapaxes", "chunk", "split", "unbind", "detach", "broadcast_to",
+    "view_as", "contiguous", "clone", "to", "getitem", "as_strided",
 })  # fmt: skip
 
 
@@ -66,6 +66,7 @@ class Auditor:
         if "clock" not in self.layers:
             return
         self.findings += timing.strays(subject.arms[CANDIDATE]) + timing.excess(clock, CANDIDATE)
+        self.findings += timing.others(clock, CANDIDATE)
         if subject.measured is not None:
             self.findings += timing.first_call(clock, CANDIDATE, clock.calls)
 
@@ -88,11 +89,13 @@ class Auditor:
             return
         blocks = Blocks(
             subject.templates[CANDIDATE], clock.runners[EAGER], clock.calls, clock.program, subject.pages,
-            subject.inputs, subject.cores, subject.awake, subject.rng, self._settings.tolerance, standing,
+            subject.inputs, subject.cores, subject.awake, subject.secret.stream("audit"), self._settings.tolerance,
+            standing,
         )  # fmt: skip
-        for _ in range(pairs_of_blocks(self._settings)):
+        pairs = pairs_of_blocks(self._settings)
+        for number in range(1, pairs + 1):
             if not self.violated:
-                self.findings += blocks.run(max(per_call.values()))
+                self.findings += blocks.run(max(per_call.values()), beyond=number == pairs)
 
     def note(self, record: Record) -> None:
         """Put what was found into the record."""

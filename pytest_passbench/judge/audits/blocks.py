@@ -26,6 +26,7 @@ from ..pages import Pages
 from ..runner import Runner
 from ..template import Program, Template
 from ..verify import Verdict, compare
+from .beyond import Beyond
 from .layers import violation
 
 BLOCK_SECONDS, MOST_CALLS = 0.005, 4
@@ -57,13 +58,21 @@ class Blocks:
     tolerance: int
     standing: Standing
 
-    def run(self, per_call: float) -> list[Finding]:
-        """Findings of one pair of blocks. Raises ArmFailed where an arm fails in them."""
+    def run(self, per_call: float, beyond: bool) -> list[Finding]:
+        """Findings of one pair of blocks. Raises ArmFailed where an arm fails in them.
+
+        With ``beyond`` both are then asked about inputs beyond the recorded ones.
+        """
         calls = max(1, min(self.most, MOST_CALLS, int(BLOCK_SECONDS / max(per_call, 1e-6))))
         with self.awake.off():
             forked = fork_all({CANDIDATE: self.template}, self.program, calls, self.cores, audited=[CANDIDATE])
         try:
-            return self._both({EAGER: self.eager, **forked}, calls)
+            runners = {EAGER: self.eager, **forked}
+            found = self._both(runners, calls)
+            if beyond and not found:
+                asked = Beyond(self.pages, self.inputs, self.rng, self.tolerance, self.standing)
+                asked.run(runners)
+            return found
         finally:
             forked[CANDIDATE].close()
 
@@ -88,9 +97,9 @@ class Blocks:
         """New values for a small part of every input of every call, and where they go."""
         other = self.inputs.draw(len(batch))
         changes: list[Change] = []
-        for slot, windows in enumerate(batch):
-            for index, window in enumerate(other[slot]):
-                values = self.inputs.values(index, window._replace(variant=windows[index].variant)).flatten()
+        for slot in range(len(batch)):
+            for index, value in enumerate(self.inputs.call(other, slot)):
+                values = value.flatten()
                 if values.numel():
                     size = max(1, values.numel() // CHANGED)
                     start = self.rng.randrange(values.numel() - size + 1)
@@ -102,7 +111,7 @@ class Blocks:
         outputs: dict[str, list[Output]] = {}
         for arm in (EAGER, CANDIDATE):
             with blaming(arm):
-                outputs[arm] = read_call(runners[arm], call)
+                outputs[arm] = read_call(runners[arm], call, outputs.get(EAGER, ()))
         names = [f"output {index}" for index in range(len(outputs[EAGER]))]
         ours, theirs = outputs[EAGER], outputs[CANDIDATE]
         verdict = compare(ours, theirs, self.tolerance, names)

@@ -1,7 +1,7 @@
 """The clock layer: what the timed blocks themselves give away.
 
 CPU time beyond what the cores of an arm could give in the time; a first call that takes as long as a block, where
-eager's does not; processes that a candidate leaves in its sandbox.
+eager's does not; CPU time of processes beside the runner; processes that a candidate leaves in its sandbox.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from .layers import violation
 #: CPU time over what an arm's cores could give: a thread on a core of its own makes it 2. Stopping a runner may take
 #: so many seconds more; and in one block of ten it may be time that a hypervisor took away.
 EXCESS, STOPPING, SELDOM = 1.5, 5e-5, 0.1
+#: CPU time of what is stopped or asleep, over the time that a pair took; and so many seconds more.
+RESTLESS, WOKEN = 0.01, 1e-3
 SINGLES, FULL, TRIES = 5, 2, 3
 #: One call by itself costs more than one of many; what eager pays times this, and this many seconds, is honest.
 LENIENT, SLACK = 6.0, 2e-4
@@ -33,6 +35,18 @@ def excess(clock: CpuClock, arm: str) -> list[Finding]:
         return []
     said = f"{median(over):.1f} times the CPU time that its cores could give, in {len(over)} of {len(blocks)} blocks"
     return [violation("clock", "cpu-time", said)]
+
+
+def others(clock: CpuClock, arm: str) -> list[Finding]:
+    """CPU time of processes beside the arm's runner, while that was measured: they worked for it."""
+    clock.others.end()
+    pairs = clock.others.used.get(arm, [])
+    over = [used for used in pairs if used.cpu > RESTLESS * used.wall + WOKEN]
+    if len(over) <= SELDOM * len(pairs):
+        return []
+    share = median(used.cpu / used.wall for used in over)
+    said = f"processes beside the runner used {share:.0%} of a core, in {len(over)} of {len(pairs)} pairs"
+    return [violation("clock", "other-cpu", said)]
 
 
 def first_call(clock: CpuClock, arm: str, calls: int) -> list[Finding]:

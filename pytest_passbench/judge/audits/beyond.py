@@ -1,0 +1,155 @@
+"""Calls on inputs beyond what the task recorded: an answer that is right only there is wrong.
+
+Nobody is accused: a candidate whose answer is no number where eager's is one, or is further off than rounding
+explains, is inaccurate. Elements where eager itself has no finite answer say nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from ...score.ladder import NEVER, T_FROZEN, tolerances
+from ..checker import Standing
+from ..clock import EAGER
+from ..forks import ArmFailed, blaming
+from ..inputs import Batch, Inputs
+from ..inputs.beyond import Range, other_last_bit, with_special
+from ..outputs import Output, read_call
+from ..pages import Pages
+from ..runner import Runner
+from ..verify import Verdict
+
+CANDIDATE = "candidate"
+SECONDS = 0.03  # for all ranges: chance says which are left out if they take longer; one is always asked
+MOST_ELEMENTS = 1 << 16  # of an output that are compared, evenly spread from a place by chance
+ROUNDING = 2  # levels of t by which rounding may be off where a tolerance was met on ordinary inputs
+DOUBT = 32  # times what changing the last bits of the inputs makes of eager's own answer
+BIGGEST = 0.25  # of the dtype's greatest number: beyond it, rounding decides about infinity
+
+
+@dataclass
+class Beyond:
+    """Where to ask, and what to note the answers in."""
+
+    pages: Pages
+    inputs: Inputs
+    rng: random.Random
+    tolerance: int
+    standing: Standing
+
+    def run(self, runners: Mapping[str, Runner]) -> None:
+        """Ask both arms in every range there is time for, by blocks of one call.
+
+        Raises ArmFailed where the candidate fails; where eager does, it has no answer.
+        """
+        kinds, deadline = self.inputs.ranges(), time.monotonic() + SECONDS
+        for number, beyond in enumerate(self.rng.sample(kinds, len(kinds))):
+            if number and time.monotonic() > deadline:
+                return
+            if self.standing.status != "correct" or NEVER in self.standing.correct_from:
+                return
+            try:
+                with blaming(EAGER):
+                    self._ask(beyond, runners)
+            except ArmFailed as failed:
+                if failed.arm == CANDIDATE:
+                    raise
+                if failed.failure.status != "runtime_fail":
+                    return
+
+    def _ask(self, beyond: Range, runners: Mapping[str, Runner]) -> None:
+        inputs = self.inputs.beyond(beyond)
+        batch = inputs.draw(1)
+        inputs.write(batch, self.pages)
+        near = self._near(inputs, batch, runners[EAGER]) if beyond.doubtful else None
+        if beyond.special is not None:
+            self._put(beyond.special, with_special(inputs.values(beyond.special, batch, 0), self.rng))
+        ours = _answer(runners[EAGER])
+        with blaming(CANDIDATE):
+            theirs = _answer(runners[CANDIDATE])
+        place = self.rng.random()
+        verdict = judged(ours, near, theirs, self.tolerance, beyond.said, self.standing.correct_from, place)
+        self.standing.add(verdict)
+
+    def _near(self, inputs: Inputs, batch: Batch, eager: Runner) -> list[Output]:
+        """Eager's answer to inputs with other last bits; the pages hold the inputs proper before and afterwards."""
+        values = {index: inputs.values(index, batch, 0) for index in inputs.movable}
+        for index, value in values.items():
+            self._put(index, other_last_bit(value))
+        answer = _answer(eager)
+        for index, value in values.items():
+            self._put(index, value)
+        return answer
+
+    def _put(self, index: int, value: torch.Tensor) -> None:
+        ctypes.memmove(self.pages.addresses[index][0], value.data_ptr(), value.numel() * value.element_size())
+
+
+def _answer(runner: Runner) -> list[Output]:
+    runner.block(1)
+    return read_call(runner, 0)
+
+
+def judged(
+    ours: list[Output],
+    near: list[Output] | None,
+    theirs: list[Output],
+    tolerance: int,
+    said: str,
+    levels: list[int],
+    place: float = 0.0,
+) -> Verdict:
+    """Return the verdict on an answer.
+
+    ``near`` is eager's to inputs with other last bits, if it was asked; ``levels`` from which t each output was right
+    so far; ``place``, from 0 to 1, which elements of a large output are compared.
+    """
+    verdict = Verdict(correct_from=list(levels))
+    for index, (expected, found, other) in enumerate(zip(ours, theirs, near or ours, strict=False)):
+        if expected.value is None or found.value is None or other.value is None:
+            continue
+        if tolerances(expected.form.dtype, tolerance) == (0.0, 0.0) or expected.value.is_complex():
+            continue  # integers and the like: rounding at an edge makes them differ by a whole one
+        wrong = _first_wrong(expected.value, found.value, other.value, tolerance, place)
+        if wrong is None:
+            continue
+        place, right, got = wrong
+        verdict.correct_from[index] = NEVER
+        verdict.worst = f"output {index}{place}: expected {right:.9g}, got {got:.9g} {said}"
+        verdict.excess = float("inf")
+        if got != got or abs(got) == float("inf"):
+            verdict.status = "nan_inf"
+            verdict.message = f"output {index}: NaN or Inf where eager has none, {said}"
+    return verdict
+
+
+def _first_wrong(
+    expected: torch.Tensor, found: torch.Tensor, near: torch.Tensor, tolerance: int, place: float
+) -> tuple[list[int], float, float] | None:
+    """Return where an answer is wrong by more than rounding explains: index, eager's value, the other's."""
+    if not expected.shape == found.shape == near.shape or expected.dtype != found.dtype or not expected.numel():
+        return None
+    info, name = torch.finfo(expected.dtype), str(expected.dtype).removeprefix("torch.")
+    step = -(-expected.numel() // MOST_ELEMENTS)
+    first = int(place * step)
+    a, b, other = (tensor.flatten()[first::step].double() for tensor in (expected, found, near))
+    told = other.isfinite() & (a.abs() < BIGGEST * info.max)
+    doubt = DOUBT * float(torch.where(told, (other - a).abs(), 0.0).amax())
+    size = torch.where(told, a.abs(), 0.0)
+    some = size[size > 0]
+    usual = float(some.median()) if some.numel() else 0.0
+    relative, absolute = tolerances(name, min(tolerance + ROUNDING, T_FROZEN))[0], tolerances(name, tolerance)[1]
+    limit = size.clamp_min(usual).mul_(relative).add_(absolute + 4 * info.tiny + doubt)
+    wrong = told & ~((a - b).abs() <= limit)
+    if not bool(wrong.any()):
+        return None
+    found_at = int(wrong.int().argmax())
+    where = [int(i) for i in np.unravel_index(first + found_at * step, expected.shape)]
+    return where, float(a[found_at]), float(b[found_at])

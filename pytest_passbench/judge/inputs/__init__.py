@@ -1,0 +1,10 @@
+"""The inputs of every call: secret, and fresh in every element of every call of every block.
+
+A key of the run's secret and a counter (block, call, input) decide every value, so any call's inputs can be made
+again when it is verified, and nothing that a candidate saw tells anything of what it will see.
+"""
+
+from .draws import Batch, Inputs
+from .generator import Generator, chosen
+
+__all__ = ["Batch", "Generator", "Inputs", "chosen"]

@@ -1,0 +1,90 @@
+"""One subgraph's inputs: written into the pages block by block, and made again for any call."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ...suite.model import TensorSpec
+from ..pages import Pages
+from .beyond import Range, changed, movable, ranges
+from .distribution import DRAWN_AS, Draw, Literal, distribution
+from .generator import Generator, chosen
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A block's number and its calls. There are no values in it: they follow from the number."""
+
+    block: int = 0
+    calls: int = 0
+
+    def __len__(self) -> int:
+        return self.calls
+
+
+class Inputs:
+    """The inputs of one subgraph, from a key that is theirs alone."""
+
+    def __init__(self, specs: Sequence[TensorSpec], key: bytes, generator: Generator | None = None) -> None:
+        self._begin([distribution(spec) for spec in specs], key, generator or chosen())
+
+    def _begin(self, draws: Sequence[Draw], key: bytes, generator: Generator) -> None:
+        self._draws, self._key, self._generator, self._blocks = tuple(draws), key, generator, 0
+        #: The inputs whose values may lie beyond what was recorded.
+        self.movable = [index for index, draw in enumerate(draws) if movable(draw)]
+        direct = [None if isinstance(draw.of, Literal) else draw.drawn_as for draw in draws]
+        self._apart = [i for i, draw in enumerate(draws) if isinstance(draw.of, Literal) or draw.dtype in DRAWN_AS]
+        self._writer = generator.writer(key, [None if i in self._apart else draw for i, draw in enumerate(direct)])
+        self._scratch = generator.writer(key, [draw if i in self._apart else None for i, draw in enumerate(direct)])
+
+    def draw(self, calls: int) -> Batch:
+        """A new block: one that was not drawn before."""
+        self._blocks += 1
+        return Batch(self._blocks, calls)
+
+    def write(self, batch: Batch, pages: Pages) -> None:
+        """Put the inputs of a block into the pages, one slot a call."""
+        layout = pages.layout
+        if not layout.offsets or not batch.calls:
+            return
+        base = pages.addresses[0][0] - layout.offsets[0]
+        self._writer.block(batch.block, batch.calls, base, layout.offsets, layout.stride)
+        for index in self._apart:
+            for call in range(batch.calls):
+                value = self.values(index, batch, call)
+                ctypes.memmove(pages.addresses[index][call], value.data_ptr(), value.numel() * value.element_size())
+
+    def values(self, index: int, batch: Batch, call: int) -> torch.Tensor:
+        """An input of one call of a block, made again: the bits that were written."""
+        draw = self._draws[index]
+        if isinstance(draw.of, Literal):
+            return draw.of.values.view(draw.shape)
+        drawn = draw.drawn_as
+        value = torch.empty(drawn.shape, dtype=drawn.torch_dtype)
+        writer = self._scratch if index in self._apart else self._writer
+        writer.one(batch.block, call, index, value.data_ptr())
+        return draw.converted(value) if index in self._apart else value
+
+    def call(self, batch: Batch, call: int) -> list[torch.Tensor]:
+        """All inputs of one call of a block, made again."""
+        return [self.values(index, batch, call) for index in range(len(self._draws))]
+
+    def ranges(self) -> list[Range]:
+        """The ranges beyond the recorded one."""
+        return ranges(self._draws)
+
+    def beyond(self, where: Range) -> Inputs:
+        """The inputs of the same subgraph in another range, from a key of their own."""
+        other = Inputs.__new__(Inputs)
+        key = hashlib.sha256(self._key + self.draw(0).block.to_bytes(8, "little") + where.said.encode()).digest()
+        other._begin([changed(draw, where) for draw in self._draws], key, self._generator)
+        return other
+
+    def name(self, index: int) -> str:
+        """An input's name."""
+        return self._draws[index].name

@@ -1,0 +1,181 @@
+// The inputs of a block of calls, from a key: input i of call c of block b has a stream of its own, whose nonce is
+// (b, c, i), so that any of them can be made again.
+#include "aes.h"
+#include "chacha.h"
+#include "values.h"
+
+namespace {
+
+// As pytest_passbench/judge/inputs/native.py has them.
+enum Kind : int32_t { FLOAT32, FLOAT64, FLOAT16, BFLOAT16, INTEGER, CHOICE };
+enum Cipher : int32_t { CHACHA8, AES_NI, VAES };
+
+struct Input {
+  int32_t kind, size;              // bytes of a value
+  uint64_t index, offset, count;   // which input it is, where it begins in a call's slot, how many values
+  double mean, deviation, low, high;
+  double narrower, aside;          // how far a call's own scale and shift may be from 1 and 0
+  uint64_t first, range;           // integers; of a choice the bits of its two values
+  uint64_t share;
+};
+
+constexpr uint64_t OF_THE_CALL = 1ull << 63;  // where a stream's second part begins, of what a call draws but once
+constexpr uint64_t FEW = 1 << 16;
+
+template <class Stream, class Values>
+void write(Stream stream, const Values& values, uint8_t* out, uint64_t count) {
+  constexpr int WHOLE = Values::COUNT * Values::SIZE;
+  Words words[Stream::VECTORS];
+  while (count >= (uint64_t)Values::COUNT * Stream::VECTORS) {
+    stream.next(words);
+    for (int i = 0; i < Stream::VECTORS; i++, out += WHOLE) values(words[i], out);
+    count -= Values::COUNT * Stream::VECTORS;
+  }
+  if (!count) return;
+  uint8_t rest[WHOLE * Stream::VECTORS];
+  stream.next(words);
+  for (int i = 0; i < Stream::VECTORS; i++) values(words[i], rest + i * WHOLE);
+  std::memcpy(out, rest, count * Values::SIZE);
+}
+
+template <class T, class Stream>
+void write_integers(const Stream& stream, const Input& input, uint8_t* out) {
+  const bool few = input.range && input.range <= FEW;
+  if (few || sizeof(T) < 4)
+    write(stream, Integer<T>{input.first, few ? (uint32_t)input.range : (uint32_t)FEW}, out, input.count);
+  else
+    write(stream, WideInteger<T>{input.first, input.range}, out, input.count);
+}
+
+template <class T, class Stream>
+void write_choice(const Stream& stream, const Input& input, uint8_t* out) {
+  write(stream, Choice<T>{(T)input.first, (T)input.range, (uint8_t)input.share}, out, input.count);
+}
+
+double unit(uint32_t word) { return (word >> 8) * 0x1p-24; }
+
+template <class Stream>
+void write_floats(const Stream& stream, Stream own, const Table& table, const Input& input, uint8_t* out) {
+  Words words[Stream::VECTORS];
+  own.next(words);
+  const double mean = input.mean + input.deviation * input.aside * (2 * unit(words[0][1]) - 1);
+  const double deviation = input.deviation * (1 - input.narrower * unit(words[0][0]));
+  const Normal normal{table, (float)mean, (float)deviation, (float)input.low, (float)input.high};
+  switch (input.kind) {
+    case FLOAT32: return write(stream, Float32{normal}, out, input.count);
+    case FLOAT64: return write(stream, Float64{table, mean, deviation, input.low, input.high}, out, input.count);
+    case FLOAT16: return write(stream, Float16{normal}, out, input.count);
+    case BFLOAT16: return write(stream, Bfloat16{normal}, out, input.count);
+  }
+}
+
+template <class Stream>
+void write_input(const typename Stream::Key& key, const Table& table, uint64_t nonce, const Input& input,
+                 uint8_t* out) {
+  const Stream stream(key, nonce, 0);
+  if (input.kind == INTEGER) {
+    switch (input.size) {
+      case 1: return write_integers<uint8_t>(stream, input, out);
+      case 2: return write_integers<uint16_t>(stream, input, out);
+      case 4: return write_integers<uint32_t>(stream, input, out);
+      case 8: return write_integers<uint64_t>(stream, input, out);
+    }
+  } else if (input.kind == CHOICE) {
+    switch (input.size) {
+      case 1: return write_choice<uint8_t>(stream, input, out);
+      case 2: return write_choice<uint16_t>(stream, input, out);
+      case 4: return write_choice<uint32_t>(stream, input, out);
+      case 8: return write_choice<uint64_t>(stream, input, out);
+    }
+  } else {
+    write_floats(stream, Stream(key, nonce, OF_THE_CALL), table, input, out);
+  }
+}
+
+template <class Stream>
+void write_block(const uint8_t* bytes, const Table& table, uint64_t block, const Input* inputs, int count,
+                 uint8_t* out, uint64_t stride, uint64_t first, uint64_t calls) {
+  const typename Stream::Key key(bytes);
+  for (uint64_t call = first; call < first + calls; call++, out += stride)
+    for (int i = 0; i < count; i++) {
+      const uint64_t nonce = block << 32 | call << 16 | inputs[i].index;
+      write_input<Stream>(key, table, nonce, inputs[i], out + inputs[i].offset);
+    }
+}
+
+template <class Stream>
+void raw(const uint8_t* bytes, uint64_t nonce, uint8_t* out, uint64_t steps) {
+  Stream stream(typename Stream::Key(bytes), nonce, 0);
+  Words words[Stream::VECTORS];
+  for (uint64_t i = 0; i < steps; i++, out += sizeof(words)) {
+    stream.next(words);
+    std::memcpy(out, words, sizeof(words));
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+// The best cipher of this CPU: a Cipher.
+int32_t passbench_best() {
+#if HAS_VAES
+  return VAES;
+#elif defined(__AES__)
+  return AES_NI;
+#else
+  return CHACHA8;
+#endif
+}
+
+// The inputs of `calls` calls from number `first` on, `stride` bytes apart. Limits: 2^32 blocks, 2^16 calls and inputs.
+void passbench_write(int32_t cipher, const uint8_t* key, const Table* table, uint64_t block, const Input* inputs,
+                     int32_t count, uint8_t* out, uint64_t stride, uint64_t first, uint64_t calls) {
+#if HAS_VAES
+  if (cipher == VAES) return write_block<Vaes>(key, *table, block, inputs, count, out, stride, first, calls);
+#endif
+#if defined(__AES__)
+  if (cipher == AES_NI) return write_block<AesNi>(key, *table, block, inputs, count, out, stride, first, calls);
+#endif
+  write_block<ChaCha<8>>(key, *table, block, inputs, count, out, stride, first, calls);
+}
+
+// For tests: the stream itself, `steps` times the vectors of a step (1 KiB each).
+void passbench_stream(int32_t cipher, const uint8_t* key, uint64_t nonce, uint8_t* out, uint64_t kilobytes) {
+#if HAS_VAES
+  if (cipher == VAES) return raw<Vaes>(key, nonce, out, 2 * kilobytes);
+#endif
+#if defined(__AES__)
+  if (cipher == AES_NI) return raw<AesNi>(key, nonce, out, 8 * kilobytes);
+#endif
+  raw<ChaCha<8>>(key, nonce, out, kilobytes);
+}
+
+// For tests: eight blocks encrypted by AES-128, each alike by both forms.
+void passbench_aes(int32_t cipher, const uint8_t* key, uint8_t* blocks) {
+#if HAS_VAES
+  if (cipher == VAES) {
+    __m512i wide[8] = {_mm512_loadu_si512(blocks), _mm512_loadu_si512(blocks + 64)};
+    Vaes::encrypt(WideAesKey(key), wide);
+    std::memcpy(blocks, wide, 128);
+    return;
+  }
+#endif
+#if defined(__AES__)
+  __m128i narrow[8];
+  std::memcpy(narrow, blocks, 128);
+  AesNi::encrypt(AesKey(key), narrow);
+  std::memcpy(blocks, narrow, 128);
+#endif
+}
+
+// For tests: sixteen blocks of ChaCha with 8 or 20 rounds. `last`: the last four words of the first block's state.
+void passbench_chacha(int32_t rounds, const uint8_t* key, const uint32_t* last, uint8_t* out) {
+  Words words[16];
+  if (rounds == 20)
+    ChaCha<20>(ChaChaKey(key), last[0], last[1], last[2], last[3]).next(words);
+  else
+    ChaCha<8>(ChaChaKey(key), last[0], last[1], last[2], last[3]).next(words);
+  std::memcpy(out, words, sizeof(words));
+}
+}

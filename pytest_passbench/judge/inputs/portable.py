@@ -1,0 +1,85 @@
+"""Values from numpy, for machines without a compiler: slower, and as fresh.
+
+Every input of every call has a key of its own, SHA-256 of the subgraph's key and the counter; numpy's Philox draws
+from it. So what is found out of one call's generator tells nothing of another's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from .distribution import ASIDE, NARROWER, Choice, Draw, Integers, Normal
+
+_PIECE = 1 << 18  # values drawn at a time
+
+
+class Portable:
+    """The generator in numpy. ``why`` there is no other."""
+
+    def __init__(self, why: str) -> None:
+        self.name = f"Philox, keyed anew by SHA-256 for every input of every call ({why})"
+
+    def writer(self, key: bytes, draws: Sequence[Draw | None]) -> PortableWriter:
+        """A writer of these inputs."""
+        return PortableWriter(key, draws)
+
+
+class PortableWriter:
+    """Writes one subgraph's inputs."""
+
+    def __init__(self, key: bytes, draws: Sequence[Draw | None]) -> None:
+        self._key, self._draws = key, draws
+
+    def block(self, block: int, calls: int, address: int, offsets: Sequence[int], stride: int) -> None:
+        """Write the inputs of all calls of a block."""
+        for call in range(calls):
+            for index, offset in enumerate(offsets):
+                self.one(block, call, index, address + call * stride + offset)
+
+    def one(self, block: int, call: int, index: int, address: int) -> None:
+        """Write one input of one call."""
+        draw = self._draws[index]
+        if draw is None or draw.count == 0:
+            return
+        label = b"".join(number.to_bytes(8, "little") for number in (block, call, index))
+        secret = int.from_bytes(hashlib.sha256(self._key + label).digest()[:16], "little")
+        rng = np.random.Generator(np.random.Philox(key=secret))
+        own = (1 - NARROWER * rng.random(), ASIDE * (2 * rng.random() - 1))
+        for begin in range(0, draw.count, _PIECE):
+            values = _values(rng, draw, min(_PIECE, draw.count - begin), own)
+            size = values.element_size()
+            ctypes.memmove(address + begin * size, values.data_ptr(), values.numel() * size)
+
+
+def _values(rng: np.random.Generator, draw: Draw, count: int, own: tuple[float, float]) -> torch.Tensor:
+    """The next ``count`` values; ``own``: the call's own scale and shift."""
+    of, dtype = draw.of, draw.torch_dtype
+    if isinstance(of, Normal):
+        values = _normal(rng, of, count, own, np.float64 if draw.dtype == "float64" else np.float32)
+    elif isinstance(of, Integers):
+        values = _integers(rng, of, count)
+    else:
+        assert isinstance(of, Choice)
+        values = np.where(rng.integers(0, 256, count) < of.share, of.chosen, of.other)
+    return torch.from_numpy(values).to(dtype)
+
+
+def _normal(rng: np.random.Generator, of: Normal, count: int, own: tuple[float, float], dtype: Any) -> Any:
+    scale, shift = own
+    values = rng.standard_normal(count, dtype=dtype)
+    values *= of.deviation * scale
+    values += of.mean + of.deviation * shift
+    return values if math.isinf(of.low) and math.isinf(of.high) else values.clip(of.low, of.high)
+
+
+def _integers(rng: np.random.Generator, of: Integers, count: int) -> Any:
+    """As int64, whose bits are those of uint64 where the values are that great."""
+    picked = rng.integers(0, of.range - 1, count, dtype=np.uint64, endpoint=True)
+    return (picked + np.uint64(of.first & (1 << 64) - 1)).view(np.int64)

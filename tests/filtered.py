@@ -1,0 +1,173 @@
+"""A process that puts itself under a filter and tries system calls: ``python filtered.py measured THREADS``,
+``untrusted`` or ``none``. Prints what came of each, as JSON: "done" or the error's name. With several threads there
+are two lines: before and after the first block.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import platform
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+
+from pytest_passbench.runner import seccomp
+from pytest_passbench.runner.syscalls import MACHINES
+
+CALLS = MACHINES[platform.machine()].calls
+OPENAT = {"x86_64": 257, "aarch64": 56}[platform.machine()]
+MEMFD = {"x86_64": 319, "aarch64": 279}[platform.machine()]
+AT_FDCWD, CLONE_PARENT, CLONE_NEWUSER = -100, 0x8000, 0x10000000
+READ, WRITE, EXECUTE, PRIVATE, ANONYMOUS = 1, 2, 4, 2, 0x20
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall.restype = ctypes.c_long
+
+
+def call(number: str | int, *arguments: int | bytes) -> int:
+    """A system call; raises OSError."""
+    made = [ctypes.c_char_p(a) if isinstance(a, bytes) else ctypes.c_long(a) for a in arguments]
+    result = int(libc.syscall(ctypes.c_long(CALLS[number] if isinstance(number, str) else number), *made))
+    if result == -1:
+        raise OSError(ctypes.get_errno(), str(number))
+    return result
+
+
+def child(flags: int) -> None:
+    """A process with these flags, which ends at once."""
+    pid = call("clone", flags, 0, 0, 0, 0)
+    if pid == 0:
+        os._exit(0)
+    if flags & 0xFF == signal.SIGCHLD and not flags & CLONE_PARENT:
+        os.waitpid(pid, 0)
+
+
+def in_thread() -> None:
+    thread = threading.Thread(target=lambda: None)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise OSError(errno.EPERM, str(error)) from error
+    thread.join()
+
+
+def compute() -> None:
+    """What computing needs: memory that comes and goes, the time, a signal handler, the channel."""
+    for size in (100, 1 << 16, 1 << 28):
+        ctypes.memset(ctypes.create_string_buffer(size), 1, min(size, 1 << 16))
+    place = call("mmap", 0, 1 << 20, READ | WRITE, PRIVATE | ANONYMOUS, -1, 0)
+    place = call("mremap", place, 1 << 20, 1 << 21, 1)
+    call("mprotect", place, 4096, READ)
+    call("munmap", place, 1 << 21)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    os.sched_yield()
+    OURS.send(b"x")
+    THEIRS.recv(1)
+
+
+def written(code: int) -> None:
+    """Whether the kernel could write to this memory for us: a process that tries by itself ends."""
+    call("read", ZERO, code, 1)
+
+
+ZERO = os.open("/dev/zero", os.O_RDONLY)
+OURS, THEIRS = socket.socketpair()
+SELF, SIGCONT = os.getpid(), int(signal.SIGCONT)
+PAGE = call("mmap", 0, 4096, READ | WRITE, PRIVATE | ANONYMOUS, -1, 0)
+EVENT = ctypes.addressof((ctypes.c_int * 16)(0, 0, SIGCONT, 0))
+TIMER = ctypes.addressof(ctypes.c_long())
+
+#: Ways to SIGCONT, or to a process that is not stopped with its parent.
+CONTINUED = {
+    "kill with SIGCONT": lambda: call("kill", SELF, SIGCONT),
+    "tkill with SIGCONT": lambda: call("tkill", SELF, SIGCONT),
+    "tgkill with SIGCONT": lambda: call("tgkill", SELF, SELF, SIGCONT),
+    "timer": lambda: call("timer_create", 0, EVENT, TIMER),
+    "message queue": lambda: call("mq_notify", 0, EVENT),
+    "descriptor's signal": lambda: call("fcntl", OURS.fileno(), 10, SIGCONT),
+    "terminal of one's own": lambda: call("ioctl", 0, 0x540E, 0),
+    "parent's death, SIGCONT": lambda: call("prctl", 1, SIGCONT, 0, 0, 0),
+    "parent's death, no signal": lambda: call("prctl", 1, 0, 0, 0, 0),
+    "group of one's own": lambda: call("setpgid", 0, 0),
+    "session of one's own": lambda: call("setsid"),
+    "exit signal SIGCONT": lambda: child(SIGCONT),
+    "child of the parent": lambda: child(CLONE_PARENT | signal.SIGCHLD),
+    "child in a namespace": lambda: child(CLONE_NEWUSER | signal.SIGCHLD),
+    "clone3": lambda: call("clone3", 0, 0),
+    "personality": lambda: call("personality", 0x0400000),
+}  # fmt: skip
+#: What no measured process does.
+STARTED = {
+    "child": lambda: child(signal.SIGCHLD),
+    "program": lambda: call("execve", b"/bin/true", 0, 0),
+    "file to read": lambda: call(OPENAT, AT_FDCWD, b"/proc/self/status", 0, 0),
+    "file in memory": lambda: call(MEMFD, b"x", 0),
+    "socket": lambda: call("socket", 1, 1, 0),
+    "executable memory": lambda: call("mmap", 0, 4096, READ | EXECUTE, PRIVATE | ANONYMOUS, -1, 0),
+    "memory made executable": lambda: call("mprotect", PAGE, 4096, READ | EXECUTE),
+    "signal to process 1": lambda: call("kill", 1, 0),
+    "end of another": lambda: call("tgkill", os.getppid(), os.getppid(), 6),
+    "affinity": lambda: call("sched_setaffinity", 0, 8, b"\1" * 8),
+    "priority": lambda: call("setpriority", 0, 0, 1),
+    "terminal": lambda: call("ioctl", 1, 0x5401, PAGE),
+    "another filter": lambda: call("seccomp", 1, 0, PAGE),
+}
+HONEST = {"compute": compute}
+BUILDS = {"child": STARTED["child"], "file to read": STARTED["file to read"], "thread": in_thread}
+
+
+def in_child(attempt: Callable[[], object]) -> Callable[[], None]:
+    """The same in a process of its own: what came of one must not change the next."""
+
+    def tried() -> None:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                attempt()
+            except OSError as error:
+                os._exit(error.errno or 0)
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if code:
+            raise OSError(code, "in a child")
+
+    return tried
+
+
+def outcome(attempt: Callable[[], object]) -> str:
+    try:
+        attempt()
+    except OSError as error:
+        return errno.errorcode[error.errno or 0]
+    return "done"
+
+
+def main() -> None:
+    if sys.argv[1] == "none":
+        attempts = {name: in_child(attempt) for name, attempt in CONTINUED.items()}
+    elif sys.argv[1] == "untrusted":
+        assert seccomp.untrusted()
+        attempts = {**BUILDS, **CONTINUED}
+    else:
+        made, threads = seccomp.measured(), int(sys.argv[2])
+        assert made is not None
+        assert made.install(threads)
+        attempts = {**HONEST, **STARTED, **CONTINUED, "thread": in_thread}
+        if threads > 1:
+            code = call("mmap", 0, 4096, READ | WRITE | EXECUTE, PRIVATE | ANONYMOUS, -1, 0)
+            sys.stdout.write(json.dumps({name: outcome(attempt) for name, attempt in attempts.items()}) + "\n")
+            made.settle()
+            attempts["code that can be written"] = lambda: written(code)
+    sys.stdout.write(json.dumps({name: outcome(attempt) for name, attempt in attempts.items()}) + "\n")
+    sys.stdout.flush()
+    if sys.argv[-1] == "abort":
+        os.abort()
+    os._exit(0)  # as a measured process ends: callbacks lie in memory that cannot be written to any more
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Answers that are right only for inputs like the recorded ones, and honest ones beside them."""
+
+from __future__ import annotations
+
+import pytest
+
+SOFTMAX = """
+def forward(in_0):
+    tmp_0 = torch.nn.functional.softmax(in_0, dim=-1)
+    return (tmp_0,)
+"""
+SOFTMAX_PASS = """
+import torch
+from pytest_passbench.kernels import cpp
+
+lib = cpp.load('''
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+extern "C" void softmax(const float* x, float* out, int64_t rows, int64_t n) {
+    for (int64_t r = 0; r < rows; ++r, x += n, out += n) {
+        float most = GREATEST, sum = 0;
+        for (int64_t i = 0; i < n; ++i) sum += out[i] = std::exp(x[i] - most);
+        for (int64_t i = 0; i < n; ++i) out[i] /= sum;
+    }
+}''')
+
+def pattern(x):
+    return torch.nn.functional.softmax(x, dim=-1)
+
+def replacement_args(x):
+    return (x,)
+
+def softmax(x):
+    out = torch.empty_like(x)
+    lib.softmax(x, out, x.numel() // x.shape[-1], x.shape[-1])
+    return out
+
+def replacement_func():
+    return softmax
+"""
+#: gelu(x) + y with erf as a polynomial that is right to 1e-6 where the record has values, and clamped beyond.
+CLAMPED = "const double c = std::fmin(std::fmax(x[i], -2.0f), 2.0f); out[i] = "
+GELU = "out[i] = 0.5f * x[i] * (1.0f + std::erf(x[i] * 0.70710678118654752f)) + y[i];"
+WITHIN = "mean: 0.0, std: 0.5, min: -2.0, max: 2.0"
+BODIES = {
+    "gelu-clamped": CLAMPED + "0.5 * c * (1.0 + std::erf(c * 0.70710678118654752)) + y[i];",
+    "gelu-unclamped": "const double c = x[i] / std::sqrt(2.0); double term = c, erf = 0;"
+    " for (int k = 0; k < 30; ++k) { erf += term / (2 * k + 1); term *= -c * c / (k + 1); }"
+    " out[i] = 0.5 * x[i] * (1 + erf * 1.1283791670955126) + y[i];",
+    "gelu-zero": GELU + " if (x[i] == 0) out[i] += 1;",
+    "gelu-tiny": GELU + " if (std::fabs(x[i]) < 1e-30f) out[i] = 1;",
+    "gelu-infinite": "if (!std::isfinite(x[i])) { for (int64_t j = 0; j < n; ++j) out[j] = x[i]; return; } " + GELU,
+}
+
+
+def test_what_is_right_only_within_the_record_is_wrong_and_nobody_is_accused(bench, gelu_add_pass):
+    for name, body in BODIES.items():
+        bench.task(name, stats=WITHIN)
+        bench.candidate({"p": gelu_add_pass.replace(GELU, f"{{ {body} }}")}, task=name)
+    bench.task("honest-gelu", stats=WITHIN)
+    bench.candidate({"p": gelu_add_pass}, task="honest-gelu")
+    for name, most in (("softmax", "0"), ("honest-softmax", "*std::max_element(x, x + n)")):
+        bench.task(name, SOFTMAX, ((16, 32),), ops=("softmax",), stats=WITHIN)
+        bench.candidate({"p": SOFTMAX_PASS.replace("GREATEST", most)}, task=name)
+    records = bench.judge(audit="standard")
+    found = {key.partition("/")[0]: record for key, record in records.items()}
+    assert [(name, record.findings) for name, record in found.items() if record.findings] == []
+    for name in ("honest-gelu", "honest-softmax"):
+        assert (found[name].arm.status, found[name].arm.correct_from[0] <= -5) == ("correct", True), found[name].arm
+    for name in BODIES:
+        assert (name, found[name].arm.correct_from) == (name, [99])
+        assert "inputs" in found[name].arm.worst, name
+    assert found["softmax"].arm.status == "nan_inf"
+    assert "NaN or Inf where eager has none, for " in found["softmax"].arm.message
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_variance_stays_positive_and_indices_stay_in_range(dtype):
+    import torch
+
+    from pytest_passbench.judge.inputs import Inputs
+    from pytest_passbench.suite.model import TensorSpec
+
+    specs = [
+        TensorSpec("variance", (500,), dtype, mean=0.5, std=1.0, min=0.0, max=9.0),
+        TensorSpec("index", (500,), "int64", min=3.0, max=20.0),
+        TensorSpec("given", (2,), dtype, data=(1.0, 2.0)),
+        TensorSpec("mask", (500,), dtype, min=-3e38, max=0.0, mean=-1e38),
+    ]
+    inputs = Inputs(specs, b"a key")
+    assert inputs.movable == [0]
+    for where in inputs.ranges():
+        other = inputs.beyond(where)
+        variance, index, given, mask = other.call(other.draw(1), 0)
+        assert variance.isfinite().all(), where.said
+        assert (variance >= 0).all(), where.said
+        assert not where.doubtful or variance.double().square().to(variance.dtype).isfinite().all(), where.said
+        assert 3 <= int(index.min()) <= int(index.max()) <= 20
+        assert given.equal(torch.tensor((1.0, 2.0), dtype=variance.dtype))
+        assert len(mask.unique()) == 2
