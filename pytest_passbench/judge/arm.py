@@ -232,6 +232,13 @@ class Arm:
         """Whether the sandbox still runs."""
         return self._process.poll() is None
 
+    def kill(self) -> None:
+        """End the sandbox at once, with as many processes as it has."""
+        if not self.settings.walls.strong:
+            self.kill_children()
+        self._process.kill()
+        self._process.wait()
+
     def close(self) -> None:
         """End the sandbox and everything in it."""
         if not self.settings.walls.strong:

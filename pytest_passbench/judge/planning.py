@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ..kernels.errors import CompileError
+from ..kernels.signatures import Signature
 from ..plans import parse
 from ..plans.launch import CppKernel, Launch, LaunchPlan, Operand, Operator, Request, TritonKernel
 from ..report.record import Finding
@@ -110,7 +111,7 @@ class Planner:
                 raise Refusal("kernel", f"launches {kernel.function}, which its source does not define")
             for step in plan.steps:
                 if isinstance(step, Launch) and step.kernel == number:
-                    _check_arguments(kernel, signature.parameters, step.arguments)
+                    _check_arguments(kernel, signature, step.arguments)
             if built not in libraries:
                 libraries.append(built)
             place = libraries.index(built)
@@ -139,12 +140,16 @@ def check(request: Request, plan: LaunchPlan, policy: Policy) -> None:
             raise Refusal("operator", f"calls {name}, which is no operator of a graph") from error
 
 
-def _check_arguments(kernel: CppKernel, parameters: tuple[str, ...], arguments: tuple[Any, ...]) -> None:
+def _check_arguments(kernel: CppKernel, signature: Signature, arguments: tuple[Any, ...]) -> None:
+    parameters, name = signature.parameters, kernel.function
     if len(parameters) != len(arguments):
-        raise Refusal("argument", f"launches {kernel.function} with {len(arguments)} arguments of {len(parameters)}")
-    for position, (kind, value) in enumerate(zip(parameters, arguments, strict=True), 1):
+        raise Refusal("argument", f"launches {name} with {len(arguments)} arguments of {len(parameters)}")
+    for position, (kind, value) in enumerate(zip(parameters, arguments, strict=True)):
         if not _fits(kind, value):
-            raise Refusal("argument", f"launches {kernel.function} with a wrong argument {position}: no {kind}")
+            raise Refusal("argument", f"launches {name} with a wrong argument {position + 1}: no {kind}")
+        if isinstance(value, Operand) and value.source == "table" and position in signature.written:
+            message = f"lets {name} write to a tensor made outside the call (argument {position + 1})"
+            raise Refusal("outside", f"{message}: allocate it inside, or make the parameter a pointer to const")
 
 
 def _fits(kind: str, value: Any) -> bool:

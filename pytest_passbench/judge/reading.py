@@ -6,8 +6,10 @@ It is not believed: what it says is checked for its form and then executed as da
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import secrets
+import select
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from .arm import Arm
 
 RECORDINGS = 2
+MOST_PROCESSES = 64  # in a reader's sandbox: resource limits do not bind the superuser
+_LOOK = 0.1  # seconds between two looks at how many there are
 #: Rules whose breach is a violation; any other refusal says what a wrapper cannot do.
 VIOLATIONS = frozenset({"torch-op"})
 
@@ -94,8 +98,10 @@ class Reader:
             raise Refusal(content["rule"], content["message"], content["file"], content["line"])
         try:
             return parse.plan(content, request.tensors)
-        except parse.PlanRefused as error:
+        except parse.PlanMisused as error:
             raise Refusal("plan", str(error)) from error
+        except parse.PlanRefused as error:
+            raise Refusal("plan", f"was recorded as something that is no launch plan: {error}") from error
 
     def freeze(self) -> None:
         """Stop whatever runs in the sandbox until the next question: it must not take time from what is timed."""
@@ -115,6 +121,7 @@ class Reader:
         limit = self._arm.settings.timeout
         self._channel.settimeout(limit)
         try:
+            self._watch(phase, limit)
             return hear(self._channel, schema, phase)
         except TimeoutError as error:
             raise ArmFailure("timeout", phase, f"no answer within {limit:g} s") from error
@@ -122,6 +129,16 @@ class Reader:
             signals = [number for _pid, number in self._arm.reap() if number]
             said = ending(signals[-1] if signals else 0, "the process that reads the passes")
             raise ArmFailure("crash", phase, said) from error
+
+    def _watch(self, phase: str, limit: float) -> None:
+        """Wait until something is said. Raises TimeoutError; ArmFailure for a sandbox that fills with processes."""
+        for _ in range(math.ceil(limit / _LOOK)):
+            if select.select([self._channel], [], [], _LOOK)[0]:
+                return
+            if len(self._arm.everything_inside()) > MOST_PROCESSES:
+                self._arm.kill()
+                raise ArmFailure("crash", phase, f"more than {MOST_PROCESSES} processes were started")
+        raise TimeoutError
 
     def output(self) -> str:
         """Return what was printed while the modules were loaded and since the last time, capped and printable."""
@@ -153,7 +170,11 @@ def freeze(arm: Arm, limit: int = 100) -> None:
     Processes that are made meanwhile are stopped too; a sandbox that goes on making them is emptied.
     """
     for _ in range(limit):
-        running = [pid for pid in arm.everything_inside() if not processes.stopped(pid)]
+        inside = arm.everything_inside()
+        if len(inside) > MOST_PROCESSES:
+            arm.kill()
+            return
+        running = [pid for pid in inside if not processes.stopped(pid)]
         if not running:
             return
         for pid in running:

@@ -9,6 +9,7 @@ import ctypes
 import itertools
 import linecache
 import math
+import mmap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -307,8 +308,17 @@ def _wrong(name: str) -> None:
 
 
 def _table(content: str, device: str) -> torch.Tensor:
-    data = bytearray.fromhex(content)
-    return (torch.frombuffer(data, dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)).to(device)
+    """Return constant memory; on the CPU, writing to it ends the process: a table that changes would be a cache."""
+    if not content:
+        return torch.empty(0, dtype=torch.uint8, device=device)
+    pages = mmap.mmap(-1, len(content) // 2, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    pages.write(bytes.fromhex(content))
+    table = torch.frombuffer(pages, dtype=torch.uint8)
+    if torch.device(device).type == "cpu":
+        size = -(-len(pages) // mmap.PAGESIZE) * mmap.PAGESIZE
+        if ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(table.data_ptr()), size, mmap.PROT_READ):
+            raise OSError(ctypes.get_errno(), "a constant table cannot be made read-only")
+    return table.to(device)
 
 
 def _triton_type(value: TritonType) -> Any:
