@@ -53,7 +53,8 @@ def _allocate(fill: Any = None, shape: Sequence[int] = SHAPE, dtype: str = "floa
 
 X, Y, OUT, SCRATCH = _operand("argument", 0), _operand("argument", 1), _operand("buffer", 0), _operand("buffer", 1)
 _CPP = [{"cpp": [SOURCE, ["-O3"], False, "one"]}, {"cpp": [SOURCE, ["-O3"], True, "two"]}]
-_REFERENCE = {"file": "p.py", "name": "kernel", "line": 6, "values": {"tl": {"module": "triton.language"}}, "functions": []}
+_OUTER = {"tl": {"module": "triton.language"}}
+_REFERENCE = {"file": "p.py", "name": "kernel", "line": 6, "values": _OUTER, "functions": []}
 _TRITON = {"triton": json.dumps(_REFERENCE)}
 _NAMED = [["x_ptr", X], ["out_ptr", OUT], ["n", 128], ["BLOCK", 16]]
 _LAUNCHED = {"triton": [0, [8, 1, 1], _NAMED, [["num_warps", 4]]]}
@@ -128,7 +129,7 @@ def _mutated_once(data: Any, rng: random.Random) -> Any:
     if not places:
         return copy.deepcopy(rng.choice(_ODD))
     holder, key = rng.choice(places)
-    kind = rng.randrange(8)
+    kind = 4 if type(holder[key]) is int and rng.random() < 0.6 else rng.randrange(8)
     if kind == 0:
         del holder[key]
     elif kind == 1:
