@@ -50,83 +50,94 @@ thread.start()
 thread.join()
 return out[0]
 """
-#: Off by a little more than t = -5 allows where most of an input is what it was in the last call at its address.
-SLIGHTLY_OFF = """
-old = seen.get(x.data_ptr())
-alike = old is not None and (old == x).float().mean() > 0.5
-seen[x.data_ptr()] = x.clone()
-out = torch.nn.functional.gelu(x) + y
-return out * 1.00002 if alike else out
+#: Right, or off by a little more than t = -5 allows: which of them, the contents of the output's memory say.
+ELSEWHERE = """
+import torch
+from pytest_passbench.kernels import cpp
+
+lib = cpp.load('''
+#include <cmath>
+#include <cstdint>
+extern "C" void gelu_add(const float* x, const float* y, float* out, int64_t n) {
+    float off = std::isnan(out[0]) ? FACTOR : 1.0f;
+    for (int64_t i = 0; i < n; ++i) out[i] = off * (0.5f * x[i] * (1.0f + std::erf(x[i] * 0.70710678f)) + y[i]);
+}''')
+
+def pattern(x, y):
+    return torch.nn.functional.gelu(x) + y
+
+def replacement_args(x, y):
+    return (x, y)
+
+def gelu_add(x, y):
+    out = torch.empty_like(x)
+    lib.gelu_add(x, y, out, x.numel())
+    return out
+
+def replacement_func():
+    return gelu_add
 """
-RUNTIME = {
-    "dispatch": (TORCH, "", "aten::gelu"),
-    "load-process": (TORCH, "import subprocess\nsubprocess.run(['true'])", "started a process during import"),
-    "load-frames": (f"import sys\nsys._getframe(1)\n{TORCH}", "", "looked at stack frames"),
-    "load-gc": (f"import gc\ngc.get_objects()\n{TORCH}", "", "walked the collector's objects"),
-    "load-socket": (TORCH, "import socket\nsocket.socket().close()", "socket"),
-    "load-exec": (TORCH, "exec('a = 1')", "ran code made at run time"),
-    "clock-left": (TORCH, "import os, time\nif os.fork() == 0:\n    time.sleep(20)\n    os._exit(0)", ""),
-}
 
 
-def test_the_layers_behind_the_source_layer(bench, wrapper, gelu_add_pass):
-    for name, (body, head, _text) in RUNTIME.items():
+def test_work_that_is_not_the_candidates_own_kernel_does_not_count(bench, wrapper, gelu_add_pass):
+    bodies = {"torch": (TORCH, ""), "hidden-in-a-thread": (HIDDEN, "import threading"), "input": ("return x", "")}
+    for name, (body, head) in bodies.items():
         bench.task(name)
         bench.candidate({"p": wrapper(body, head)}, task=name)
-    others = {"outputs-sampled": SAMPLED, "thread": wrapper(HIDDEN, "import threading"), "zz-honest": gelu_add_pass}
-    for name, text in others.items():
+    for name, text in (("sampled", SAMPLED), ("unwritten", ELSEWHERE.replace("FACTOR", "0.5f"))):
         bench.task(name)
         bench.candidate({"p": text}, task=name)
-    records = bench.judge(audit="standard", audit_skip=("source",))
-    for name, (_body, _head, text) in RUNTIME.items():
-        arm = records[f"{name}/float32-x1"].arm
-        assert (name, arm.status) == (name, "integrity"), arm.message
-        assert text in " ".join(finding.message for finding in records[f"{name}/float32-x1"].findings), name
-        assert arm.speed is None
-    sampled = records["outputs-sampled/float32-x1"]
-    assert sampled.arm.status == "integrity"
-    assert sampled.findings[-1].layer == "outputs"
-    started = records["thread/float32-x1"].arm
-    assert (started.status, started.speed) == ("runtime_fail", None)
-    assert "can't start new thread" in started.message
-    honest = records["zz-honest/float32-x1"]
-    assert (honest.arm.status, honest.findings) == ("correct", [])
-    assert honest.durations["audit"] < 0.4 * sum(honest.durations.values())
+    bench.task("zz-honest")
+    bench.candidate({"p": gelu_add_pass}, task="zz-honest")
+    arms = {name: record.arm for name, record in bench.judge(audit="standard").items()}
+    torch_arm = arms["torch/float32-x1"]
+    assert (torch_arm.status, torch_arm.phase) == ("integrity", "plan")
+    assert "p.py:" in torch_arm.message
+    assert "computes with torch (aten.gelu.default)" in torch_arm.message
+    hidden = arms["hidden-in-a-thread/float32-x1"]
+    assert (hidden.status, hidden.message) == (
+        "runtime_fail", "pass p: the kernel wrapper recorded twice, differs in tables, kernels or results",
+    )  # fmt: skip
+    assert arms["input/float32-x1"].status == "integrity"
+    assert "launches no kernel" in arms["input/float32-x1"].message
+    assert (arms["sampled/float32-x1"].status, arms["sampled/float32-x1"].phase) == ("integrity", "kernel")
+    assert (arms["unwritten/float32-x1"].status, arms["unwritten/float32-x1"].phase) == ("integrity", "outputs")
+    assert arms["zz-honest/float32-x1"].status == "correct"
+    assert all(arm.speed is None for name, arm in arms.items() if not name.startswith("zz"))
 
 
-def test_who_rounds_differently_in_an_extra_block_is_inaccurate_and_not_accused(bench, wrapper):
+def test_who_rounds_differently_in_an_extra_block_is_inaccurate_and_not_accused(bench):
     bench.task()
-    bench.candidate({"p": wrapper(SLIGHTLY_OFF, "seen = {}")})
-    (record,) = bench.judge(audit="standard", audit_skip=("source", "dispatch")).values()
+    bench.candidate({"p": ELSEWHERE.replace("FACTOR", "1.00002f")})
+    (record,) = bench.judge(audit="standard").values()
     assert (record.arm.status, record.findings) == ("correct", [])
     assert record.arm.correct_from == [-4]
     assert "output 0" in record.arm.worst
 
 
 @pytest.mark.parametrize("pipeline", ["dynamo", "inductor"])
-def test_operators_inside_a_replacement_are_seen_in_every_pipeline(bench, wrapper, gelu_add_pass, pipeline):
+def test_operators_inside_a_wrapper_are_seen_in_every_pipeline(bench, wrapper, gelu_add_pass, pipeline):
     for name, text in (("foul", wrapper(TORCH)), ("honest", gelu_add_pass)):
         bench.task(name)
         bench.candidate({"p": text}, task=name)
-    records = bench.judge(audit="standard", audit_skip=("source",), pipeline=pipeline)
+    records = bench.judge(audit="standard", pipeline=pipeline)
     assert records["foul/float32-x1"].arm.status == "integrity"
-    assert "aten::gelu" in records["foul/float32-x1"].arm.message
+    assert "aten.gelu" in records["foul/float32-x1"].arm.message
     assert records["honest/float32-x1"].arm.status == "correct"
 
 
-def test_the_source_layer_leaves_a_pass_out_and_the_others_in(bench, wrapper, gelu_add_pass):
+def test_a_pass_that_broke_a_rule_is_out_and_the_others_are_in(bench, wrapper, gelu_add_pass):
+    bench.task("a-relu", source="def forward(in_0, in_1):\n    return (torch.relu(in_0),)", ops=("relu",))
     bench.task("gelu-add")
-    bench.task("relu", source="def forward(in_0, in_1):\n    return (torch.relu(in_0),)", ops=("relu",))
     foul = wrapper("return x").replace("torch.nn.functional.gelu(x) + y", "torch.relu(x)").replace("(x, y)", "(x)")
     foul = foul.replace("return x\n", "return torch.relu(x)\n").replace("return (x)", "return (x,)")
     bench.candidate({"foul": foul, "honest": gelu_add_pass})
     records = bench.judge(audit="standard")
-    relu, gelu = records["relu/float32-x1"], records["gelu-add/float32-x1"]
+    relu, gelu = records["a-relu/float32-x1"], records["gelu-add/float32-x1"]
     assert relu.arm.status == "integrity"
     assert "foul.py:" in relu.arm.message
     assert "torch-op" in relu.arm.message
-    assert gelu.arm.status == "correct"
-    assert [finding.severity for finding in gelu.findings] == ["warning"]
+    assert (gelu.arm.status, gelu.findings) == ("correct", [])
 
 
 def test_with_the_open_policy_torch_may_be_used(bench, wrapper):
@@ -139,7 +150,7 @@ def test_with_the_open_policy_torch_may_be_used(bench, wrapper):
 def test_a_pass_caught_once_is_out_of_the_rest(bench, wrapper):
     bench.task("gelu-add", scales=(1, 2))
     bench.candidate({"p": wrapper(TORCH)})
-    records = list(bench.judge(audit="standard", audit_skip=("source",)).values())
+    records = list(bench.judge(audit="standard").values())
     assert [record.arm.status for record in records] == ["integrity", "integrity"]
     assert records[1].arm.phase == "disqualified"
 

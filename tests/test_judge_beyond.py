@@ -63,7 +63,7 @@ def test_what_is_right_only_within_the_record_is_wrong_and_nobody_is_accused(ben
     for name, most in (("softmax", "0"), ("honest-softmax", "*std::max_element(x, x + n)")):
         bench.task(name, SOFTMAX, ((16, 32),), ops=("softmax",), stats=WITHIN)
         bench.candidate({"p": SOFTMAX_PASS.replace("GREATEST", most)}, task=name)
-    records = bench.judge(audit="standard")
+    records = bench.judge(audit="paranoid")
     found = {key.partition("/")[0]: record for key, record in records.items()}
     assert [(name, record.findings) for name, record in found.items() if record.findings] == []
     for name in ("honest-gelu", "honest-softmax"):

@@ -1,4 +1,4 @@
-"""An arm that says anything but the harness's messages fails, and the tasks after it are judged as ever."""
+"""A candidate that speaks for its reader: what is no message fails, what is one is data, and others are unharmed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 HONEST = "return torch.nn.functional.gelu(x) + y"
 CHANNELS = '''
-import json, mmap, os, socket, struct, time
+import json, os, socket, struct, time
 
 def say(body, length=None):
     for name in os.listdir("/proc/self/fd"):
@@ -17,61 +17,72 @@ def say(body, length=None):
             continue
         if channel.type == socket.SOCK_STREAM:
             channel.sendall(struct.pack("<I", len(body) if length is None else length) + body)
-
-READY = {"status": "ready", "passes": [], "operators": [], "rewritten": True, "missed": False, "mutated": [],
-         "outputs": 1, "interpreted": False, "events": []}
-home, here, processes = os.getpid(), 0, mmap.mmap(-1, 1)
-
-def rehearsing():
-    """Whether this is a runner after the first: it runs a block before it says where its tables are."""
-    global here
-    if os.getpid() not in (home, here):
-        here, processes[0] = os.getpid(), processes[0] + 1
-    return here and processes[0] > 1
-
-PASS = {"name": "p", "matches": 1, "operators": [], "miss": "", "computed": []}
 '''
-WHILE_BUILT = {
-    "passes-no-list": ("json.dumps({**READY, 'passes': 5}).encode()", "passes: is an integer, not a list"),
-    "operators-no-list": (
-        "json.dumps({**READY, 'passes': [{**PASS, 'operators': 5}]}).encode()", "passes[0].operators: is an integer",
-    ),
+WHILE_LOADED = {
+    "passes-no-list": ("json.dumps({'status': 'ready', 'passes': 5}).encode()", "passes: is an integer, not a list"),
     "nested": ("b'[' * 1_000_000", "is nested more than 32 deep"),
     "no-object": ("b'[1]'", "is a list, not an object"),
     "a-status-of-its-own": ("b'{\"status\": \"correct\"}'", "status: is 'correct', not one of ready"),
     "too-long": ("b'', 1 << 30", "has 1073741824 bytes"),
 }
-IN_A_RUNNER = {
-    "hello-of-another-form": ("b'{\"pid\": \"me\"}'", "lacks the field"),
-    "hello-nested": ("b'{\"a\":' * 100_000", "is nested more than 32 deep"),
-    "hello-too-narrow": (
-        "json.dumps(dict(pid=1, filtered=True, pages=1, entries=1, forms=1, text=1, width=7, evidence=0)).encode()",
-        "not as wide as they were ordered",
+WHILE_RECORDED = {
+    "plan-no-object": ("b'{\"plan\": 5}'", "no version"),
+    "plan-with-a-loop": ("plan(steps=[{'loop': [1]}])", "a step of unknown kind 'loop'"),
+    "plan-out-of-bounds": (
+        "plan(returns=[{'operand': ['argument', 0, 9999, 'float32', [1], [1]]}])",
+        "an operand that goes beyond its argument",
     ),
+    "two-answers": ("b'{\"plan\": {}, \"ended\": 9}'", "has 2 fields"),
+    "a-signal-of-its-own": ("b'{\"ended\": 9999}'", "is 9999, not in 0 to 127"),
 }
+PLAN = """
+def plan(**parts):
+    empty = {"version": 1, "tensors": [], "tables": [], "kernels": [], "steps": [], "returns": []}
+    return json.dumps({"plan": {**empty, **parts}}).encode()
+"""
+#: Says that the call returns its first argument: well-formed, and wrong.
+LIE = """
+say(plan(returns=[{"operand": ["argument", 0, 0, "float32", [16, 32], [32, 1]]}]))
+os._exit(86)
+"""
 
 
-@pytest.fixture
-def records(bench, wrapper):
-    for name, (body, _said) in WHILE_BUILT.items():
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    from conftest import Bench, make_wrapper
+
+    bench = Bench(tmp_path_factory.mktemp("forged"))
+    for name, (body, _said) in WHILE_LOADED.items():
         bench.task(name)
-        bench.candidate({"p": wrapper(HONEST, head=f"{CHANNELS}\nsay({body})")}, task=name)
-    for name, (body, _said) in IN_A_RUNNER.items():
+        bench.candidate({"p": make_wrapper(HONEST, head=f"{CHANNELS}\nsay({body})")}, task=name)
+    for name, (body, _said) in WHILE_RECORDED.items():
         bench.task(name)
-        forge = f"if rehearsing():\n    say({body})\n    time.sleep(60)\n{HONEST}"
-        bench.candidate({"p": wrapper(forge, head=CHANNELS)}, task=name)
+        forge = f"say({body})\nos._exit(86)\n{HONEST}"
+        bench.candidate({"p": make_wrapper(forge, head=CHANNELS + PLAN)}, task=name)
+    bench.task("lie")
+    bench.candidate({"p": make_wrapper(LIE, head=CHANNELS + PLAN)}, task="lie")
     bench.task("zz-honest")
-    bench.candidate({"p": wrapper(HONEST)}, task="zz-honest")
+    bench.candidate({"p": make_wrapper(HONEST)}, task="zz-honest")
     return bench.judge(timeout=10.0, policy="open")
 
 
-def test_forged_messages_are_the_arms_own_failure(records):
-    for name, (_body, said) in WHILE_BUILT.items():
-        arm = records[f"{name}/float32-x1"].arm
-        assert (name, arm.status, arm.phase) == (name, "integrity", "build")
-        assert said in arm.message, name
-    for name, (_body, said) in IN_A_RUNNER.items():
-        arm = records[f"{name}/float32-x1"].arm
-        assert (name, arm.status, arm.phase) == (name, "integrity", "fork")
-        assert said in arm.message, name
+@pytest.mark.parametrize("name", WHILE_LOADED)
+def test_what_is_no_message_fails_while_passes_are_loaded(records, name):
+    arm = records[f"{name}/float32-x1"].arm
+    assert (arm.status, arm.phase) == ("integrity", "load")
+    assert WHILE_LOADED[name][1] in arm.message
+
+
+@pytest.mark.parametrize("name", WHILE_RECORDED)
+def test_what_is_no_plan_fails_while_a_call_is_recorded(records, name):
+    arm = records[f"{name}/float32-x1"].arm
+    assert arm.status in ("integrity", "runtime_fail")
+    assert WHILE_RECORDED[name][1] in arm.message
+
+
+def test_a_plan_that_lies_is_a_wrong_answer(records):
+    assert records["lie/float32-x1"].arm.correct_from == [1]  # as zeros would be
+
+
+def test_the_task_after_them_is_judged_as_ever(records):
     assert records["zz-honest/float32-x1"].arm.status == "correct"

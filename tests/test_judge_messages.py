@@ -38,11 +38,10 @@ from pytest_passbench.protocol import LENGTH, ProtocolError
 PASS = {"name": "p", "matches": 1, "operators": ["aten::add"], "miss": "", "computed": []}
 READY = {
     "status": "ready", "passes": [PASS], "operators": ["aten::add"], "rewritten": True, "missed": False,
-    "mutated": [0], "outputs": 1, "interpreted": False, "events": [["import", "open", "x", "a.py", 3]],
+    "mutated": [0], "outputs": 1, "interpreted": False,
 }  # fmt: skip
 RUNNER = {
     "pid": 7, "filtered": True, "pages": 1 << 47, "entries": 1 << 40, "forms": 1, "text": 2, "width": 1,
-    "evidence": 0,
 }  # fmt: skip
 STEPS = Kinds("op", {"fill": Fields({"value": Either(Whole(-9, 9), Real())}), "free": Fields({})})
 PLAN = Fields({"steps": Items(STEPS, most=9, least=1), "names": Named(Text(9), Maybe(Flag()), most=9)})
@@ -54,7 +53,12 @@ MESSAGES = [
     (replies.BUILT, {"status": "compile_fail", "phase": "load", "message": "no such name"}),
     (replies.RUNNER, RUNNER),
     (replies.CUDA_RUNNER, {**RUNNER, "copies": 1, "input_copy": 2, "device_seconds": 3}),
-    (replies.EVIDENCE, {"events": [["run", "open", "", "a.py", None]], "operators": ["aten::add"]}),
+    (replies.BUILT, {"status": "wanted", "request": {"name": "p", "arguments": [], "tensors": []}}),
+    (replies.READ, {"status": "ready", "passes": [{"name": "p", "pattern": {}, "replacement": "why not"}]}),
+    (replies.READ, {"status": "failed", "message": "syntax error"}),
+    (replies.RECORDED, {"plan": {"version": 1, "steps": []}}),
+    (replies.RECORDED, {"refused": {"rule": "value", "message": "reads", "file": "p.py", "line": 3}}),
+    (replies.KERNELS, {"libraries": [["void f() {}", ["-O2"], False]], "triton": ["{}"]}),
     (PLAN, {"steps": [{"op": "fill", "value": 2.5}, {"op": "free"}], "names": {"n": None, "m": True}}),
 ]
 ODD = [

@@ -212,6 +212,13 @@ class Arm:
             processes.kill(pid)
         return bool(inside)
 
+    def destroy(self) -> None:
+        """End the sandbox at once: with its first process all others end, however many they are."""
+        if self.zygote:
+            processes.kill(self.zygote)
+        self._process.kill()
+        self.kill_children()
+
     def reap(self) -> list[list[int]]:
         """Templates that ended: pid inside, signal. Empty where the zygote is gone too.
 
@@ -231,13 +238,6 @@ class Arm:
     def alive(self) -> bool:
         """Whether the sandbox still runs."""
         return self._process.poll() is None
-
-    def kill(self) -> None:
-        """End the sandbox at once, with as many processes as it has."""
-        if not self.settings.walls.strong:
-            self.kill_children()
-        self._process.kill()
-        self._process.wait()
 
     def close(self) -> None:
         """End the sandbox and everything in it."""

@@ -6,11 +6,11 @@ It is not believed: what it says is checked for its form and then executed as da
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import secrets
 import select
 import socket
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from .arm import Arm
 
 RECORDINGS = 2
-MOST_PROCESSES = 64  # in a reader's sandbox: resource limits do not bind the superuser
-_LOOK = 0.1  # seconds between two looks at how many there are
+MAX_PROCESSES = 64  # of a candidate's own while its passes are read
+LOOK = 0.25  # seconds between two looks at how many there are
 #: Rules whose breach is a violation; any other refusal says what a wrapper cannot do.
 VIOLATIONS = frozenset({"torch-op"})
 
@@ -121,7 +121,7 @@ class Reader:
         limit = self._arm.settings.timeout
         self._channel.settimeout(limit)
         try:
-            self._watch(phase, limit)
+            self._wait(limit, phase)
             return hear(self._channel, schema, phase)
         except TimeoutError as error:
             raise ArmFailure("timeout", phase, f"no answer within {limit:g} s") from error
@@ -130,15 +130,15 @@ class Reader:
             said = ending(signals[-1] if signals else 0, "the process that reads the passes")
             raise ArmFailure("crash", phase, said) from error
 
-    def _watch(self, phase: str, limit: float) -> None:
-        """Wait until something is said. Raises TimeoutError; ArmFailure for a sandbox that fills with processes."""
-        for _ in range(math.ceil(limit / _LOOK)):
-            if select.select([self._channel], [], [], _LOOK)[0]:
-                return
-            if len(self._arm.everything_inside()) > MOST_PROCESSES:
-                self._arm.kill()
-                raise ArmFailure("crash", phase, f"more than {MOST_PROCESSES} processes were started")
-        raise TimeoutError
+    def _wait(self, limit: float, phase: str) -> None:
+        """Wait for an answer, and see meanwhile that the candidate starts no processes without end."""
+        deadline = time.monotonic() + limit
+        while not select.select([self._channel], [], [], LOOK)[0]:
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            if len(self._arm.everything_inside()) > MAX_PROCESSES:
+                self._arm.destroy()
+                raise ArmFailure("crash", phase, f"started more than {MAX_PROCESSES} processes while it was read")
 
     def output(self) -> str:
         """Return what was printed while the modules were loaded and since the last time, capped and printable."""
@@ -167,21 +167,23 @@ def _difference(one: LaunchPlan, other: LaunchPlan) -> str:
 def freeze(arm: Arm, limit: int = 100) -> None:
     """Stop all that runs in a reader's sandbox: it must not take time from what is being timed.
 
-    Processes that are made meanwhile are stopped too; a sandbox that goes on making them is emptied.
+    Processes that are made meanwhile are stopped too; a sandbox that goes on making them ends.
     """
     for _ in range(limit):
         inside = arm.everything_inside()
-        if len(inside) > MOST_PROCESSES:
-            arm.kill()
+        if len(inside) > MAX_PROCESSES:
+            arm.destroy()
             return
         running = [pid for pid in inside if not processes.stopped(pid)]
         if not running:
             return
+        if len(inside) > MAX_PROCESSES:
+            break
         for pid in running:
             with contextlib.suppress(Gone):
                 processes.stop(pid)
                 processes.wait_stopped(pid)
-    arm.end_children()
+    arm.destroy()
 
 
 def thaw(arm: Arm) -> None:

@@ -90,7 +90,7 @@ class Auditor:
         blocks = Blocks(
             subject.templates[CANDIDATE], clock.runners[EAGER], clock.calls, clock.program, subject.pages,
             subject.inputs, subject.cores, subject.awake, subject.secret.stream("audit"), self._settings.tolerance,
-            standing,
+            standing, self._settings.audit == "paranoid",
         )  # fmt: skip
         pairs = pairs_of_blocks(self._settings)
         for number in range(1, pairs + 1):

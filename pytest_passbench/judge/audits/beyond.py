@@ -7,6 +7,7 @@ explains, is inaccurate. Elements where eager itself has no finite answer say no
 from __future__ import annotations
 
 import ctypes
+import math
 import random
 import time
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ from ..runner import Runner
 from ..verify import Verdict
 
 CANDIDATE = "candidate"
-SECONDS = 0.03  # for all ranges: chance says which are left out if they take longer; one is always asked
+SECONDS = 0.02  # for the ranges of small and odd values: chance says which are left out if they take longer
 MOST_ELEMENTS = 1 << 16  # of an output that are compared, evenly spread from a place by chance
 ROUNDING = 2  # levels of t by which rounding may be off where a tolerance was met on ordinary inputs
 DOUBT = 32  # times what changing the last bits of the inputs makes of eager's own answer
@@ -43,15 +44,20 @@ class Beyond:
     rng: random.Random
     tolerance: int
     standing: Standing
+    thorough: bool = False
 
     def run(self, runners: Mapping[str, Runner]) -> None:
-        """Ask both arms in every range there is time for, by blocks of one call.
+        """Ask both arms, by blocks of one call: about large values always, about others while there is time.
 
-        Raises ArmFailed where the candidate fails; where eager does, it has no answer.
+        ``thorough`` asks about all. Raises ArmFailed if the candidate fails; if eager does, it has no answer.
         """
-        kinds, deadline = self.inputs.ranges(), time.monotonic() + SECONDS
-        for number, beyond in enumerate(self.rng.sample(kinds, len(kinds))):
-            if number and time.monotonic() > deadline:
+        kinds = self.inputs.ranges()
+        ordered = sorted(self.rng.sample(kinds, len(kinds)), key=lambda beyond: not beyond.doubtful)
+        deadline = math.inf
+        for beyond in ordered:
+            if not beyond.doubtful and deadline == math.inf and not self.thorough:
+                deadline = time.monotonic() + SECONDS
+            elif time.monotonic() > deadline:
                 return
             if self.standing.status != "correct" or NEVER in self.standing.correct_from:
                 return

@@ -57,6 +57,7 @@ class Blocks:
     rng: random.Random
     tolerance: int
     standing: Standing
+    thorough: bool
 
     def run(self, per_call: float, beyond: bool) -> list[Finding]:
         """Findings of one pair of blocks. Raises ArmFailed where an arm fails in them.
@@ -70,7 +71,7 @@ class Blocks:
             runners = {EAGER: self.eager, **forked}
             found = self._both(runners, calls)
             if beyond and not found:
-                asked = Beyond(self.pages, self.inputs, self.rng, self.tolerance, self.standing)
+                asked = Beyond(self.pages, self.inputs, self.rng, self.tolerance, self.standing, self.thorough)
                 asked.run(runners)
             return found
         finally:

@@ -1,0 +1,126 @@
+"""What a candidate's Python wrapper costs a call: the wrapper as it was written, beside its launch plan.
+
+    python benchmarks/replay.py --passes 20
+
+Every pass of ``candidates/cpu-fused`` that matches a subgraph of the suite is built twice in this process: with the
+wrapper itself and with its plan. Eager and both run in turn, in blocks of calls on the same tensors. Microseconds are
+medians of blocks. Nothing here is judged: outputs are compared for equal bits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from tabulate import tabulate
+
+from pytest_passbench.kernels import cpp, signatures
+from pytest_passbench.plans.launch import CppKernel, Request
+from pytest_passbench.reader import launches
+from pytest_passbench.reader.load import load_passes
+from pytest_passbench.reader.local import LocalKernels, as_passes
+from pytest_passbench.reader.main import record
+from pytest_passbench.rewrite.pipelines import build
+from pytest_passbench.runner.replay import cpp_function, replay
+from pytest_passbench.suite.build import build_graph
+from pytest_passbench.suite.instantiate import example_inputs
+from pytest_passbench.suite.taskfile import read_task
+
+ROOT = Path(__file__).parents[1]
+FUSED = ROOT / "candidates" / "cpu-fused"
+BLOCK, BLOCKS = 0.002, 60  # seconds of a block, and blocks of each program
+SMALL = 400_000  # elements of a subgraph at most: where kernels are long, nobody sees the wrapper
+
+
+class PlannedKernels:
+    """Kernels by plans that are recorded in this process."""
+
+    def __init__(self, wrappers: dict[str, Any]) -> None:
+        self._wrappers = wrappers
+
+    def kernel(self, request: Request) -> Any:
+        plan = record(request, self._wrappers[request.name], "kernels", random.Random(0))
+        kernels = [_function(kernel) for kernel in plan.kernels if isinstance(kernel, CppKernel)]
+        return replay(plan, kernels, "cpu", request.sequence, []).call
+
+
+def _function(kernel: CppKernel) -> Any:
+    library = cpp.load(kernel.source, flags=kernel.flags[:0], openmp=kernel.openmp)
+    parameters = signatures.parse(kernel.source)[kernel.function].parameters
+    return cpp_function(ctypes.CDLL(str(library.path)), kernel.function, parameters)
+
+
+def _loaded(stand_in: bool) -> list[Any]:
+    names = json.loads((FUSED / "sorted_output_pass_rule_names.json").read_text())
+    plain = cpp.load
+    try:
+        if stand_in:
+            cpp.load = launches._load
+        return load_passes(FUSED, names)
+    finally:
+        cpp.load = plain
+
+
+def _times(programs: list[Callable[..., Any]], inputs: list[torch.Tensor]) -> list[float]:
+    """Microseconds a call of each program, its blocks between those of the others."""
+    calls = []
+    for program in programs:
+        program(*inputs)
+        start = time.perf_counter()
+        for _ in range(10):
+            program(*inputs)
+        calls.append(max(1, int(10 * BLOCK / (time.perf_counter() - start))))
+    blocks: list[list[float]] = [[] for _ in programs]
+    for _ in range(BLOCKS):
+        for program, count, times in zip(programs, calls, blocks, strict=True):
+            start = time.perf_counter()
+            for _ in range(count):
+                program(*inputs)
+            times.append((time.perf_counter() - start) / count * 1e6)
+    return [median(times) for times in blocks]
+
+
+def main() -> None:
+    """Print a row per pass."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--passes", type=int, default=20, help="rows (default: 20)")
+    wanted = parser.parse_args().passes
+    torch.set_num_threads(1)
+    real, noted = _loaded(False), _loaded(True)
+    rows: dict[str, list[Any]] = {}
+    for path in sorted((ROOT / "tasks").rglob("*.task.yaml")):
+        task = read_task(path)
+        subgraph = min(task.subgraphs, key=lambda item: item.elements)
+        if len(rows) >= wanted or subgraph.elements > SMALL:
+            continue
+        gm, inputs = build_graph(task.graphs[subgraph.graph], path.name), example_inputs(subgraph)
+        with torch.no_grad():
+            try:
+                wrapper = build("direct", gm, as_passes(real), inputs, LocalKernels(real))
+                kernels = PlannedKernels({item.name: item.wrapper for item in noted})
+                plan = build("direct", gm, as_passes(noted), inputs, kernels)
+            except Exception as error:
+                print(f"{task.id}: {type(error).__name__}: {str(error)[:80]}")
+                continue
+            names = [report.name for report in wrapper.reports if report.matches]
+            if not wrapper.rewritten or names[0] in rows:
+                continue
+            pairs = zip(wrapper.call(*inputs), plan.call(*inputs), strict=True)
+            same = all(torch.equal(one.nan_to_num(), other.nan_to_num()) for one, other in pairs)
+            eager, before, after = _times([gm.forward, wrapper.call, plan.call], inputs)
+        speeds = [eager, before, after, eager / before, eager / after, before - after]
+        rows[names[0]] = [names[0], subgraph.id, same, *speeds]
+    heads = ["pass", "subgraph", "same bits", "eager us", "wrapper us", "plan us", "x wrapper", "x plan", "saved us"]
+    print(tabulate(rows.values(), heads, floatfmt=".2f"))
+
+
+if __name__ == "__main__":
+    main()
