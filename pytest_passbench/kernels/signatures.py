@@ -102,7 +102,7 @@ def _is_written(words: _Words) -> bool:
     """Whether this is a pointer to something that is not const."""
     if "*" in words:
         return "const" not in words[: words.index("*")]
-    return "[" in words and "const" not in words or words[:3] == ["pb", "::", "out"]
+    return ("[" in words and "const" not in words) or words[:3] == ["pb", "::", "out"]
 
 
 def _kind(words: _Words, function: str, *, result: bool = False) -> str:

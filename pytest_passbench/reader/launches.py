@@ -15,8 +15,8 @@ import torch
 
 from ..kernels import cpp, signatures
 from ..plans.launch import CppKernel, Launch, TritonKernel, TritonLaunch, TritonType, Tuned
-from .load import PACKAGE
 from . import streams
+from .load import PACKAGE
 from .recording import Recording, Refused
 from .triton_reference import reference_of
 
