@@ -1,7 +1,9 @@
-"""10,000 mutated launch plans, and as many messages, graphs and constants: `python benchmarks/hostile.py [--count N]`.
+"""10,000 mutated launch plans, and as many messages, graphs and constants.
+
+    python benchmarks/hostile.py [--count 10000]
 
 Prints how far the plans came (none may be right: their kernels do nothing) and runs the property tests of
-tests/test_plans_hostile.py with that many examples. Exits with 1 if anything got through or raised what it may not.
+tests/test_plans_hostile.py with that many examples. Exits with 1 if anything got through, or raised what it may not.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parent.parent / "tests"
-sys.path.insert(0, str(TESTS))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 import hostile
+
+TEST = Path(hostile.__file__).parent / "test_plans_hostile.py"
 
 
 def main() -> int:
@@ -29,7 +32,7 @@ def main() -> int:
     came = Counter(_one(seed) for seed in range(count))
     told = ", ".join(f"{number} {how}" for how, number in came.most_common())
     print(f"{count} plans: {told}; {time.perf_counter() - start:.1f} s", flush=True)
-    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(TESTS / "test_plans_hostile.py")]
+    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(TEST)]
     tests = subprocess.run(line, env={**os.environ, "PASSBENCH_MUTATIONS": str(count)}, check=False)
     return int(bool(came["right"] or tests.returncode))
 

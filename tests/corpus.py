@@ -19,7 +19,7 @@ class Entry:
     """One candidate of the corpus.
 
     ``expect`` is "rejected" or "neutralised" of an exploit, "passes" or "refused" of an honest one; a refusal is no
-    accusation, and ``says`` why. ``layer`` is what stops an exploit, or "isolation" if it attacks nothing that is there.
+    accusation, and ``says`` why. ``layer`` is what stops an exploit; "isolation" if what it attacks is not there.
     """
 
     name: str

@@ -62,7 +62,12 @@ _PLAIN = {"version": 1, "tensors": [argument.to_data() for argument in request()
 
 #: Valid plans: every kind of step, operand and kernel.
 PLANS: list[dict[str, Any]] = [
-    {**_PLAIN, "kernels": _CPP[:1], "steps": [_allocate(), {"launch": [0, [X, Y, OUT, 128, 1e-5]]}], "returns": [OUT]},
+    {
+        **_PLAIN,
+        "kernels": _CPP[:1],
+        "steps": [_allocate(), {"launch": [0, [X, Y, OUT, 128, 1e-5]]}],
+        "returns": [OUT],
+    },
     {
         **_PLAIN,
         "tables": ["00" * 64],
@@ -109,10 +114,11 @@ VALUES: list[Any] = [
     [{"dtype": "bfloat16"}, {"device": "cuda:0"}, {"ellipsis": True}, {"memory_format": "torch.channels_last"}],
 ]
 _ODD: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 7, 63, 1 << 31, 1 << 40, 1 << 63, 1 << 200, -(1 << 63), 0.5, -0.0, 1e308, float("inf"),
-    float("nan"), "", "x", "class", "argument", "buffer", "table", "float64", "int8", "bool", "aten.mul.Tensor", "__class__",
-    "a" * 5000, "\x00", "ﬁ", "ſ", [], {}, [[]], {"node": 0}, {"operand": []}, {"tuple": []}, {"tl": "float32"}, {"float": "inf"},
-    {"device": "meta"}, {"dtype": "float32"}, [0] * 600, {"a": 1, "b": 2}, X, Y, OUT, SCRATCH,
+    None, True, False, 0, -1, 1, 7, 63, 1 << 31, 1 << 40, 1 << 63, 1 << 200, -(1 << 63), 0.5, -0.0, 1e308,
+    float("inf"), float("nan"), "", "x", "class", "argument", "buffer", "table", "float64", "int8", "bool",
+    "aten.mul.Tensor", "__class__", "a" * 5000, "\x00", "\ufb01", "\u017f", [], {}, [[]], {"node": 0},
+    {"operand": []}, {"tuple": []}, {"tl": "float32"}, {"float": "inf"}, {"device": "meta"}, {"dtype": "float32"}, [0] * 600,
+    {"a": 1, "b": 2}, X, Y, OUT, SCRATCH,
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import os
 import random
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import hostile
@@ -116,8 +117,7 @@ def test_a_planner_answers_or_fails_the_arm(seed: int, tmp_path_factory: pytest.
 class _Arm:
     """A sandbox with nothing in it."""
 
-    class settings:  # noqa: N801 - an attribute of the sandbox
-        timeout = 2.0
+    settings = SimpleNamespace(timeout=2.0)
 
     def everything_inside(self) -> list[int]:
         return []
@@ -137,7 +137,7 @@ def test_whatever_a_reader_says_ends_as_a_plan_or_as_its_failure(seed: int) -> N
     text = json.dumps(hostile.mutated(message, rng)).encode()
     length = rng.choice((len(text), len(text), len(text) - 1, len(text) + 1, 2**32 - 1))
     mine, theirs = socket.socketpair()
-    with mine, theirs, open(os.devnull, "rb") as log:
+    with mine, theirs, Path(os.devnull).open("rb") as log:
         theirs.sendall((LENGTH.pack(max(length, 0)) + text) * 2)
         theirs.shutdown(socket.SHUT_WR)
         arm: Any = _Arm()
@@ -148,7 +148,7 @@ def test_whatever_a_reader_says_ends_as_a_plan_or_as_its_failure(seed: int) -> N
 
 
 def test_names_in_a_plan_are_no_keywords_and_differ() -> None:
-    for names in (("class", "n"), ("n", "n"), ("ﬁ", "fi"), ("x y", "n"), ("n)or(", "n")):
+    for names in (("class", "n"), ("n", "n"), ("\ufb01", "fi"), ("x y", "n"), ("n)or(", "n")):
         launch = {"triton": [0, [1, 1, 1], [[name, 1] for name in names], []]}
         data = {**hostile.PLANS[2], "steps": [{"allocate": hostile.PLANS[2]["steps"][0]["allocate"]}, launch]}
         with pytest.raises(plan_parse.PlanRefused, match="name"):

@@ -49,7 +49,10 @@ def judged(bench: Any, wrapper: Callable[..., str]) -> Callable[..., Any]:
             LAUNCH + "lib.gelu_add(x, y, out, x.data_ptr())\nreturn out", "",
             "passes an address as a number (argument 4 of gelu_add)",
         ),
-        (LAUNCH + "KEPT[0].copy_(x)\nreturn out", "KEPT = torch.zeros(9999, 16, 32)", "uses a tensor made outside the call"),
+        (
+            LAUNCH + "KEPT[0].copy_(x)\nreturn out", "KEPT = torch.zeros(9999, 16, 32)",
+            "uses a tensor made outside the call",
+        ),
         (LAUNCH + "out.set_(x)\nreturn out", "", "changes what memory a tensor has"),
     ],
     ids=("item", "value as truth", "numpy", "torch", "compile", "address", "number", "kept tensor", "memory"),
@@ -130,6 +133,7 @@ def test_printing_and_keeping_numbers_is_fine_and_shown(judged: Callable[..., An
 
 
 def test_state_kept_between_calls_is_not_there_in_the_next(judged: Callable[..., Any]) -> None:
-    body = "if not KEPT:\n    KEPT.append(torch.empty_like(x))\n    lib.gelu_add(x, y, KEPT[0], x.numel())\nreturn KEPT[0]"
+    body = "if not KEPT:\n    KEPT.append(torch.empty_like(x))\n    lib.gelu_add(x, y, KEPT[0], x.numel())\n"
+    body += "return KEPT[0]"
     arm = judged(body, "KEPT = []", budget=0.5)
     assert arm.status == "correct", arm.message  # the call that is recorded is always the first

@@ -7,6 +7,7 @@ is right all the same.
 
 from __future__ import annotations
 
+# ruff: noqa: E501 - a spelling is easier to read on one line
 import contextlib
 import ctypes
 import importlib
