@@ -117,8 +117,8 @@ _ODD: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 7, 63, 1 << 31, 1 << 40, 1 << 63, 1 << 200, -(1 << 63), 0.5, -0.0, 1e308,
     float("inf"), float("nan"), "", "x", "class", "argument", "buffer", "table", "float64", "int8", "bool",
     "aten.mul.Tensor", "__class__", "a" * 5000, "\x00", "\ufb01", "\u017f", [], {}, [[]], {"node": 0},
-    {"operand": []}, {"tuple": []}, {"tl": "float32"}, {"float": "inf"}, {"device": "meta"}, {"dtype": "float32"}, [0] * 600,
-    {"a": 1, "b": 2}, X, Y, OUT, SCRATCH,
+    {"operand": []}, {"tuple": []}, {"tl": "float32"}, {"float": "inf"}, {"device": "meta"}, {"dtype": "float32"},
+    [0] * 600, {"a": 1, "b": 2}, X, Y, OUT, SCRATCH,
 )  # fmt: skip
 
 
