@@ -143,7 +143,7 @@ class Reader:
     def output(self) -> str:
         """Return what was printed while the modules were loaded and since the last time, capped and printable."""
         size = os.fstat(self._log.fileno()).st_size
-        parts = (0, self._imported), (self._printed, size)
+        parts = (0, self._imported), (min(self._printed, size), size)
         self._printed = size
         data = b"".join(os.pread(self._log.fileno(), min(end - start, OUTPUT_LIMIT), start) for start, end in parts)
         text = printable(data[:OUTPUT_LIMIT].decode("utf-8", "replace"))

@@ -135,7 +135,7 @@ class CppKernel:
 @dataclass(frozen=True)
 class TritonKernel:
     """A Triton function, named by where its text stands; ``reference`` is JSON-ready data that only
-    :mod:`pytest_passbench.candidate.triton_text` reads."""
+    the package :mod:`pytest_passbench.candidate.triton` reads."""
 
     reference: str  # JSON
 

@@ -50,7 +50,9 @@ class AskedKernels:
             for descriptor in descriptors:
                 os.close(descriptor)
         self.triton |= plan.uses_triton
-        return replay(plan, kernels, self._device, request.sequence, self._choices(plan, kernels))
+        replayed = replay(plan, kernels, self._device, request.sequence, self._choices(plan, kernels))
+        replayed.rest()
+        return replayed
 
     @staticmethod
     def _kernel(told: dict[str, Any], descriptors: Sequence[int]) -> Any:

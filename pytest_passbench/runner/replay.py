@@ -32,6 +32,7 @@ from ..plans.launch import (
 )
 
 ALIGNMENT = 16  # bytes
+POISON = 0xFF  # of every byte: NaN in each floating-point type, -1 or the greatest value in integers
 DTYPE_CODES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}  # ``pb::dtype`` in passbench.h
 _CTYPES: dict[str, Any] = {
     "pointer": ctypes.c_void_p,
@@ -44,6 +45,7 @@ _CTYPES: dict[str, Any] = {
 }
 _NAMES = {"argument": "a", "buffer": "b", "table": "t"}
 _count = itertools.count()
+_libc = ctypes.CDLL(None, use_errno=True)
 _guards = getattr(torch._C._dynamo, "guards", None)
 
 
@@ -53,11 +55,27 @@ class WrongArgument(RuntimeError):
 
 @dataclass
 class Replayed:
-    """A plan that can be called with its tensors. ``namespace`` holds what the generated code refers to."""
+    """A plan that can be called with its tensors. ``namespace`` holds what the generated code refers to.
+
+    In a template it rests: allocations are zero and C++ kernels do nothing, so that a candidate's machine code runs
+    nowhere but in measured processes. :meth:`wake` puts the kernels in place.
+    """
 
     call: Callable[..., Any]
     source: str
     namespace: dict[str, Any] = field(repr=False)
+    _awake: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def rest(self) -> None:
+        """Exchange allocator and C++ kernels for harmless ones."""
+        kernels = {name: value for name, value in self.namespace.items() if isinstance(value, ctypes._CFuncPtr)}
+        self._awake = {**kernels, "empty": self.namespace["empty"]}
+        self.namespace.update(dict.fromkeys(kernels, _do_nothing))
+        self.namespace["empty"] = _Filled(self.namespace["empty"], 0)
+
+    def wake(self) -> None:
+        """Put the real ones back."""
+        self.namespace.update(self._awake)
 
 
 def cpp_function(library: ctypes.CDLL, name: str, parameters: Sequence[str]) -> Any:
@@ -84,26 +102,22 @@ def replay(plan: LaunchPlan, kernels: Sequence[Any], device: str, sequence: bool
 def poison(replayed: Sequence[Replayed]) -> None:
     """Let every allocation of these plans be full of NaN (of -1, in integers) from now on."""
     for one in replayed:
-        plain = one.namespace["empty"]
-        one.namespace["empty"] = _Poisoned(plain)
+        one.namespace["empty"] = _Filled(one.namespace["empty"], POISON)
 
 
-class _Poisoned:
-    """An allocator whose memory holds :data:`POISON` in every byte."""
+class _Filled:
+    """An allocator whose memory holds ``value`` in every byte."""
 
-    def __init__(self, plain: Callable[..., torch.Tensor]) -> None:
-        self._plain = plain
+    def __init__(self, plain: Callable[..., torch.Tensor], value: int) -> None:
+        self._plain, self._value = plain, value
 
     def __call__(self, shape: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
         made = self._plain(shape, strides, dtype)
         if made.device.type == "cpu":
-            ctypes.memset(made.untyped_storage().data_ptr(), POISON, made.untyped_storage().nbytes())
+            ctypes.memset(made.untyped_storage().data_ptr(), self._value, made.untyped_storage().nbytes())
         else:
-            torch.empty(0, dtype=torch.uint8, device=made.device).set_(made.untyped_storage()).fill_(POISON)
+            torch.empty(0, dtype=torch.uint8, device=made.device).set_(made.untyped_storage()).fill_(self._value)
         return made
-
-
-POISON = 0xFF
 
 
 class _Printer:
@@ -308,17 +322,22 @@ def _wrong(name: str) -> None:
 
 
 def _table(content: str, device: str) -> torch.Tensor:
-    """Return constant memory; on the CPU, writing to it ends the process: a table that changes would be a cache."""
-    if not content:
+    """Return a constant table; on the CPU in memory that nobody can write to, which no kernel can keep answers in."""
+    data = bytes.fromhex(content)
+    if not data:
         return torch.empty(0, dtype=torch.uint8, device=device)
-    pages = mmap.mmap(-1, len(content) // 2, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    pages.write(bytes.fromhex(content))
-    table = torch.frombuffer(pages, dtype=torch.uint8)
-    if torch.device(device).type == "cpu":
-        size = -(-len(pages) // mmap.PAGESIZE) * mmap.PAGESIZE
-        if ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(table.data_ptr()), size, mmap.PROT_READ):
-            raise OSError(ctypes.get_errno(), "a constant table cannot be made read-only")
-    return table.to(device)
+    memory = mmap.mmap(-1, len(data))
+    memory.write(data)
+    table = torch.frombuffer(memory, dtype=torch.uint8)
+    if device != "cpu":
+        return table.to(device)
+    if _libc.mprotect(ctypes.c_void_p(table.data_ptr()), ctypes.c_size_t(len(data)), mmap.PROT_READ):
+        raise OSError("a constant table could not be protected")
+    return table
+
+
+def _do_nothing(*_arguments: Any) -> None:
+    """Stand for a kernel."""
 
 
 def _triton_type(value: TritonType) -> Any:

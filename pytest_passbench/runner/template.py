@@ -178,6 +178,8 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
         chance = random.Random(message["place"])
         memory.displace(chance, ready.pieces)
         mutated, outputs = tuple(message["mutated"]), message["outputs"]
+        for replayed in ready.replayed:
+            replayed.wake()
         if message["audit"]:
             poison(ready.replayed)
         block = _block_for(ready.device)(ready.call, ready.pages, message["calls"], mutated, outputs)
