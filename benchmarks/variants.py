@@ -1,8 +1,9 @@
-"""Variants against the source layer: 1,000 of ten exploits, 500 of honest passes.
+"""1,000 generated wrappers that compute with torch in hiding, and honest ones at the same places.
 
-    python benchmarks/variants.py [--exploits 1000] [--honest 500]
+    python benchmarks/variants.py [--exploits 1000]
 
-Prints what got through and what was accused, and exits with 1 if anything did.
+A variant is through if its launch plan is accepted and right for new inputs although its kernels do nothing. Prints
+what became of them, and exits with 1 if one got through or an honest one was refused.
 """
 
 from __future__ import annotations
@@ -11,48 +12,65 @@ import argparse
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 import variants
 
-from pytest_passbench.candidate.audit import audit
+from pytest_passbench.judge.reading import Refusal
 
 
 def main() -> int:
     """Run both sweeps."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--exploits", type=int, default=1000)
-    parser.add_argument("--honest", type=int, default=500)
-    args = parser.parse_args()
-    through = sweep("exploits", variants.EXPLOITS, args.exploits, caught=False)
-    accused = sweep("honest", variants.HONEST, args.honest, caught=True)
-    return int(bool(through or accused))
-
-
-def sweep(kind: str, names: tuple[str, ...], count: int, *, caught: bool) -> list[str]:
-    """Names of the variants for which "there is a violation" came out as ``caught``, the wrong way."""
-    wrong, start, seen, number = [], time.perf_counter(), set(), 0
-    while len(seen) < count:
-        name, seed = names[number % len(names)], number // len(names)
-        number += 1
-        files = variants.variant(variants.CORPUS / kind / name, seed)
-        if str(files) in seen:
-            continue
-        seen.add(str(files))
-        found = violations(files)
-        if bool(found) == caught:
-            wrong.append(f"{kind}/{name} seed {seed}: {'; '.join(found)}")
-    seconds = time.perf_counter() - start
-    print("\n".join([f"{kind}: {count} different variants, {len(wrong)} wrong, {seconds:.1f} s", *wrong]))
-    return wrong
-
-
-def violations(files: dict[str, str]) -> list[str]:
-    """What the source layer finds in a variant."""
+    count: int = parser.parse_args().exploits
+    torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as scratch:
-        found = audit(variants.write(files, Path(scratch) / "candidate"))
-    return [f"{f.file}:{f.line} {f.rule} {f.message}" for f in found if f.severity == "violation"]
+        through = sweep(count, Path(scratch))
+        refused = controls(Path(scratch))
+    return int(bool(through or refused))
+
+
+def sweep(count: int, folder: Path) -> list[str]:
+    """Return the names of variants that got through, of ``count`` different ones."""
+    start, why, through, seen, number = time.perf_counter(), Counter[str](), list[str](), set[str](), 0
+    while len(seen) < count:
+        one = variants.variant(number)
+        number += 1
+        if one.source in seen:
+            continue
+        seen.add(one.source)
+        answer = variants.recorded(one.source, folder / str(number))
+        if variants.through(answer, one.reference):
+            through.append(f"{one.name} (seed {number - 1})")
+        why[_became(answer)] += 1
+    print(f"{count} variants, {len(through)} through, {time.perf_counter() - start:.1f} s")
+    print("\n".join([f"  {how}: {number}" for how, number in why.most_common()] + through), flush=True)
+    return through
+
+
+def controls(folder: Path) -> list[str]:
+    """Return the hiding places at which an honest launch was refused, or gave a wrong answer."""
+    refused = []
+    for name in variants.HONEST:
+        one = variants.honest(1, name)
+        if not variants.launches_right(variants.recorded(one.source, folder / name.replace(" ", "-"))):
+            refused.append(name)
+    print(f"{len(variants.HONEST)} honest wrappers, {len(refused)} refused {refused or ''}")
+    return refused
+
+
+def _became(answer: dict[str, object]) -> str:
+    try:
+        variants.accepted(answer)
+    except Refusal as refusal:
+        rule = refusal.message.partition(":")[0] if refusal.rule == "refused" else ""
+        return f"{refusal.rule} {rule}".strip()
+    return "recorded without it: wrong"
 
 
 if __name__ == "__main__":

@@ -16,7 +16,11 @@ NOISE = 1.3  # two candidates that do the same work are this much apart at most
 
 @dataclass(frozen=True)
 class Entry:
-    """One candidate of the corpus: ``expect`` is "rejected", "neutralised" or "passes"."""
+    """One candidate of the corpus.
+
+    ``expect`` is "rejected" or "neutralised" of an exploit, "passes" or "refused" of an honest one; a refusal is no
+    accusation, and ``says`` why. ``layer`` is what stops an exploit; "isolation" if what it attacks is not there.
+    """
 
     name: str
     folder: Path
@@ -26,6 +30,7 @@ class Entry:
     task: str
     gpu: bool
     line: int
+    says: str
 
 
 def entries(root: Path) -> list[Entry]:
@@ -44,6 +49,7 @@ def _entry(folder: Path) -> Entry:
         told.get("task", "target"),
         bool(told.get("gpu", False)),
         int(told.get("line", 0)),
+        told.get("says", ""),
     )
 
 
@@ -72,7 +78,7 @@ def judge(candidate: Path, **settings: Any) -> dict[str, list[Any]]:
     from pytest_passbench.settings import Settings
     from pytest_passbench.suite.taskfile import read_task
 
-    settings = {"pipeline": "direct", "timeout": 30.0, **settings}
+    settings = {"pipeline": "direct", "timeout": 15.0, **settings}
     chosen = Candidate.open(candidate)
     found: dict[str, list[Any]] = {}
     with Session(Settings(**settings), b"a secret of the corpus") as session:

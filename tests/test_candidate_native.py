@@ -154,7 +154,14 @@ def test_a_source_that_is_too_long_is_said_to_be() -> None:
 )  # fmt: skip
 def test_signatures(text: str, name: str, result: str, parameters: tuple[str, ...]) -> None:
     source = f'// extern "C" void no() {{\nextern "C" void declared(int);\nextern "C" {text} {{ }}'
-    assert signatures.parse(source) == {name: signatures.Signature(result, parameters)}
+    ((found, signature),) = signatures.parse(source).items()
+    assert (found, signature.result, signature.parameters) == (name, result, parameters)
+
+
+def test_pointers_that_a_kernel_may_write_through():
+    parameters = "const float* a, float* b, float const* c, float d[], const float e[], float* const f, int64_t g"
+    source = f'extern "C" void h({parameters}, pb::in i, pb::out j) {{ }}'
+    assert signatures.parse(source)["h"].written == {1, 3, 5, 8}
 
 
 @pytest.mark.parametrize("flag", [

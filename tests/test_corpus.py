@@ -8,6 +8,7 @@ import corpus
 import pytest
 
 EXPLOITS, HONEST = corpus.entries(corpus.EXPLOITS), corpus.entries(corpus.HONEST)
+LAYERS = {"plan", "kernel", "outputs", "isolation", "messages", "match"}
 SECONDS = 0.3  # of wall time for each subgraph
 
 
@@ -33,4 +34,22 @@ def test_an_honest_candidate_is_not_accused(entry: corpus.Entry, records: dict[s
     record = records[entry.name][-1]
     assert record.arm.status != "integrity", record.arm.message
     assert [finding for finding in record.findings if finding.severity == "violation"] == []
-    assert entry.gpu or corpus.outcome(record) == "passes", record
+    if entry.expect == "refused":
+        assert entry.says in record.arm.message
+    else:
+        assert entry.gpu or corpus.outcome(record) == "passes", record
+
+
+def test_the_corpus_is_described():
+    honest = {entry.name for entry in HONEST}
+    for entry in EXPLOITS:
+        assert entry.layer in LAYERS
+        assert entry.expect in ("rejected", "neutralised")
+        assert entry.twin in honest
+    assert all(entry.expect in ("passes", "refused") for entry in HONEST)
+    assert len([entry for entry in EXPLOITS if not entry.gpu]) >= 250
+    assert len(HONEST) >= 60
+
+
+def test_every_class_of_attack_has_an_exploit():
+    assert {entry.line for entry in EXPLOITS} >= set(range(1, 41)) - {37}  # 37 has tests of its own

@@ -106,13 +106,15 @@ PLAN = LaunchPlan(
         Allocate(contiguous("int32", (3,)), 7),
         Fill(OUT, math.inf),
         Copy(Operand("buffer", 0, 32, ROW.form), ROW),
+        Copy(Operand("buffer", 1, 0, Form("int32", (1,), (1,))), Operand("table", 0, 0, Form("int32", (1,), (1,)))),
         Launch(0, (WHOLE, OUT, None, 3, 2.5, True, torch.bfloat16)),
         TritonLaunch(1, (4, 1, 1), (("x", WHOLE), ("n", 8), ("t", TritonType("float32"))), (("num_warps", 4),)),
         Tuned(((TritonLaunch(1, (1, 1, 1), (), ()),), (Fill(OUT, 0), TritonLaunch(1, (2, 1, 1), (), ())))),
         Operator("aten.mul.Tensor", (WHOLE, 2.0), (), (Operand("buffer", 2, 0, X.form),)),
     ),
-    (OUT, Operand("table", 0, 0, Form("int32", (1,), (1,)))),
+    (OUT, Operand("buffer", 1, 4, Form("int32", (1,), (1,)))),
 )
+TABLE = Operand("table", 0, 0, Form("int32", (1,), (1,)))
 
 
 def test_a_plan_travels():
@@ -130,9 +132,10 @@ BEYOND = Operand("argument", 0, 4, X.form)
         ((), (OUT,), "no buffer there is"),
         ((Allocate(X.form),), (OUT,), "returns memory that no step wrote"),
         ((), (BEYOND,), "goes beyond its argument"),
+        ((), (TABLE,), "returns a tensor made outside the call"),
         ((Allocate(contiguous("float32", (1 << 40,))),), (), "larger than any memory"),
         ((Allocate(contiguous("uint8", (1 << 34,))),), (), "allocates more than"),
-        ((Fill(Operand("table", 0, 0, Form("int32", (1,), (1,))), 0),), (), "writes to a constant table"),
+        ((Fill(TABLE, 0),), (), "writes to a tensor made outside the call"),
         ((Copy(WHOLE, ROW),), (), "different dtypes or shapes"),
         ((Launch(1, ()),), (), "another kind of kernel"),
         ((Launch(9, ()),), (), "no kernel"),

@@ -1,4 +1,4 @@
-"""Kernel wrappers recorded: the steps of a plan, what is refused and in which words, and replay gives the same bits."""
+"""Kernel wrappers recorded: the steps of a plan, what is refused and in which words, and the same bits by replay."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ..kernels.errors import CompileError
+from ..kernels.signatures import Signature
 from ..plans import parse
 from ..plans.launch import CppKernel, Launch, LaunchPlan, Operand, Operator, Request, TritonKernel
 from ..report.record import Finding
@@ -66,7 +67,7 @@ class Planner:
     def _answer(self, request: Request) -> Answer:
         try:
             plan = self.reader.record(request, self.policy)
-            self._check(request, plan)
+            check(request, plan, self.policy)
             libraries, kernels = self._kernels(plan)
         except Refusal as refusal:
             raise self._failure(request.name, "plan", refusal) from refusal
@@ -96,22 +97,6 @@ class Planner:
             return ArmFailure("compile_fail", "compile", f"{place}: pass {name}: {refusal.message}")
         return self._failure(name, "kernel", Refusal(refusal.rule, refusal.message, refusal.file, refusal.line))
 
-    def _check(self, request: Request, plan: LaunchPlan) -> None:
-        """Raise Refusal for a plan that is well-formed, and no kernel of the candidate's own."""
-        if len(plan.returns) != request.outputs:
-            raise Refusal("result", f"returns {len(plan.returns)} values, and the pattern returns {request.outputs}")
-        operators = [step.name for step in plan.steps if isinstance(step, Operator)]
-        if self.policy != "open":
-            if operators:
-                raise Refusal("torch-op", f"computes with torch ({operators[0]})")
-            if not plan.launches:
-                raise Refusal("torch-op", "launches no kernel: it only allocates, copies or hands on its arguments")
-        for name in operators:
-            try:
-                resolve(f"torch.ops.{name}")
-            except Exception as error:
-                raise Refusal("operator", f"calls {name}, which is no operator of a graph") from error
-
     def _kernels(self, plan: LaunchPlan) -> tuple[list[Built], list[dict[str, Any]]]:
         """Return the compiled libraries, and per kernel of the plan how a template gets at it."""
         libraries: list[Built] = []
@@ -126,7 +111,7 @@ class Planner:
                 raise Refusal("kernel", f"launches {kernel.function}, which its source does not define")
             for step in plan.steps:
                 if isinstance(step, Launch) and step.kernel == number:
-                    _check_arguments(kernel, signature.parameters, step.arguments)
+                    _check_arguments(kernel, signature, step.arguments)
             if built not in libraries:
                 libraries.append(built)
             place = libraries.index(built)
@@ -138,12 +123,33 @@ class Planner:
         return [warning("plan", "table", f"pass {name} brings {size} bytes of constant tables")] if size else []
 
 
-def _check_arguments(kernel: CppKernel, parameters: tuple[str, ...], arguments: tuple[Any, ...]) -> None:
+def check(request: Request, plan: LaunchPlan, policy: Policy) -> None:
+    """Raise Refusal for a plan that is well-formed, and no kernel of the candidate's own."""
+    if len(plan.returns) != request.outputs:
+        raise Refusal("result", f"returns {len(plan.returns)} values, and the pattern returns {request.outputs}")
+    operators = [step.name for step in plan.steps if isinstance(step, Operator)]
+    if policy != "open":
+        if operators:
+            raise Refusal("torch-op", f"computes with torch ({operators[0]})")
+        if not plan.launches:
+            raise Refusal("torch-op", "launches no kernel: it only allocates, copies or hands on its arguments")
+    for name in operators:
+        try:
+            resolve(f"torch.ops.{name}")
+        except Exception as error:
+            raise Refusal("operator", f"calls {name}, which is no operator of a graph") from error
+
+
+def _check_arguments(kernel: CppKernel, signature: Signature, arguments: tuple[Any, ...]) -> None:
+    parameters, name = signature.parameters, kernel.function
     if len(parameters) != len(arguments):
-        raise Refusal("argument", f"launches {kernel.function} with {len(arguments)} arguments of {len(parameters)}")
-    for position, (kind, value) in enumerate(zip(parameters, arguments, strict=True), 1):
+        raise Refusal("argument", f"launches {name} with {len(arguments)} arguments of {len(parameters)}")
+    for position, (kind, value) in enumerate(zip(parameters, arguments, strict=True)):
         if not _fits(kind, value):
-            raise Refusal("argument", f"launches {kernel.function} with a wrong argument {position}: no {kind}")
+            raise Refusal("argument", f"launches {name} with a wrong argument {position + 1}: no {kind}")
+        if isinstance(value, Operand) and value.source == "table" and position in signature.written:
+            message = f"lets {name} write to a tensor made outside the call (argument {position + 1})"
+            raise Refusal("outside", f"{message}: allocate it inside, or make the parameter a pointer to const")
 
 
 def _fits(kind: str, value: Any) -> bool:

@@ -98,8 +98,10 @@ class Reader:
             raise Refusal(content["rule"], content["message"], content["file"], content["line"])
         try:
             return parse.plan(content, request.tensors)
-        except parse.PlanRefused as error:
+        except parse.PlanMisused as error:
             raise Refusal("plan", str(error)) from error
+        except parse.PlanRefused as error:
+            raise Refusal("plan", f"was recorded as something that is no launch plan: {error}") from error
 
     def freeze(self) -> None:
         """Stop whatever runs in the sandbox until the next question: it must not take time from what is timed."""

@@ -26,10 +26,11 @@ _MOST_FUNCTIONS, _MOST_PARAMETERS = 1000, 256
 @dataclass(frozen=True)
 class Signature:
     """A function as it was declared: kinds are "pointer", "dtype", "bool", "int8" to "uint64", "float32", "float64";
-    a result may also be "void"."""
+    a result may also be "void". ``written``: positions of pointers to what the kernel may change."""
 
     result: str
     parameters: tuple[str, ...]
+    written: frozenset[int] = frozenset()
 
 
 def parse(source: str) -> dict[str, Signature]:
@@ -49,7 +50,8 @@ def parse(source: str) -> dict[str, Signature]:
                 where="kernel source",
             )
         kinds = tuple(_kind(parameter, name) for parameter in parameters)
-        found[name] = Signature(_kind(result, name, result=True), kinds)
+        written = frozenset(index for index, words in enumerate(parameters) if _is_written(words))
+        found[name] = Signature(_kind(result, name, result=True), kinds, written)
     return found
 
 
@@ -94,6 +96,13 @@ def _parameters(tokens: list[Token], start: int) -> list[_Words] | None:
         else:
             parameters[-1].append(text)
     return None
+
+
+def _is_written(words: _Words) -> bool:
+    """Whether this is a pointer to something that is not const."""
+    if "*" in words:
+        return "const" not in words[: words.index("*")]
+    return ("[" in words and "const" not in words) or words[:3] == ["pb", "::", "out"]
 
 
 def _kind(words: _Words, function: str, *, result: bool = False) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import keyword
 import math
+import unicodedata
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -38,6 +40,10 @@ _LARGEST = 1 << 40  # of a size, a stride, or an offset
 
 class PlanRefused(ValueError):
     """Data that is no launch plan; the message says what is wrong with it."""
+
+
+class PlanMisused(PlanRefused):
+    """A launch plan that does what none may do; the message says what, as a sentence without its subject."""
 
 
 def request(data: Any) -> Request:
@@ -86,7 +92,9 @@ class _Parser:
         )
         for operand in returns:
             if operand.source == "buffer" and operand.index not in self._written and operand.form.nbytes:
-                raise PlanRefused("returns memory that no step wrote")
+                raise PlanMisused("returns memory that no step wrote")
+            if operand.source == "table":  # every call would return the same memory
+                raise PlanMisused("returns a tensor made outside the call")
         return LaunchPlan(self._tensors, self._tables, self._kernels, steps, returns)
 
     def _step(self, item: Any) -> Step:
@@ -135,7 +143,7 @@ class _Parser:
     def _new_buffer(self, nbytes: int) -> None:
         self._buffers.append(nbytes)
         if sum(self._buffers) > launch.MAX_MEMORY:
-            raise PlanRefused(f"allocates more than {launch.MAX_MEMORY} bytes")
+            raise PlanMisused(f"allocates more than {launch.MAX_MEMORY} bytes")
 
     def _fill(self, target: Any, value: Any, /) -> Step:
         return Fill(self._target(target), _number(self._constant(value)))
@@ -158,11 +166,13 @@ class _Parser:
         x, y, z = (_integer(size, 1 << 31) for size in grid)
         named = tuple((_identifier(name), self._value(value)) for name, value in _pairs(arguments))
         chosen = tuple((_identifier(name), self._constant(value)) for name, value in _pairs(options))
+        _different([name for name, _value in (*named, *chosen)])
         return TritonLaunch(number, (x, y, z), named, chosen)
 
     def _operator(self, name: Any, arguments: Any, keywords: Any, results: Any, /) -> Step:
         values = [self._value(item) for item in _few(_list(arguments), launch.MAX_ARGUMENTS)]
         named = tuple((_identifier(key), self._value(value)) for key, value in _pairs(keywords))
+        _different([key for key, _value in named])
         found = tuple(self._result(item) for item in _few(_list(results), launch.MAX_ARGUMENTS))
         return Operator(_text(name, 200), tuple(values), named, found)
 
@@ -184,7 +194,7 @@ class _Parser:
     def _target(self, data: Any) -> Operand:
         operand = self._operand(data)
         if operand.source == "table":
-            raise PlanRefused("writes to a constant table")
+            raise PlanMisused("writes to a tensor made outside the call")
         self._wrote(operand)
         return operand
 
@@ -332,6 +342,11 @@ def _text(value: Any, most: int) -> str:
 
 
 def _identifier(value: Any) -> str:
-    if not isinstance(value, str) or not value.isidentifier() or len(value) > 200:
+    if not isinstance(value, str) or not value.isidentifier() or keyword.iskeyword(value) or len(value) > 200:
         raise PlanRefused("a name that is no identifier")
     return value
+
+
+def _different(names: list[str]) -> None:
+    if len({unicodedata.normalize("NFKC", name) for name in names}) < len(names):  # as Python compares them
+        raise PlanRefused("two values of one name")

@@ -15,6 +15,7 @@ import torch
 
 from ..kernels import cpp, signatures
 from ..plans.launch import CppKernel, Launch, TritonKernel, TritonLaunch, TritonType, Tuned
+from . import streams
 from .load import PACKAGE
 from .recording import Recording, Refused
 from .triton_reference import reference_of
@@ -222,6 +223,7 @@ def install(folder: Path) -> None:
     """Put the stand-ins in place, before anything of the candidate is imported."""
     cpp.load = _load  # type: ignore[assignment]
     torch.compile = _no_compile
+    streams.install()
     try:
         from triton.runtime import autotuner, jit
     except ImportError:

@@ -130,7 +130,7 @@ class _Printer:
         self._pointers: set[str] = set()
         self._tuned = 0
         self.namespace: dict[str, Any] = {
-            "__builtins__": {},
+            "__builtins__": {"__import__": __import__},  # torch imports what it needs at a first call
             "__name__": "passbench",
             "empty": _empty(device),
             "view": _reinterpret,

@@ -1,4 +1,4 @@
-"""Two streams, joined before the return."""
+"""Two streams, joined before the return: no launch plan has streams, and the refusal says so."""
 
 import torch
 import triton

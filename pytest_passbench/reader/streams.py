@@ -1,0 +1,67 @@
+"""Stand-ins for the parts of ``torch.cuda`` that a launch plan has no step for, and for those that need none.
+
+A stream or a graph may be made while a module is imported; who uses one in a wrapper is told so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import torch
+
+from .recording import Refused
+
+
+class _Unused:
+    """A thing that may lie about, but not be used."""
+
+    rule, what = "streams", "uses streams"
+
+    def __init__(self, *_arguments: Any, **_options: Any) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise Refused(self.rule, self.what)
+
+
+class _Graph(_Unused):
+    rule, what = "graphs", "uses CUDA graphs"
+
+
+def _refusing(rule: str, what: str) -> Callable[..., NoReturn]:
+    def refuse(*_arguments: Any, **_options: Any) -> NoReturn:
+        raise Refused(rule, what)
+
+    return refuse
+
+
+def _nothing(*_arguments: Any, **_options: Any) -> None:
+    return None
+
+
+class _Here(contextlib.nullcontext[None]):
+    """``torch.cuda.device(...)``: there is one device, whatever it is called."""
+
+    def __init__(self, *_arguments: Any, **_options: Any) -> None:
+        super().__init__()
+
+
+def install() -> None:
+    """Put the stand-ins in place."""
+    streams, graphs = _refusing("streams", _Unused.what), _refusing("graphs", _Graph.what)
+    replaced: dict[str, Any] = {
+        "Stream": _Unused,
+        "ExternalStream": _Unused,
+        "Event": _Unused,
+        "CUDAGraph": _Graph,
+        **dict.fromkeys(("stream", "current_stream", "default_stream", "set_stream"), streams),
+        **dict.fromkeys(("graph", "make_graphed_callables", "graph_pool_handle"), graphs),
+        **dict.fromkeys(("synchronize", "set_device"), _nothing),
+        **dict.fromkeys(("device", "device_of"), _Here),
+    }
+    for name, value in replaced.items():
+        setattr(torch.cuda, name, value)
