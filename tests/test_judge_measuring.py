@@ -31,7 +31,8 @@ from pytest_passbench.timing.rounds import Noise as Disturbance
 from pytest_passbench.timing.session import Arms
 
 PHASES = {
-    "start", "read", "inputs", "build", "wait", "fork", "warm-up", "blocks", "verify", "audit", "measure", "end", "other",
+    "start", "read", "inputs", "build", "wait", "fork", "warm-up", "blocks", "verify", "audit", "measure", "end",
+    "other",
 }  # fmt: skip
 TWIN_OF_EAGER = "return torch.nn.functional.gelu(x) + y"
 
