@@ -22,7 +22,6 @@ from pytest_passbench.judge.outputs import read_call
 from pytest_passbench.judge.stopwatch import Stopwatch
 from pytest_passbench.judge.watch import Watch
 from pytest_passbench.runner import memory
-from pytest_passbench.score.ladder import NEVER
 from pytest_passbench.timing.budget import LEAST_PAIR
 from pytest_passbench.timing.clock import Block
 from pytest_passbench.timing.looks import LEAST_DELTA, LOOKS
@@ -305,22 +304,32 @@ def test_what_noise_left_open_is_measured_again_and_goes_on_where_it_was(twin, m
     assert sum(again.durations.values()) > sum(first.durations.values())
 
 
-def test_who_is_wrong_only_once_a_pair_goes_on_is_seen_too(bench, wrapper, monkeypatch):
+def test_calls_are_verified_too_once_a_pair_goes_on(twin, monkeypatch):
     from pytest_passbench.judge import session as judging
+    from pytest_passbench.judge.checker import Checker
     from pytest_passbench.timing import estimate
 
     monkeypatch.setattr(judging, "DEFAULT", Allowance())
     monkeypatch.setattr(estimate, "PRECISE", 1e-9)  # every pair goes on as long as it may
     monkeypatch.setattr(estimate, "FAR", 0.0)
-    bench.task(shapes=((256, 1024), (256, 1024)), scales=(1,))  # a call takes as long as a block
-    right = TWIN_OF_EAGER.removeprefix("return ")
-    late = f"global calls\ncalls += 1\nout = {right}\nreturn out if calls < 40 else out + 1e6"
-    bench.candidate({"p": wrapper(late, head="calls = 0")})
-    session, candidate = session_of(bench)
+    late, rounds, after_round, check = [], [], Checker.after_round, Checker.check
+
+    def noted(self, runners, batch, calls, before):
+        rounds.append(before >= self._late)
+        after_round(self, runners, batch, calls, before)
+
+    def checked(self, *asked):
+        late.append(rounds[-1])
+        check(self, *asked)
+
+    monkeypatch.setattr(Checker, "after_round", noted)
+    monkeypatch.setattr(Checker, "check", checked)
+    session, candidate = session_of(twin)
     session.floor = False
     with session:
-        *_, record = judge_all(session, candidate, bench)
-    assert record.arm.correct_from == [NEVER]
+        judge_all(session, candidate, twin)
+    assert any(rounds)
+    assert any(late)
 
 
 def test_an_empty_block_that_was_disturbed_does_not_make_all_arms_equal(twin, monkeypatch):

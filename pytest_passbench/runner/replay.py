@@ -46,6 +46,7 @@ _CTYPES: dict[str, Any] = {
 _NAMES = {"argument": "a", "buffer": "b", "table": "t"}
 _count = itertools.count()
 _libc = ctypes.CDLL(None, use_errno=True)
+_CppFunction: type = type(_libc.mprotect).__mro__[1]  # of a function of any library
 _guards = getattr(torch._C._dynamo, "guards", None)
 
 
@@ -68,7 +69,7 @@ class Replayed:
 
     def rest(self) -> None:
         """Exchange allocator and C++ kernels for harmless ones."""
-        kernels = {name: value for name, value in self.namespace.items() if isinstance(value, ctypes._CFuncPtr)}
+        kernels = {name: value for name, value in self.namespace.items() if isinstance(value, _CppFunction)}
         self._awake = {**kernels, "empty": self.namespace["empty"]}
         self.namespace.update(dict.fromkeys(kernels, _do_nothing))
         self.namespace["empty"] = _Filled(self.namespace["empty"], 0)

@@ -126,9 +126,9 @@ def judged(
         wrong = _first_wrong(expected.value, found.value, other.value, tolerance, place)
         if wrong is None:
             continue
-        place, right, got = wrong
+        where, right, got = wrong
         verdict.correct_from[index] = NEVER
-        verdict.worst = f"output {index}{place}: expected {right:.9g}, got {got:.9g} {said}"
+        verdict.worst = f"output {index}{where}: expected {right:.9g}, got {got:.9g} {said}"
         verdict.excess = float("inf")
         if got != got or abs(got) == float("inf"):
             verdict.status = "nan_inf"
