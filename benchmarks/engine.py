@@ -24,7 +24,7 @@ from pytest_passbench.judge.arm import ArmSettings
 from pytest_passbench.judge.clock import EAGER
 from pytest_passbench.judge.session import Session
 from pytest_passbench.judge.subject import CANDIDATE
-from pytest_passbench.protocol import Plan
+from pytest_passbench.protocol import Order
 from pytest_passbench.report.record import Record
 from pytest_passbench.settings import Settings
 from pytest_passbench.suite.find import discover, installed_tasks
@@ -73,18 +73,16 @@ class Twins(Session):
     def __init__(self, settings: Settings, sources: Callable[[str, str], str] | None = None) -> None:
         super().__init__(settings, os.urandom(32))
         self.floor = False
-        self._sources = NO_SOURCES
+        self._readings = NO_READINGS
         self.sources = sources or (lambda _arm, source: source)
 
-    def _arm_settings(self, name: str, candidate: Path | None) -> ArmSettings:
-        return replace(super()._arm_settings(EAGER if name == CANDIDATE else name, candidate), candidate=None)
+    def _arm_settings(self, name: str, pipeline: str, **_more: Any) -> ArmSettings:
+        return super()._arm_settings(EAGER if name == CANDIDATE else name, pipeline)
 
-    def _plans(
-        self, task: Task, subgraph: Subgraph, candidate: Any, _passes: Any, arms: list[str]
-    ) -> dict[str, Plan]:
-        plans = super()._plans(task, subgraph, candidate, None, arms)
+    def _orders(self, task: Task, subgraph: Subgraph, passes: Any, arms: list[str]) -> dict[str, Order]:
+        orders = super()._orders(task, subgraph, passes, arms)
         return {
-            arm: replace(plan, arm=EAGER, source=self.sources(arm, plan.source)) for arm, plan in plans.items()
+            arm: replace(order, arm=EAGER, source=self.sources(arm, order.source)) for arm, order in orders.items()
         }
 
     def against(self, case: Case) -> list[Record]:
@@ -97,9 +95,13 @@ def judged(session: Session, case: Case, candidate: Any) -> list[Record]:
     return list(session.judge(replace(case.task, subgraphs=(case.subgraph,)), candidate))
 
 
-#: Stands for what a candidate's files say, where there are none.
-NO_SOURCES: Any = SimpleNamespace(
-    read=lambda *_: SimpleNamespace(violations=(), findings=[]), allowed=lambda _, passes: passes
+#: Stands for a candidate's readings if there is no candidate.
+NO_READINGS: Any = SimpleNamespace(
+    arm=lambda _candidate: SimpleNamespace(ready=lambda: None),
+    planner=lambda *_: SimpleNamespace(reader=SimpleNamespace(freeze=lambda: None, output=str)),
+    passes=lambda *_: (),
+    forget=lambda: None,
+    close=lambda: None,
 )
 #: Stands for a candidate where there is none.
 NOBODY: Any = SimpleNamespace(

@@ -28,7 +28,7 @@ from ..runner import Runner
 from ..verify import Verdict
 
 CANDIDATE = "candidate"
-SECONDS = 0.02  # for the ranges of small and odd values: chance says which are left out if they take longer
+SECONDS = 0.01  # for the ranges of small and odd values: chance says which are left out if they take longer
 MOST_ELEMENTS = 1 << 16  # of an output that are compared, evenly spread from a place by chance
 ROUNDING = 2  # levels of t by which rounding may be off where a tolerance was met on ordinary inputs
 DOUBT = 32  # times what changing the last bits of the inputs makes of eager's own answer
@@ -74,25 +74,24 @@ class Beyond:
         inputs = self.inputs.beyond(beyond)
         batch = inputs.draw(1)
         inputs.write(batch, self.pages)
-        near = self._near(inputs, batch, runners[EAGER]) if beyond.doubtful else None
         if beyond.special is not None:
             self._put(beyond.special, with_special(inputs.values(beyond.special, batch, 0), self.rng))
         ours = _answer(runners[EAGER])
         with blaming(CANDIDATE):
             theirs = _answer(runners[CANDIDATE])
-        place = self.rng.random()
-        verdict = judged(ours, near, theirs, self.tolerance, beyond.said, self.standing.correct_from, place)
+        place, levels = self.rng.random(), self.standing.correct_from
+        verdict = judged(ours, None, theirs, self.tolerance, beyond.said, levels, place)
+        if beyond.doubtful and NEVER in verdict.correct_from:
+            near = self._near(inputs, batch, runners[EAGER])
+            verdict = judged(ours, near, theirs, self.tolerance, beyond.said, levels, place)
         self.standing.add(verdict)
 
     def _near(self, inputs: Inputs, batch: Batch, eager: Runner) -> list[Output]:
-        """Eager's answer to inputs with other last bits; the pages hold the inputs proper before and afterwards."""
+        """Return eager's answer to inputs with other last bits."""
         values = {index: inputs.values(index, batch, 0) for index in inputs.movable}
         for index, value in values.items():
             self._put(index, other_last_bit(value))
-        answer = _answer(eager)
-        for index, value in values.items():
-            self._put(index, value)
-        return answer
+        return _answer(eager)
 
     def _put(self, index: int, value: torch.Tensor) -> None:
         ctypes.memmove(self.pages.addresses[index][0], value.data_ptr(), value.numel() * value.element_size())
