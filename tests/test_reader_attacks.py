@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
 from typing import Any
 
 import pytest
 
+from pytest_passbench.judge import processes, sandbox
+from pytest_passbench.judge.arm import Arm, ArmSettings
 from pytest_passbench.judge.survey import survey
 from pytest_passbench.plans.graphs import from_data
+from pytest_passbench.protocol import READ
 from pytest_passbench.rewrite.meta import evaluate, metadata_nodes
 from pytest_passbench.suite.taskfile import read_task
 
@@ -90,7 +95,7 @@ def test_what_is_computed_of_sizes_stays_small(calls):
     metadata = metadata_nodes(traced.graph)
     nodes = list(traced.graph.nodes)
     assert nodes[-2] in metadata
-    with pytest.raises(ValueError, match="larger|too many"):
+    with pytest.raises(ValueError, match=r"larger|too many"):
         evaluate(nodes[-2], {nodes[1]: 3}, metadata)
 
 
@@ -141,3 +146,104 @@ def test_two_libraries_with_a_function_of_one_name_are_two(bench):
     assert record.arm.status == "correct"
     assert [item.matches for item in record.passes] == [1, 1]
     assert max(record.arm.correct_from) <= -10
+
+
+OTHER_NAME = """
+import pytest_passbench.reader.main as reader
+
+told, serve = reader.told, reader._serve
+reader.told = lambda item: {**told(item), "name": "another"}
+reader._serve = lambda channel, order, wrappers, folder: serve(
+    channel, order, {**wrappers, "another": wrappers["p"]}, folder
+)
+"""
+
+
+def test_a_pass_that_broke_a_rule_stays_out_under_another_name_too(bench, gelu_add_pass):
+    bench.task(scales=(1, 2))
+    first = "if x.shape[0] == 16:\n        return torch.nn.functional.gelu(x) + y\n    out = "
+    bench.candidate({"p": OTHER_NAME + gelu_add_pass.replace("out = ", first, 1)})
+    assert {record.arm.status for record in bench.judge().values()} == {"integrity"}
+
+
+LEADERLESS = """
+import ctypes, os, threading, time
+
+def work():
+    while True:
+        pass
+
+if os.fork() == 0:
+    threading.Thread(target=work).start()
+    ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)  # the first thread alone ends
+time.sleep(0.3)
+"""
+WAITS_FOR_A_CHILD = """
+import os, time
+
+os.mkfifo("/tmp/fifo")
+if os.fork() == 0:  # the child of its child does not come to its program, for which its parent can't be interrupted
+    os.posix_spawn("/bin/true", ["true"], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, "/tmp/fifo", os.O_RDONLY, 0)])
+time.sleep(0.3)
+"""
+
+
+@pytest.fixture
+def frozen(bench, gelu_add_pass):
+    """The sandbox of a reader of a pass that begins like this, frozen."""
+    with contextlib.ExitStack() as stack:
+
+        def make(head: str) -> Arm:
+            candidate, walls = bench.candidate({"p": head + gelu_add_pass}), sandbox.walls()
+            arm = Arm(ArmSettings("reader", "cpu", 1, READ, walls, 30.0, candidate))
+            stack.callback(arm.close)
+            reader = arm.start_reader(sandbox.CANDIDATE_MOUNT, ["p"])
+            stack.callback(reader.close)
+            assert len(reader.passes()) == 1
+            reader.freeze()
+            return arm
+
+        yield make
+
+
+@pytest.mark.bubblewrap
+def test_a_process_whose_first_thread_ended_is_stopped_with_the_others(frozen):
+    inside = frozen(LEADERLESS).everything_inside()
+    assert len(inside) == 2  # the reader, and it
+    clocks = [processes.cpu_clock(pid) for pid in inside]
+    before = [processes.cpu_seconds(clock) for clock in clocks]
+    time.sleep(0.3)
+    assert [processes.cpu_seconds(clock) for clock in clocks] == before
+
+
+@pytest.mark.bubblewrap
+def test_a_sandbox_that_cannot_be_stopped_is_emptied(frozen):
+    start = time.monotonic()
+    assert frozen(WAITS_FOR_A_CHILD).everything_inside() == []
+    assert time.monotonic() - start < 60
+
+
+MORE_LIBRARIES = """
+import pytest_passbench.reader.main as reader
+
+answer = reader._answer
+
+def more(order, wrappers, folder):
+    told = answer(order, wrappers, folder)
+    source, flags, openmp, _name = told["plan"]["kernels"][0]["cpp"]
+    for number in range(8):
+        table = f"static constexpr int t[3000000] = {{1, {number}}};"
+        extra = f'extern "C" void more(float* o) {{ {table} *o = t[int(*o)]; }}'
+        told["plan"]["kernels"].append({"cpp": [source + extra, flags, openmp, "more"]})
+    return told
+
+reader._answer = more
+"""
+
+
+def test_libraries_that_would_fill_the_judge_are_refused(bench, gelu_add_pass):
+    bench.task()
+    bench.candidate({"p": MORE_LIBRARIES + gelu_add_pass})
+    (record,) = bench.judge().values()
+    assert record.arm.status == "runtime_fail"
+    assert "brings libraries of more than 64 MiB" in record.arm.message

@@ -17,8 +17,10 @@ from . import names
 
 _BITS = 64
 _GROWING = frozenset({operator.pow, operator.mul, operator.imul})
-# What a number, a text, a shape or a dtype may be asked beyond what tensors are. Not ``format``: it reads attributes.
-_PLAIN_METHODS = frozenset({"numel", "index", "count", "bit_length", "is_integer", "is_signed", "to_real", "to_complex"})
+# What a number, a text, a shape or a dtype may be asked, beyond tensors. Not ``format``, which reads attributes.
+_PLAIN_METHODS = frozenset({
+    "numel", "index", "count", "bit_length", "is_integer", "is_signed", "to_real", "to_complex",
+})  # fmt: skip
 
 _ARITHMETIC = frozenset({
     operator.add, operator.sub, operator.mul, operator.floordiv, operator.truediv, operator.mod, operator.pow,
