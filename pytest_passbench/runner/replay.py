@@ -9,6 +9,7 @@ import ctypes
 import itertools
 import linecache
 import math
+import mmap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,6 +44,7 @@ _CTYPES: dict[str, Any] = {
 }
 _NAMES = {"argument": "a", "buffer": "b", "table": "t"}
 _count = itertools.count()
+_libc = ctypes.CDLL(None, use_errno=True)
 _guards = getattr(torch._C._dynamo, "guards", None)
 
 
@@ -307,8 +309,17 @@ def _wrong(name: str) -> None:
 
 
 def _table(content: str, device: str) -> torch.Tensor:
-    data = bytearray.fromhex(content)
-    return (torch.frombuffer(data, dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)).to(device)
+    """Return a constant table, in memory that no kernel can write to (on the CPU): it would last between calls."""
+    data = bytes.fromhex(content)
+    if not data:
+        return torch.empty(0, dtype=torch.uint8, device=device)
+    memory = mmap.mmap(-1, len(data), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.write(data)
+    table = torch.frombuffer(memory, dtype=torch.uint8)
+    size = len(data) + -len(data) % mmap.PAGESIZE
+    if _libc.mprotect(ctypes.c_void_p(table.data_ptr()), ctypes.c_size_t(size), mmap.PROT_READ):
+        raise OSError(ctypes.get_errno(), "a constant table cannot be protected")
+    return table.to(device)
 
 
 def _triton_type(value: TritonType) -> Any:
