@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -135,7 +136,7 @@ class Arm:
     def start_reader(self, folder: str, stems: Sequence[str]) -> Reader:
         """Have a reader forked for the passes of a folder (as seen in the sandbox). Raises ArmFailure."""
         mine, log, _number = self._fork({"op": "reader", "folder": folder, "stems": list(stems)})
-        return Reader(self, mine, log)
+        return Reader(self, mine, log, stems)
 
     def _fork(
         self, message: dict[str, Any], descriptors: tuple[int, ...] = ()
@@ -198,12 +199,27 @@ class Arm:
         """Kill whatever runs in the sandbox besides the zygote, and let the zygote bury it. Waits until it is so."""
         if not self.zygote:
             return
+        if self.everything_inside():
+            self.signal_all(signal.SIGKILL)
         for _ in range(MOST_ATTEMPTS):
             if not self.kill_children():
                 break
             time.sleep(0.001)
         self._own.clear()
         self.reap()
+
+    def signal_all(self, number: signal.Signals) -> None:
+        """Have the zygote send a signal to whatever else runs in the sandbox, if the walls are strong.
+
+        A zygote that answers anything else is no zygote any more: its sandbox ends.
+        """
+        try:
+            send(self._channel, {"op": "signal", "number": int(number)})
+            hear(self._channel, replies.SIGNALLED, "fork")
+        except (ProtocolError, TimeoutError):
+            return
+        except ArmFailure:
+            self._process.kill()
 
     def kill_children(self) -> bool:
         """Kill whatever runs in the sandbox besides the zygote; whether there was anything."""

@@ -29,6 +29,9 @@ _INTEGERS = {
 }
 
 
+LIBRARY_BYTES = 64 << 20  # of all libraries of a pass directory, which the judge keeps in memory
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a template gets for a match: the plan, and its kernels ready to be loaded."""
@@ -52,6 +55,7 @@ class Planner:
     root: Path
     folder: str
     _known: dict[str, Answer] = field(default_factory=dict)
+    _libraries: list[Built] = field(default_factory=list)  # of all plans
 
     def answer(self, data: Any) -> Answer:
         """Return the answer to a template's request. Raises ArmFailure, with a finding if a rule is broken."""
@@ -106,6 +110,7 @@ class Planner:
                 told.append({"triton": kernel_data(kernel, plan, number, self.root)})
                 continue
             built = self.builder.library(kernel.source, kernel.flags, kernel.openmp)
+            self._count(built)
             signature = built.functions.get(kernel.function)
             if signature is None or signature.result != "void":
                 raise Refusal("kernel", f"launches {kernel.function}, which its source does not define")
@@ -117,6 +122,13 @@ class Planner:
             place = libraries.index(built)
             told.append({"library": place, "function": kernel.function, "parameters": list(signature.parameters)})
         return libraries, told
+
+    def _count(self, built: Built) -> None:
+        """Take note of a library. Raises Refusal if all of them together are too large."""
+        if not any(known.data == built.data for known in self._libraries):
+            self._libraries.append(built)
+        if sum(len(known.data) for known in self._libraries) > LIBRARY_BYTES:
+            raise Refusal("size", f"brings libraries of more than {LIBRARY_BYTES >> 20} MiB")
 
     def _tables(self, name: str, plan: LaunchPlan) -> list[Finding]:
         size = sum(table.nbytes for table in plan.tables)

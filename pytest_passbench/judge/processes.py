@@ -72,12 +72,15 @@ def wait_stopped(pid: int, limit: float = 5.0) -> None:
     deadline, stopped = time.monotonic() + limit, set[int]()
     while (found := set(threads(pid))) != stopped:
         for thread in found - stopped:
-            _wait_stopped(f"/proc/{pid}/task/{thread}/stat", deadline)
+            _wait_stopped(f"/proc/{pid}/task/{thread}/stat", deadline, alone=len(found) == 1)
         stopped = found
 
 
-def _wait_stopped(path: str, deadline: float) -> None:
+def _wait_stopped(path: str, deadline: float, alone: bool) -> None:
+    """Wait for a thread. One that has ended uses no time either, while others of its process go on."""
     while (state := _state(path)) != "T":
+        if state in "ZX" and not alone:
+            return
         if state in "ZX" or time.monotonic() > deadline:
             raise Gone(f"{path}: does not stop (state {state})")
         time.sleep(_MOMENT)  # it may have to stop on this very core, where we may go before it
@@ -91,20 +94,24 @@ def _state(path: str) -> str:
     return chr(data[data.rindex(b")") + 2])
 
 
+def _states(pid: int) -> list[str]:
+    """Return the states of all threads; none if the process is gone. The first may have ended before the others."""
+    found: list[str] = []
+    with contextlib.suppress(Gone):
+        for thread in threads(pid):
+            with contextlib.suppress(Gone):
+                found.append(_state(f"/proc/{pid}/task/{thread}/stat"))
+    return found
+
+
 def stopped(pid: int) -> bool:
-    """Return whether a process uses no time: it is stopped, or has ended."""
-    try:
-        return _state(f"/proc/{pid}/stat") in "TZX"
-    except Gone:
-        return True
+    """Return whether a process uses no time: each of its threads is stopped, or has ended."""
+    return all(state in "TZX" for state in _states(pid))
 
 
 def alive(pid: int) -> bool:
     """Whether the process still runs or could (a dead one that nobody has buried yet does not)."""
-    try:
-        return _state(f"/proc/{pid}/stat") not in "ZX"
-    except Gone:
-        return False
+    return any(state not in "ZX" for state in _states(pid))
 
 
 def parent(pid: int) -> int:

@@ -9,8 +9,10 @@ import contextlib
 import os
 import secrets
 import select
+import signal
 import socket
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 RECORDINGS = 2
 MAX_PROCESSES = 64  # of a candidate's own while its passes are read
 LOOK = 0.25  # seconds between two looks at how many there are
+FREEZE_LIMIT = 1.0  # seconds for all processes of a sandbox to stop; one that waits for its vfork never does
 #: Rules whose breach is a violation; any other refusal says what a wrapper cannot do.
 VIOLATIONS = frozenset({"torch-op"})
 
@@ -53,8 +56,9 @@ class Kernels:
 class Reader:
     """A process with one pass directory's modules. Starts in the background; :meth:`passes` waits for it."""
 
-    def __init__(self, arm: Arm, channel: socket.socket, log: Any) -> None:
-        self._arm, self._channel, self._log = arm, channel, log
+    def __init__(self, arm: Arm, channel: socket.socket, log: Any, stems: Sequence[str]) -> None:
+        """``stems`` are the names of the passes that it is to read."""
+        self._arm, self._channel, self._log, self._stems = arm, channel, log, list(stems)
         self._told: list[dict[str, Any]] | None = None
         self._imported = self._printed = 0  # bytes of what was printed while the modules were loaded, and so far
         self._frozen = False
@@ -65,6 +69,8 @@ class Reader:
             answer = self._hear(replies.READ, "load")
             if answer["status"] != "ready":
                 raise ArmFailure("compile_fail", "load", answer["message"])
+            if [item["name"] for item in answer["passes"]] != self._stems:  # a pass that is out goes by its name
+                raise ArmFailure("integrity", "load", "the passes that were read are not those of the candidate")
             self._told = answer["passes"]
             self._imported = self._printed = os.fstat(self._log.fileno()).st_size
         return self._told
@@ -164,22 +170,24 @@ def _difference(one: LaunchPlan, other: LaunchPlan) -> str:
     return "in the number of steps" if len(one.steps) != len(other.steps) else "in tables, kernels or results"
 
 
-def freeze(arm: Arm, limit: int = 100) -> None:
+def freeze(arm: Arm) -> None:
     """Stop all that runs in a reader's sandbox: it must not take time from what is being timed.
 
-    Processes that are made meanwhile are stopped too; a sandbox that goes on making them ends.
+    The processes must be the same, and stopped, in two looks at them: one that hands on its work to a child and ends
+    can be missed by a single one. A sandbox that does not come to rest ends.
     """
-    for _ in range(limit):
-        inside = arm.everything_inside()
+    arm.signal_all(signal.SIGSTOP)
+    deadline, before = time.monotonic() + FREEZE_LIMIT, set[int]()
+    while time.monotonic() < deadline and len(before) <= MAX_PROCESSES:
+        inside = set(arm.everything_inside())
         running = [pid for pid in inside if not processes.stopped(pid)]
-        if not running:
+        if not running and inside == before:
             return
-        if len(inside) > MAX_PROCESSES:
-            break
+        before = inside
         for pid in running:
             with contextlib.suppress(Gone):
                 processes.stop(pid)
-                processes.wait_stopped(pid)
+                processes.wait_stopped(pid, limit=FREEZE_LIMIT / 4)
     arm.destroy()
 
 

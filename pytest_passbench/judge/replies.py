@@ -23,6 +23,9 @@ ZYGOTE = Fields(
 #: A process was forked.
 FORKED = Fields({"forked": _PID})
 
+#: Everything in the sandbox was sent a signal.
+SIGNALLED = Fields({"signalled": Flag()})
+
 #: Children that ended, with the signal that ended them.
 ENDED = Fields({"ended": Items(Row(_PID, Whole(0, 127)), most=1 << 12)})
 

@@ -128,7 +128,7 @@ class _Looker:
                 file = named(refusal.file, self._folder)
                 kind = "violation" if refusal.rule else "warning"
                 yield Finding("kernel", refusal.rule or "text", kind, refusal.message, file, refusal.line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 yield warning("kernel", "text", f"a Triton kernel is named in a form that is none: {error}")
 
     def _plan(self, planner: Planner, told: tuple[dict[str, Any], ...], task: Task) -> None:
@@ -142,6 +142,9 @@ class _Looker:
                 self._fail(failure)
             except PassError as error:
                 self._found.findings.append(violation("load", "pattern", str(error), named("", self._folder)))
+            except Exception as error:  # a pattern is the candidate's, and may be such that nothing can be said of it
+                said = f"the passes cannot be matched: {type(error).__name__}: {error}"
+                self._found.findings.append(violation("load", "pattern", said, named("", self._folder)))
 
 
 @dataclass(frozen=True)

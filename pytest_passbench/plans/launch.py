@@ -17,7 +17,7 @@ from .values import encode
 VERSION = 1
 MAX_STEPS = 512
 MAX_CHOICES = 256  # configurations of a tuned launch
-MAX_KERNELS = 64
+MAX_KERNELS = 32  # as many as descriptors beside a message (``protocol.MAX_DESCRIPTORS``)
 MAX_ARGUMENTS = 256  # of a launch
 MAX_DIMENSIONS = 12
 MAX_MEMORY = 8 << 30  # bytes that one call may allocate

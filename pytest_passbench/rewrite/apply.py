@@ -20,7 +20,7 @@ from .errors import PassError
 from .explain import explain
 from .inplace import thread_inplace
 from .match import Match, Search, Target
-from .meta import evaluate, fold_metadata, metadata_nodes, record_values, value_of
+from .meta import call, evaluate, fold_metadata, metadata_nodes, record_values, value_of
 from .operators import covered_names, operator_names
 from .passes import Kernels, Pass
 from .pattern import Pattern, prepare
@@ -158,7 +158,7 @@ class _Splice:
         metadata = metadata_nodes(traced.graph)
         for node in traced.graph.nodes:
             if node in metadata:
-                values[node] = evaluate(node, values)
+                values[node] = evaluate(node, values, metadata)
             elif node.op in ("call_function", "call_method"):
                 values[node] = self._computed(node, values)
         return tuple(_substitute(item, values) for item in traced.result)
@@ -169,7 +169,7 @@ class _Splice:
             raise PassError(self.item.name, f"replacement_args calls {name}, which is no operator of a graph")
         args, kwargs = _substitute(node.args, values), _substitute(dict(node.kwargs), values)
         new = self.graph.create_node(node.op, node.target, args, kwargs)
-        meta = evaluate(node, values)
+        meta = call(node, lambda n: _known(n, values))
         new.meta.update(passbench=meta, passbench_new=True)
         self.computed.append(name)
         return new
@@ -230,6 +230,12 @@ class _Splice:
         copy = self.graph.create_node("call_method", "copy_", (base, new), {})
         copy.meta.update(passbench=value_of(base), passbench_writes=[base], passbench_new=True)
         return copy
+
+
+def _known(node: Node, values: dict[Node, Any]) -> Any:
+    """Return what is recorded of the value that a node of ``replacement_args`` stands for. Raises KeyError."""
+    found = values[node]
+    return value_of(found) if isinstance(found, Node) else found
 
 
 def _substitute(value: Any, values: dict[Node, Any]) -> Any:

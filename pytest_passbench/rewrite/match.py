@@ -190,7 +190,7 @@ class Search:
     def _finish(self, binding: dict[Node, Any], pending: list[_Goal]) -> Match:
         for goal in pending:
             try:
-                value = evaluate(goal.pattern, binding)
+                value = evaluate(goal.pattern, binding, self.pattern.metadata)
             except Exception as error:
                 self._miss(goal, binding, f"{goal.pattern.name} cannot be evaluated: {error}")
             value = tuple(value) if isinstance(value, (tuple, list)) else value

@@ -5,13 +5,22 @@ from __future__ import annotations
 import builtins
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.node import map_arg
 
+from ..plans.values import MAX_ITEMS
 from . import names
+
+_BITS = 64
+_GROWING = frozenset({operator.pow, operator.mul, operator.imul})
+# What a number, a text, a shape or a dtype may be asked, beyond tensors. Not ``format``, which reads attributes.
+_PLAIN_METHODS = frozenset({
+    "numel", "index", "count", "bit_length", "is_integer", "is_signed", "to_real", "to_complex",
+})  # fmt: skip
 
 _ARITHMETIC = frozenset({
     operator.add, operator.sub, operator.mul, operator.floordiv, operator.truediv, operator.mod, operator.pow,
@@ -28,13 +37,13 @@ def is_metadata(node: Node, known: set[Node]) -> bool:
     """Whether a node only describes tensors, given which earlier nodes do (``known``)."""
     if node.op == "call_method" and node.target in names.METADATA_METHODS:
         return True
-    if node.op == "call_method":  # no private method: from there the way leads to any object of the process
-        plain = not str(node.target).startswith("_")
-        return plain and bool(node.all_input_nodes) and all(n in known for n in node.all_input_nodes)
+    if node.op == "call_method":
+        inputs = node.all_input_nodes
+        return node.target in _PLAIN_METHODS and bool(inputs) and all(n in known for n in inputs)
     if node.op != "call_function":
         return False
-    if node.target is getattr and node.args[1] in names.METADATA_ATTRIBUTES:
-        return True
+    if node.target is getattr:
+        return len(node.args) == 2 and str(node.args[1]) in names.METADATA_ATTRIBUTES
     if _aten_size(node.target):
         return True
     inputs = node.all_input_nodes
@@ -135,21 +144,56 @@ def fold_metadata(gm: GraphModule) -> None:
             gm.graph.erase_node(node)
 
 
-def evaluate(node: Node, binding: dict[Node, Any]) -> Any:
+def evaluate(node: Node, binding: dict[Node, Any], metadata: set[Node]) -> Any:
     """The value of a pattern's metadata expression, given what its tensors are bound to.
 
-    Raises KeyError where a tensor of the expression is not bound.
+    Only the nodes in ``metadata`` are called: a pattern comes from a candidate, and may name any function of torch.
+    Raises KeyError where a tensor of the expression is not bound, ValueError for a value that no layout has.
     """
+    known: dict[Node, Any] = {}  # a shared expression is evaluated once, however often it is used
 
     def value(n: Node) -> Any:
         if n in binding:
             bound = binding[n]
             return value_of(bound) if isinstance(bound, Node) else bound
-        return evaluate(n, binding)
+        if n not in known:
+            if n not in metadata:
+                raise KeyError(n.name)
+            known[n] = _small(call(n, value))
+        return known[n]
 
-    if node.op not in ("call_function", "call_method"):
-        raise KeyError(node.name)
+    return value(node)
+
+
+def call(node: Node, value: Callable[[Node], Any]) -> Any:
+    """Make a node's call, its nodes replaced by their values."""
     args, kwargs = map_arg(node.args, value), map_arg(node.kwargs, value)
     if node.op == "call_method":
         return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+    if node.target in _GROWING:
+        _check_growth(node.target, args)
     return node.target(*args, **kwargs)
+
+
+def _check_growth(target: Any, args: tuple[Any, ...]) -> None:
+    """Raise ValueError for a power or a repetition that would fill the memory before anybody sees its size."""
+    whole = [abs(value) for value in args if isinstance(value, int)]
+    repeats = target is not operator.pow and any(isinstance(value, (str, tuple, list)) for value in args)
+    if (target is operator.pow and whole and len(args) > 1 and args[1] is not None and whole[-1] > _BITS) or (
+        repeats and any(value > MAX_ITEMS for value in whole)
+    ):
+        raise ValueError("a value larger than any size")
+
+
+def _small(value: Any) -> Any:
+    """Return a value of metadata. Raises ValueError if it is larger than a layout's ever is."""
+    left, todo = MAX_ITEMS, [value]
+    while todo:
+        item, left = todo.pop(), left - 1
+        if isinstance(item, (tuple, list)):
+            todo += item[: left + 1]
+        if left < 0 or (isinstance(item, str) and len(item) > MAX_ITEMS):
+            raise ValueError("a value of too many items")
+        if isinstance(item, int) and item.bit_length() > _BITS:
+            raise ValueError("a value larger than any size")
+    return value

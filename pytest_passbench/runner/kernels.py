@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +26,7 @@ class AskedKernels:
     def __init__(self, channel: socket.socket, device: str) -> None:
         self._channel, self._device = channel, device
         self._known: dict[Request, Replayed] = {}
+        self._libraries: dict[bytes, ctypes.CDLL] = {}  # by what is in them
         self.triton = False
 
     @property
@@ -54,14 +57,25 @@ class AskedKernels:
         replayed.rest()
         return replayed
 
-    @staticmethod
-    def _kernel(told: dict[str, Any], descriptors: Sequence[int]) -> Any:
+    def _kernel(self, told: dict[str, Any], descriptors: Sequence[int]) -> Any:
         if "triton" in told:
             from .triton_kernels import make_kernel
 
             return make_kernel(told["triton"])
-        library = ctypes.CDLL(f"/proc/self/fd/{descriptors[told['library']]}")
+        library = self._library(descriptors[told["library"]])
         return cpp_function(library, told["function"], told["parameters"])
+
+    def _library(self, descriptor: int) -> ctypes.CDLL:
+        """Return a library, loaded once.
+
+        The loader takes two files of one name for the same library, and a descriptor's number comes again as soon as
+        it is closed: so each name has one slash more than the last.
+        """
+        key = hashlib.sha256(Path(f"/proc/self/fd/{descriptor}").read_bytes()).digest()
+        if key not in self._libraries:
+            slashes = "/" * (1 + len(self._libraries))
+            self._libraries[key] = ctypes.CDLL(f"/proc/self/fd{slashes}{descriptor}")
+        return self._libraries[key]
 
     def _choices(self, plan: LaunchPlan, kernels: Sequence[Any]) -> list[int]:
         """Return the configuration of each tuned launch: the fastest on a device, the first in the interpreter."""

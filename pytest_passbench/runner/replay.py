@@ -327,13 +327,14 @@ def _table(content: str, device: str) -> torch.Tensor:
     data = bytes.fromhex(content)
     if not data:
         return torch.empty(0, dtype=torch.uint8, device=device)
-    memory = mmap.mmap(-1, len(data))
+    memory = mmap.mmap(-1, len(data), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.write(data)
     table = torch.frombuffer(memory, dtype=torch.uint8)
     if device != "cpu":
         return table.to(device)
-    if _libc.mprotect(ctypes.c_void_p(table.data_ptr()), ctypes.c_size_t(len(data)), mmap.PROT_READ):
-        raise OSError("a constant table could not be protected")
+    size = len(data) + -len(data) % mmap.PAGESIZE
+    if _libc.mprotect(ctypes.c_void_p(table.data_ptr()), ctypes.c_size_t(size), mmap.PROT_READ):
+        raise OSError(ctypes.get_errno(), "a constant table cannot be protected")
     return table
 
 

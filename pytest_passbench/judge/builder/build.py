@@ -19,6 +19,7 @@ from . import check, compile
 from .flags import check as check_flags
 from .refusals import CompileFailed, KernelRefused
 
+KEPT_BYTES = 256 << 20  # of libraries, in memory
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
@@ -71,6 +72,8 @@ class Builder:
             except (KernelRefused, CompileFailed) as error:
                 self._failed[key] = error.with_traceback(None)
                 raise
+            while sum(len(built.data) for built in self._built.values()) > KEPT_BYTES and len(self._built) > 1:
+                self._built.pop(next(iter(self._built)))  # the oldest; who needs it again finds it on disk
         return self._built[key]
 
     def _make(self, key: str, source: str, options: tuple[str, ...], declared: dict[str, Signature]) -> Built:
