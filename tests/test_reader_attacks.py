@@ -251,7 +251,7 @@ def test_libraries_that_would_fill_the_judge_are_refused(bench, gelu_add_pass):
 
 def test_a_kernel_cannot_count_calls_in_a_constant_table(bench, gelu_add_pass):
     bench.task()
-    counting = gelu_add_pass.replace("int64_t n) {", "int64_t n, float* table) {\n    table[0] += 1.0f;")
+    counting = gelu_add_pass.replace("int64_t n) {", "int64_t n, const float* table) {\n    *(float*)table += 1.0f;")
     counting = counting.replace("x.numel())", "x.numel(), TABLE)")
     bench.candidate({"p": f"import torch\n\nTABLE = torch.zeros(4)\n{counting}"})
     (record,) = bench.judge().values()

@@ -39,7 +39,9 @@ def run(args: argparse.Namespace) -> int:
 
 def render(found: Survey) -> str:
     """Return one line per finding and per step of a plan, and counts."""
-    lines = [f"{f.file}:{f.line}: {f.severity} [{f.rule}] {f.message}" for f in found.findings]
+    from pytest_passbench.judge.failures import printable
+
+    lines = [printable(f"{f.file}:{f.line}: {f.severity} [{f.rule}] {f.message}") for f in found.findings]
     for planned in found.plans:
         lines.append(f"{planned.subgraph}: {planned.name}: {len(planned.plan['steps'])} steps")
         lines += [f"    {_step(step, planned.plan)}" for step in planned.plan["steps"]]

@@ -27,7 +27,7 @@ from .audits import layers
 from .audits.auditor import Auditor
 from .awake import Awake
 from .budget import Allowance, Budget
-from .builder.build import Builder
+from .builder.build import Builder, cache_folder
 from .clock import EAGER
 from .cores import Cores
 from .cuda import device_state
@@ -65,7 +65,7 @@ class Session:
         self._budget = Budget(settings.budget)
         self._noise = Noise()
         mount = sandbox.CANDIDATE_MOUNT if self._walls.strong else ""
-        self._readings = Readings(settings.policy, Builder(self._walls, builder_cache()), self._start_reading, mount)
+        self._readings = Readings(settings.policy, Builder(self._walls, cache_folder()), self._start_reading, mount)
 
     def __enter__(self) -> Session:
         return self
@@ -304,14 +304,6 @@ class Session:
             "load": round(os.getloadavg()[0], 2),
             "memory_gib": math.ceil(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         }
-
-
-def builder_cache() -> Path | None:
-    """Return where compiled kernels are kept from run to run: a folder of this user's, None if there is no home."""
-    home = os.environ.get("XDG_CACHE_HOME") or (f"{os.environ['HOME']}/.cache" if "HOME" in os.environ else None)
-    if home is None or not os.access(Path(home) if Path(home).exists() else Path(home).parent, os.W_OK):
-        return None
-    return Path(home) / "passbench" / "built"
 
 
 def _worse(arm: ArmRecord, before: ArmRecord) -> None:

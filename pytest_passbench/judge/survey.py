@@ -14,25 +14,21 @@ from typing import Any
 from ..candidate.layout import Candidate, PassDir
 from ..candidate.triton import KernelReference, KernelRefusal, kernel_text
 from ..kernels.errors import CompileError
-from ..plans.launch import Request
-from ..protocol import READ
+from ..protocol import READ, Order
 from ..report.record import Finding
-from ..rewrite.apply import apply_passes
-from ..rewrite.errors import PassError
-from ..rewrite.passes import Pass
 from ..settings import Policy
-from ..suite.build import build_graph
-from ..suite.instantiate import example_inputs
 from ..suite.model import Task
 from . import sandbox
 from .arm import Arm, ArmSettings
 from .audits.layers import violation, warning
-from .builder.build import Builder
+from .builder.build import Builder, cache_folder
 from .builder.refusals import CompileFailed, KernelRefused
 from .failures import ArmFailure
-from .planning import Planner
+from .pages import Pages, plan_layout
+from .planning import Answer, Planner
 from .reading import named
 from .readings import Readings, folder
+from .template import Template
 
 TIMEOUT = 120.0  # seconds for any answer of the reader
 
@@ -58,7 +54,7 @@ class Survey:
 def survey(path: Path, policy: Policy = "kernels", task: Task | None = None) -> Survey:
     """Look a candidate over. Raises UserError for a folder that is no candidate, or if no sandbox starts."""
     candidate, walls, found = Candidate.open(path), sandbox.walls(), Survey()
-    builder = Builder(walls, None)
+    builder = Builder(walls, cache_folder())
 
     def start(folder: Path) -> Arm:
         return Arm(ArmSettings("reader", "cpu", 1, READ, walls, TIMEOUT, folder))
@@ -67,7 +63,7 @@ def survey(path: Path, policy: Policy = "kernels", task: Task | None = None) -> 
     try:
         chosen = candidate.directories if task is None else filter(None, [candidate.passes_for(task.id)])
         for passes in chosen:
-            _Looker(candidate, passes, readings, builder, found).look(task)
+            _Looker(candidate, passes, readings, builder, walls, found).look(task)
     finally:
         readings.close()
     return found
@@ -77,10 +73,16 @@ class _Looker:
     """One pass directory."""
 
     def __init__(
-        self, candidate: Candidate, passes: PassDir, readings: Readings, builder: Builder, found: Survey
+        self,
+        candidate: Candidate,
+        passes: PassDir,
+        readings: Readings,
+        builder: Builder,
+        walls: sandbox.Walls,
+        found: Survey,
     ) -> None:
         self._candidate, self._passes, self._readings = candidate, passes, readings
-        self._builder, self._found = builder, found
+        self._builder, self._walls, self._found = builder, walls, found
         self._folder = folder(candidate, passes)
 
     def look(self, task: Task | None) -> None:
@@ -132,34 +134,39 @@ class _Looker:
                 yield warning("kernel", "text", f"a Triton kernel is named in a form that is none: {error}")
 
     def _plan(self, planner: Planner, told: tuple[dict[str, Any], ...], task: Task) -> None:
-        for subgraph in task.subgraphs:
-            gm = build_graph(task.graphs[subgraph.graph], str(task.path))
-            kernels = _Noting(planner, subgraph.id, self._found.plans)
-            try:
-                passes = [Pass.from_data(item) for item in told]
-                apply_passes(gm, passes, example_inputs(subgraph), kernels)
-            except ArmFailure as failure:
-                self._fail(failure)
-            except PassError as error:
-                self._found.findings.append(violation("load", "pattern", str(error), named("", self._folder)))
-            except Exception as error:  # a pattern is the candidate's, and may be such that nothing can be said of it
-                said = f"the passes cannot be matched: {type(error).__name__}: {error}"
-                self._found.findings.append(violation("load", "pattern", said, named("", self._folder)))
+        """Match the passes on a task's subgraphs, in a sandbox, on inputs of zeros; no kernel is run."""
+        arm = Arm(ArmSettings("candidate", "cpu", 1, "direct", self._walls, TIMEOUT, judged=True))
+        try:
+            for subgraph in task.subgraphs:
+                layout = plan_layout(subgraph.inputs)
+                pages = Pages(layout)
+                order = Order("candidate", task.graphs[subgraph.graph], str(task.path), "cpu", "direct", told)
+                try:
+                    self._match(arm.start_template(order, layout, pages.fd), planner, subgraph.id)
+                except ArmFailure as failure:
+                    self._fail(failure)
+                finally:
+                    arm.end_children()
+                    pages.close()
+        finally:
+            arm.close()
+
+    def _match(self, template: Template, planner: Planner, subgraph: str) -> None:
+        try:
+            template.wait(_Noting(planner, subgraph, self._found.plans))
+        finally:
+            template.leave()
 
 
 @dataclass(frozen=True)
 class _Noting:
-    """Kernels that are noted and never run."""
+    """A planner whose plans are noted."""
 
     planner: Planner
     subgraph: str
     plans: list[Planned]
 
-    def kernel(self, request: Request) -> Any:
-        answer = self.planner.answer(request.to_data())
-        self.plans.append(Planned(self.subgraph, request.name, answer.message["plan"]))
-        return _never
-
-
-def _never(*_tensors: Any) -> Any:
-    raise RuntimeError("a kernel was called while a candidate is only looked over")
+    def answer(self, data: Any) -> Answer:
+        answer = self.planner.answer(data)
+        self.plans.append(Planned(self.subgraph, str(data["name"]), answer.message["plan"]))
+        return answer

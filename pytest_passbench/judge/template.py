@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..protocol import ProtocolError, send
 from ..report.record import Finding
@@ -20,7 +20,7 @@ from .wire import hear, peer, socket_pair
 
 if TYPE_CHECKING:
     from .arm import Arm
-    from .planning import Planner
+    from .planning import Answer
 
 MOST_REQUESTS = 256  # of launch plans, for one program
 OUTPUT_LIMIT = 8192  # bytes of an arm's own output that go into a record
@@ -34,6 +34,13 @@ class Program:
     outputs: int
 
 
+class Answering(Protocol):
+    """Who answers a template's requests for launch plans."""
+
+    def answer(self, data: Any) -> Answer:
+        """Return the answer. Raises ArmFailure."""
+
+
 class Template:
     """A process that holds one arm's program for one subgraph, ready to be forked from."""
 
@@ -45,7 +52,7 @@ class Template:
         self.report: dict[str, Any] = {}
         self.findings: list[Finding] = []
 
-    def wait(self, planner: Planner | None = None) -> dict[str, Any]:
+    def wait(self, planner: Answering | None = None) -> dict[str, Any]:
         """Wait for the program to be built, answering its requests for launch plans. Returns its report.
 
         Raises ArmFailure.
@@ -67,8 +74,13 @@ class Template:
         self._settle()
         return self.report
 
-    def _built(self, planner: Planner | None) -> dict[str, Any]:
+    def _built(self, planner: Answering | None) -> dict[str, Any]:
+        deadline = time.monotonic() + self.arm.settings.timeout
         for _ in range(MOST_REQUESTS):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self._channel.settimeout(left)
             said: dict[str, Any] = hear(self._channel, replies.BUILT, "build")
             if said["status"] != "wanted":
                 return said

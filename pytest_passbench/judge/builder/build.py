@@ -19,6 +19,7 @@ from . import check, compile
 from .flags import check as check_flags
 from .refusals import CompileFailed, KernelRefused
 
+CACHE_BYTES = 1 << 30  # on disk
 KEPT_BYTES = 256 << 20  # of libraries, in memory
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
@@ -44,6 +45,14 @@ class Built:
             return os.open(f"/proc/self/fd/{writable}", os.O_RDONLY | os.O_CLOEXEC)
         finally:
             os.close(writable)
+
+
+def cache_folder() -> Path | None:
+    """Return where built libraries are kept from run to run: a folder of this user's; None if there is no home."""
+    home = os.environ.get("XDG_CACHE_HOME") or (f"{os.environ['HOME']}/.cache" if "HOME" in os.environ else None)
+    if home is None or not os.access(Path(home) if Path(home).exists() else Path(home).parent, os.W_OK):
+        return None
+    return Path(home) / "passbench" / "built"
 
 
 class Builder:
@@ -83,6 +92,7 @@ class Builder:
             with tempfile.NamedTemporaryFile(dir=self._cache, delete=False) as file:
                 file.write(hashlib.sha256(data).digest() + data)
             Path(file.name).rename(self._cache / key)  # of two builders that race, either's library is right
+            _prune(self._cache)
         return built
 
     def _find(self, key: str, declared: dict[str, Signature]) -> Built | None:
@@ -122,6 +132,17 @@ def _declared(source: str) -> dict[str, Signature]:
 def _checked(data: bytes, declared: dict[str, Signature]) -> Built:
     offered = check.check(data)
     return Built(data, {name: signature for name, signature in declared.items() if name in offered})
+
+
+def _prune(cache: Path) -> None:
+    """Remove the files that were made first, if there are more than :data:`CACHE_BYTES` of them."""
+    found = sorted((entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in os.scandir(cache))
+    excess = sum(size for _made, size, _path in found) - CACHE_BYTES
+    for _made, size, path in found:
+        if excess <= 0:
+            return
+        Path(path).unlink(missing_ok=True)
+        excess -= size
 
 
 def _private(folder: Path) -> Path:
