@@ -3,9 +3,9 @@
     python benchmarks/planted.py --sessions 100                 5 %, 3 % and nothing at all, in turn
     python benchmarks/planted.py --sessions 100 --extra 0.05
 
-Both arms are candidates whose pass replaces the whole graph by the same PyTorch calls; the second one then waits
-for a share of the time since the call before ended. So the two differ by that share alone, and not by what a
-replacement costs.
+Both arms are candidates whose pass replaces the whole graph by the same PyTorch operators and one kernel that counts.
+The second one's counts for a share of the time that the graph took in this process. So the two differ by about that
+share alone, and not by what a replacement costs.
 Each call adds sessions to reports/benchmarks/planted.jsonl.
 """
 
@@ -17,29 +17,47 @@ import os
 import tempfile
 import textwrap
 import time
+import timeit
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import torch
 from engine import Case, Store, cases, judged, machine, session_of, spread, write
 
 from pytest_passbench.candidate.layout import Candidate
-from pytest_passbench.judge.arm import ArmSettings
+from pytest_passbench.judge import sandbox
+from pytest_passbench.judge.builder.build import Builder
+from pytest_passbench.judge.clock import EAGER
+from pytest_passbench.judge.planning import Planner
+from pytest_passbench.judge.readings import Readings
 from pytest_passbench.judge.session import Session
 from pytest_passbench.judge.subject import CANDIDATE
-from pytest_passbench.protocol import Plan
+from pytest_passbench.kernels import cpp
+from pytest_passbench.protocol import Order
 from pytest_passbench.settings import Settings
+from pytest_passbench.suite.build import build_graph
+from pytest_passbench.suite.instantiate import example_inputs
+from pytest_passbench.suite.model import Subgraph, Task
 
-SHORTEST = 20.0  # microseconds: below, reading the clock takes a share of what is planted
+SHORTEST = 20.0  # microseconds: below, a launch takes a share of what is planted
 PER_SANDBOX = 20
 PASS = '''
 import operator
 import torch
-from time import perf_counter_ns as now
+from pytest_passbench.kernels import cpp
 
 device, inf, nan = torch.device, float("inf"), float("nan")
+lib = cpp.load("""
+#include <cstdint>
+extern "C" void spin(float* x, int64_t n) {{
+  float a = x[0];
+  for (int64_t i = 0; i < n; i++) a = a * 0.999f + 1.0f;
+  x[0] = a;
+}}""")
 
 {pattern}
 
@@ -48,24 +66,15 @@ def replacement_args({names}):
 
 {body}
 
-last = 0
-
 def kernel({names}):
-    global last
-    begin = now()
     results = body({names})
-    end = now()
-    began = last if begin - last < end - begin else begin
-    wait = int((end - began) * {extra})
-    end = now()
-    while {extra} and now() - end < wait:
-        pass
-    last = now()
+    lib.spin(torch.zeros(1), {turns})
     return results
 
 def replacement_func():
     return kernel
 '''
+SPIN = PASS.partition('cpp.load("""')[2].partition('"""')[0].replace("{{", "{").replace("}}", "}")
 
 
 def main() -> None:
@@ -95,48 +104,75 @@ def _arguments() -> argparse.Namespace:
 
 
 class Planted(Session):
-    """Judges one candidate against another in eager's place, whose folder is ``plain``."""
+    """Judges one candidate against another in eager's place."""
 
-    def __init__(self, plain: Path) -> None:
+    def __init__(self, plain: Candidate) -> None:
         super().__init__(
             Settings(pipeline="direct", policy="open", audit="off", sandbox="required"), os.urandom(32)
         )
         self.floor, self._plain = False, plain
+        mount = sandbox.CANDIDATE_MOUNT
+        self._others = Readings("open", Builder(self._walls, None), self._start_reading, mount)
 
-    def _arm_settings(self, name: str, candidate: Path | None) -> ArmSettings:
-        return super()._arm_settings(name, candidate or self._plain)
+    def close(self) -> None:
+        self._others.close()
+        super().close()
 
-    def _plans(self, *arguments: Any) -> dict[str, Plan]:
-        """Each sandbox has its own candidate at the same place."""
-        plans = super()._plans(*arguments)
-        return dict.fromkeys(plans, plans[CANDIDATE])
+    def _planners(self, task: Task, candidate: Candidate) -> dict[str, Planner]:
+        passes = self._plain.passes_for(task.id)
+        assert passes is not None
+        return {**super()._planners(task, candidate), EAGER: self._others.planner(self._plain, passes)}
+
+    def _orders(self, task: Task, subgraph: Subgraph, passes: Any, arms: list[str]) -> dict[str, Order]:
+        orders = super()._orders(task, subgraph, passes, arms)
+        own = self._plain.passes_for(task.id)
+        assert own is not None
+        plain = self._others.passes(self._others.planner(self._plain, own), own)
+        return {CANDIDATE: orders[CANDIDATE], EAGER: replace(orders[CANDIDATE], passes=plain)}
 
 
 def _measure(store: Store, chosen: Sequence[Case], extra: float) -> None:
+    turn = _seconds_of_a_turn()
     with tempfile.TemporaryDirectory(prefix="planted-") as name:
         plain, planted = Path(name) / "plain", Path(name) / "planted"
         for case in chosen:
-            _write_pass(plain, case, 0.0)
-            _write_pass(planted, case, extra)
+            _write_pass(plain, case, 0)
+            _write_pass(planted, case, round(extra * _seconds(case) / turn))
         candidate = Candidate.open(planted)
-        with Planted(plain) as session:
+        with Planted(Candidate.open(plain)) as session:
             for case in chosen:
                 begin = time.perf_counter()
                 records = judged(session, case, candidate)
                 store.add(session_of(case, records, time.perf_counter() - begin, extra=extra))
 
 
-def _write_pass(folder: Path, case: Case, extra: float) -> None:
-    """One pass per graph of the case's task, into the folder's directory for that task."""
+def _seconds_of_a_turn() -> float:
+    """Seconds that the kernel takes to count one more."""
+    room, count = torch.zeros(1), 200_000
+    library = cpp.load(SPIN).build()
+    library.spin(room, count)
+    return min(timeit.repeat(lambda: library.spin(room, count), number=1, repeat=50)) / count
+
+
+def _seconds(case: Case) -> float:
+    """Seconds of a call of the case's graph in this process."""
+    graph = build_graph(case.task.graphs[case.subgraph.graph], case.name)
+    inputs = example_inputs(case.subgraph)
+    with torch.no_grad():
+        graph(*inputs)
+        return median(timeit.repeat(lambda: graph(*inputs), number=10, repeat=20)) / 10
+
+
+def _write_pass(folder: Path, case: Case, turns: int) -> None:
+    """One pass for the case's graph, in the folder's directory for its task."""
     home = folder / case.task.id / "pass_dir"
     home.mkdir(parents=True, exist_ok=True)
-    for key, source in case.task.graphs.items():
-        text = textwrap.dedent(source).strip().replace("def forward(", "def body(", 1)
-        names = text.partition("(")[2].partition(")")[0]
-        pattern = text.replace("def body(", "def pattern(", 1)
-        code = PASS.format(pattern=pattern, body=text, names=names, extra=extra)
-        (home / f"{key}.py").write_text(code)
-    (home / "sorted_output_pass_rule_names.json").write_text(json.dumps(list(case.task.graphs)))
+    key = case.subgraph.graph
+    text = textwrap.dedent(case.task.graphs[key]).strip().replace("def forward(", "def body(", 1)
+    names = text.partition("(")[2].partition(")")[0]
+    pattern = text.replace("def body(", "def pattern(", 1)
+    (home / f"{key}.py").write_text(PASS.format(pattern=pattern, body=text, names=names, turns=turns))
+    (home / "sorted_output_pass_rule_names.json").write_text(json.dumps([key]))
 
 
 def summarise(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:

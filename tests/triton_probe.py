@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pytest_passbench.runner.triton_reference import reference_of
 
 from pytest_passbench.candidate.triton import KernelReference, KernelRefusal, kernel_text
+from pytest_passbench.reader.triton_reference import reference_of
 from pytest_passbench.runner.triton_kernels import make_kernel
 
 HERE = Path(__file__).parent

@@ -35,6 +35,7 @@ from .failures import ArmFailure, printable
 from .floor import TWIN, Noise
 from .inputs import Inputs, chosen
 from .pages import Pages, plan_layout
+from .planning import Planner
 from .readings import Readings, folder
 from .seed import Secret
 from .stopwatch import Stopwatch
@@ -209,8 +210,9 @@ class Session:
         passes = candidate.passes_for(task.id)
         assert passes is not None
         with phases("read"):
-            planner = self._readings.planner(candidate, passes)
-        orders = self._orders(task, subgraph, self._readings.passes(planner, passes), list(arms))
+            planners = self._planners(task, candidate)
+        told = self._readings.passes(planners[CANDIDATE], passes)
+        orders = self._orders(task, subgraph, told, list(arms))
         if earlier is not None or not self._noise.wants(subgraph.elements):
             orders.pop(TWIN, None)
         layout, allowance = plan_layout(subgraph.inputs), self._allowance(len(orders), earlier)
@@ -219,7 +221,7 @@ class Session:
         return Subject(
             record=record,
             orders=orders,
-            planner=planner,
+            planners=planners,
             arms=arms,
             layout=layout,
             pages=pages,
@@ -243,6 +245,12 @@ class Session:
 
     def _allowance(self, arms: int, earlier: Arms | None) -> Allowance:
         return (self._budget.allowance(arms) or DEFAULT) if earlier is None else AGAIN
+
+    def _planners(self, task: Task, candidate: Candidate) -> dict[str, Planner]:
+        """Return who answers for the passes of each arm that has any. Raises ArmFailure."""
+        passes = candidate.passes_for(task.id)
+        assert passes is not None
+        return {CANDIDATE: self._readings.planner(candidate, passes)}
 
     def _orders(
         self, task: Task, subgraph: Subgraph, passes: tuple[dict[str, Any], ...], arms: list[str]

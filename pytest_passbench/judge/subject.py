@@ -43,15 +43,15 @@ ENOUGH = 0.7  # of the length of a block
 
 @dataclass
 class Subject:
-    """What is judged: orders per arm on one subgraph, its inputs, and where the arms run.
+    """One subgraph that is judged: orders per arm, its inputs, and where the arms run.
 
-    ``earlier``: what was measured of it before, to be continued. Afterwards ``measured`` is what there is now,
+    ``planners`` answer for the passes of those arms that have any. ``earlier``: what was measured of it before, to be continued. Afterwards ``measured`` is what there is now,
     ``noisy`` whether noise kept an answer open or vague, and ``twin`` how a second eager did.
     """
 
     record: Record
     orders: Mapping[str, Order]
-    planner: Planner
+    planners: Mapping[str, Planner]
     arms: Mapping[str, Arm]
     layout: Layout
     pages: Pages
@@ -81,7 +81,8 @@ class Subject:
                     arm.end_children()
             with self.phases("build"):
                 self._build()
-                self.planner.reader.freeze()
+                for planner in self.planners.values():
+                    planner.reader.freeze()
             self._run()
         finally:
             self.auditor.note(self.record)
@@ -132,7 +133,7 @@ class Subject:
     def _wait(self, arm: str, template: Template) -> None:
         try:
             with blaming(arm):
-                report = template.wait(self.planner if arm == CANDIDATE else None)
+                report = template.wait(self.planners.get(arm))
                 if arm == CANDIDATE:
                     self._note_built(template)
         except ArmFailed as failed:
@@ -178,7 +179,7 @@ class Subject:
         """Return what an arm printed; the candidate also while its passes were read."""
         if arm != CANDIDATE:
             return template.output()
-        self._read_output = self._read_output or self.planner.reader.output()
+        self._read_output = self._read_output or self.planners[CANDIDATE].reader.output()
         return self._read_output + template.output()
 
     @staticmethod
