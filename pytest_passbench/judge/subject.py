@@ -45,8 +45,9 @@ ENOUGH = 0.7  # of the length of a block
 class Subject:
     """One subgraph that is judged: orders per arm, its inputs, and where the arms run.
 
-    ``planners`` answer for the passes of those arms that have any. ``earlier``: what was measured of it before, to be continued. Afterwards ``measured`` is what there is now,
-    ``noisy`` whether noise kept an answer open or vague, and ``twin`` how a second eager did.
+    ``planners`` answer for the passes of those arms that have any. ``earlier`` is what was measured before, to be
+    continued. Afterwards ``measured`` is what there is now, ``noisy`` whether noise kept an answer open or vague, and
+    ``twin`` how a second eager did.
     """
 
     record: Record
