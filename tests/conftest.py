@@ -125,6 +125,12 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def shared_bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """One for all tests of a module, which judges once."""
+    return Bench(tmp_path_factory.mktemp("bench"))
+
+
 @pytest.fixture
 def gelu_add_pass() -> str:
     return GELU_ADD_PASS
@@ -142,7 +148,7 @@ def make_wrapper(body: str, head: str = "") -> str:
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def wrapper() -> Callable[..., str]:
     return make_wrapper
 

@@ -103,7 +103,7 @@ def _write(count: int, folder: Path) -> Path:
     for number in range(count):
         kind = kinds[number // 5 % len(kinds)] if number % 5 == 4 else "well"
         name = f"{number:03d}-{kind}"
-        entry = corpus.Entry(name, folder / "made" / name, "", "", "", "target", False, 0)
+        entry = corpus.Entry(name, folder / "made" / name, "", "", "", "target", False, 0, "")
         entry.folder.mkdir(parents=True)
         (entry.folder / "fused.py").write_text(HEAD + (KINDS[kind][0] if kind in KINDS else WELL))
         (entry.folder / "sorted_output_pass_rule_names.json").write_text('["fused"]')

@@ -48,21 +48,19 @@ os._exit(86)
 
 
 @pytest.fixture(scope="module")
-def records(tmp_path_factory):
-    from conftest import Bench, make_wrapper
-
-    bench = Bench(tmp_path_factory.mktemp("forged"))
+def records(shared_bench, wrapper):
+    bench = shared_bench
     for name, (body, _said) in WHILE_LOADED.items():
         bench.task(name)
-        bench.candidate({"p": make_wrapper(HONEST, head=f"{CHANNELS}\nsay({body})")}, task=name)
+        bench.candidate({"p": wrapper(HONEST, head=f"{CHANNELS}\nsay({body})")}, task=name)
     for name, (body, _said) in WHILE_RECORDED.items():
         bench.task(name)
         forge = f"say({body})\nos._exit(86)\n{HONEST}"
-        bench.candidate({"p": make_wrapper(forge, head=CHANNELS + PLAN)}, task=name)
+        bench.candidate({"p": wrapper(forge, head=CHANNELS + PLAN)}, task=name)
     bench.task("lie")
-    bench.candidate({"p": make_wrapper(LIE, head=CHANNELS + PLAN)}, task="lie")
+    bench.candidate({"p": wrapper(LIE, head=CHANNELS + PLAN)}, task="lie")
     bench.task("zz-honest")
-    bench.candidate({"p": make_wrapper(HONEST)}, task="zz-honest")
+    bench.candidate({"p": wrapper(HONEST)}, task="zz-honest")
     return bench.judge(timeout=10.0, policy="open")
 
 

@@ -142,7 +142,7 @@ def test_whatever_a_reader_says_ends_as_a_plan_or_as_its_failure(seed: int) -> N
         theirs.shutdown(socket.SHUT_WR)
         arm: Any = _Arm()
         try:
-            Reader(arm, mine, log).record(hostile.request(), "kernels")
+            Reader(arm, mine, log, ["p"]).record(hostile.request(), "kernels")
         except (ArmFailure, Refusal):
             return
 

@@ -12,11 +12,3 @@ class PassError(Exception):
     def __init__(self, name: str, message: str) -> None:
         self.name, self.message = name, message
         super().__init__(f"pass {name}: {message}")
-
-
-class KernelFailed(PassError):
-    """A match for which there is no kernel; ``status`` and ``phase`` are the record's."""
-
-    def __init__(self, name: str, status: str, phase: str, message: str) -> None:
-        super().__init__(name, message)
-        self.status, self.phase = status, phase

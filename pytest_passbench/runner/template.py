@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from ..protocol import Layout, Order, ProtocolError, receive, send
-from ..rewrite.errors import KernelFailed, PassError
+from ..rewrite.errors import PassError
 from . import harden, memory, seccomp
 from .children import reap
 from .kernels import AskedKernels
@@ -102,8 +102,6 @@ def _ready(order: Order, pages: Pages, channel: socket.socket) -> Ready:
     try:
         with torch.no_grad():
             built = prepare(order, pages.sample(order.device), kernels)
-    except KernelFailed as error:
-        raise Failure(error.status, error.phase, str(error)) from error
     except PassError as error:
         raise Failure("compile_fail", "load", str(error)) from error
     except BaseException as error:
