@@ -1,4 +1,4 @@
-"""A run in which every fifth measured process misbehaves, and what it leaves behind."""
+"""A run in which every fifth candidate misbehaves, while it is read or measured, and what that leaves behind."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ import os
 
 import torch
 
+from pytest_passbench.kernels import cpp
+
+lib = cpp.load("extern \\"C\\" void misbehave(volatile float* out) { @KERNEL@ }")
+held = []
+
 
 def pattern(x, y, w, b):
     added = torch.nn.functional.gelu(x) + y
@@ -25,16 +30,11 @@ def replacement_args(x, y, w, b):
     return (x, y, w, b)
 
 
-calls = 0
-held = []
-
-
 def wrapper(x, y, w, b):
-    global calls
-    calls += 1
-    if calls > 4:  # beyond those in the template
-        misbehave()
-    return torch.nn.functional.layer_norm(torch.nn.functional.gelu(x) + y, (256,), w, b, 1e-05)
+    misbehave()
+    out = torch.nn.functional.layer_norm(torch.nn.functional.gelu(x) + y, (256,), w, b, 1e-05)
+    lib.misbehave(out)
+    return out
 
 
 def replacement_func():
@@ -43,18 +43,22 @@ def replacement_func():
 
 def misbehave():
 '''
-#: What ``misbehave`` does, and the statuses that a record may have then. Harmless outside a sandbox too.
+PYTHON, KERNEL = "    pass\n", ""
+#: What ``misbehave`` does in the reader, and the kernel in a measured process; and the status of the record then.
 KINDS = {
-    "crash": ("    ctypes.string_at(8)\n", {"crash"}),
-    "hang": ("    while True:\n        pass\n", {"timeout"}),
-    "flood": ("    for _ in range(300):\n        os.write(2, b'x' * (1 << 20))\n", {"runtime_fail"}),
-    "fork": ("    if os.fork() == 0:\n        os._exit(0)\n", {"runtime_fail"}),
+    "kernel-crash": (PYTHON, "*(volatile float*)8 = 1;", "crash"),
+    "hang": ("    while True:\n        pass\n", KERNEL, "timeout"),
+    "kernel-hang": (PYTHON, "for (;;) out[0] = out[0];", "timeout"),
+    "flood": ("    for _ in range(300):\n        os.write(2, b'x' * (1 << 20))\n", KERNEL, "runtime_fail"),
     "memory": (
-        "    held.append(bytearray(64 << 20))\n    if len(held) > 6:\n        raise MemoryError\n",
-        {"runtime_fail"},
+        "    while True:\n        held.append(bytearray(64 << 20))\n"
+        "        if len(held) > 6:\n            raise MemoryError\n",
+        KERNEL,
+        "runtime_fail",
     ),
+    "crash": ("    ctypes.string_at(8)\n", KERNEL, "crash"),
+    "fork": ("    if os.fork() == 0:\n        os._exit(0)\n", KERNEL, "correct"),
 }
-WELL = "    pass\n"
 MOST_GROWN = 50.0  # MiB
 TIMEOUT = 2.0  # seconds: each that hangs costs so much
 
@@ -78,17 +82,17 @@ def run(count: int, folder: Path, **settings: Any) -> Outcome:
     from pytest_passbench.suite.taskfile import read_task
 
     candidate = Candidate.open(_write(count, folder))
-    chosen = {"pipeline": "direct", "timeout": TIMEOUT, "policy": "open", "audit_skip": ("source",), **settings}
+    chosen = {"pipeline": "direct", "timeout": TIMEOUT, "policy": "open", **settings}
     outcome, before, first = Outcome(), _state(), 0.0
     with Session(Settings(**chosen), os.urandom(32)) as session:
         session.floor = False
         for number, path in enumerate(sorted((folder / "tasks").glob("*.yaml"))):
             *_, record = session.judge(read_task(path), candidate)
             kind = record.task.partition("-")[2]
-            allowed = KINDS[kind][1] if kind in KINDS else {"correct"}
+            expected = KINDS[kind][2] if kind in KINDS else "correct"
             said = f"{kind}: {record.arm.status}"
             outcome.statuses[said] = outcome.statuses.get(said, 0) + 1
-            if record.arm.status not in allowed:
+            if record.arm.status != expected:
                 outcome.wrong.append(f"{record.task}: {record.arm.status}: {record.arm.message}")
             if number == count // 5:
                 first = _resident()
@@ -105,7 +109,8 @@ def _write(count: int, folder: Path) -> Path:
         name = f"{number:03d}-{kind}"
         entry = corpus.Entry(name, folder / "made" / name, "", "", "", "target", False, 0, "")
         entry.folder.mkdir(parents=True)
-        (entry.folder / "fused.py").write_text(HEAD + (KINDS[kind][0] if kind in KINDS else WELL))
+        body, kernel, _status = KINDS.get(kind, (PYTHON, KERNEL, ""))
+        (entry.folder / "fused.py").write_text(HEAD.replace("@KERNEL@", kernel) + body)
         (entry.folder / "sorted_output_pass_rule_names.json").write_text('["fused"]')
         entries.append(entry)
     return corpus.combine(entries, folder)

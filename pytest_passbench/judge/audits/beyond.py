@@ -28,7 +28,7 @@ from ..runner import Runner
 from ..verify import Verdict
 
 CANDIDATE = "candidate"
-SECONDS = 0.01  # for the ranges of small and odd values: chance says which are left out if they take longer
+SECONDS = 0.005  # for the ranges of small and odd values: chance says which are left out if they take longer
 MOST_ELEMENTS = 1 << 16  # of an output that are compared, evenly spread from a place by chance
 ROUNDING = 2  # levels of t by which rounding may be off where a tolerance was met on ordinary inputs
 DOUBT = 32  # times what changing the last bits of the inputs makes of eager's own answer
