@@ -28,7 +28,7 @@ from ..runner import Runner
 from ..verify import Verdict
 
 CANDIDATE = "candidate"
-SECONDS = 0.005  # for the ranges of small and odd values: chance says which are left out if they take longer
+SECONDS = 0.008  # for all ranges: of those that are not about large values chance leaves some out if they take longer
 MOST_ELEMENTS = 1 << 16  # of an output that are compared, evenly spread from a place by chance
 ROUNDING = 2  # levels of t by which rounding may be off where a tolerance was met on ordinary inputs
 DOUBT = 32  # times what changing the last bits of the inputs makes of eager's own answer
@@ -53,11 +53,9 @@ class Beyond:
         """
         kinds = self.inputs.ranges()
         ordered = sorted(self.rng.sample(kinds, len(kinds)), key=lambda beyond: not beyond.doubtful)
-        deadline = math.inf
+        deadline = math.inf if self.thorough else time.monotonic() + SECONDS
         for beyond in ordered:
-            if not beyond.doubtful and deadline == math.inf and not self.thorough:
-                deadline = time.monotonic() + SECONDS
-            elif time.monotonic() > deadline:
+            if not beyond.doubtful and time.monotonic() > deadline:
                 return
             if self.standing.status != "correct" or NEVER in self.standing.correct_from:
                 return
