@@ -153,7 +153,7 @@ class Reader:
         self._printed = size
         data = b"".join(os.pread(self._log.fileno(), min(end - start, OUTPUT_LIMIT), start) for start, end in parts)
         text = printable(data[:OUTPUT_LIMIT].decode("utf-8", "replace"))
-        return text + (" […]" if size > OUTPUT_LIMIT else "")
+        return text + (" […]" if sum(end - start for start, end in parts) > OUTPUT_LIMIT else "")
 
     def close(self) -> None:
         """End the process and whatever it has started."""

@@ -149,6 +149,7 @@ class Session:
         self._after(task, candidate, record, again)
         for name, arm in [(CANDIDATE, record.arm), *record.baselines.items()]:
             _worse(arm, first.result(name))
+            arm.output = arm.output or first.result(name).output  # what its passes printed is printed once
         record.null_from = max(record.null_from, first.record.null_from)
         for phase, seconds in first.record.durations.items():
             record.durations[phase] = record.durations.get(phase, 0.0) + seconds

@@ -51,6 +51,7 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
     except PassError as error:
         send(channel, {"status": "failed", "message": str(error)[:MESSAGE_LIMIT]})
         return
+    sys.stdout.flush()
     send(channel, {"status": "ready", "passes": answer})
     wrappers = {item.name: item.wrapper for item in passes}
     with contextlib.suppress(ProtocolError):
@@ -88,8 +89,9 @@ def _serve(channel: socket.socket, order: dict[str, Any], wrappers: dict[str, An
     pid = os.fork()
     if pid == 0:
         try:
-            send(channel, _answer(order, wrappers, folder))
-            sys.stdout.flush()
+            answer = _answer(order, wrappers, folder)
+            sys.stdout.flush()  # before the answer: who has it reads what was printed
+            send(channel, answer)
         finally:
             os._exit(_ANSWERED)
     _pid, status = os.waitpid(pid, 0)
