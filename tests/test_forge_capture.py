@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from pytest_passbench.forge import corpus_file, windows
+from pytest_passbench.forge import corpus_file, curate, windows
 from pytest_passbench.forge.capture import capture
 from pytest_passbench.forge.corpus import Graph, capture_case
 from pytest_passbench.forge.curate import choose, draw
@@ -49,6 +49,12 @@ def _inputs(_model: nn.Module, variant: Variant) -> tuple[torch.Tensor, ...]:
 
 
 CASE = Case("own/net", "text", Net, _inputs, (Variant(1, 8), Variant(2, 16)))
+
+
+@pytest.fixture(autouse=True)
+def _any_time_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long these small graphs take says what machine this is; some are at the lower bound."""
+    monkeypatch.setattr(curate, "suits", lambda _seconds: True)
 
 
 @pytest.fixture(scope="module")
