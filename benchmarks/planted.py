@@ -128,7 +128,7 @@ class Planted(Session):
         own = self._plain.passes_for(task.id)
         assert own is not None
         plain = self._others.passes(self._others.planner(self._plain, own), own)
-        return {CANDIDATE: orders[CANDIDATE], EAGER: replace(orders[CANDIDATE], passes=plain)}
+        return {EAGER: replace(orders[CANDIDATE], passes=plain), CANDIDATE: orders[CANDIDATE]}  # the reference first
 
 
 def _measure(store: Store, chosen: Sequence[Case], extra: float) -> None:
