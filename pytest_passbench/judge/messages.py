@@ -8,7 +8,6 @@ raises anything but BadMessage, whatever it is given.
 from __future__ import annotations
 
 import json
-import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -149,22 +148,6 @@ ADDRESS = Whole(0, ADDRESS_END - 1)
 
 
 @dataclass(frozen=True)
-class Real(Schema):
-    """A finite number, returned as a float."""
-
-    def check(self, value: object, path: str) -> float:
-        if type(value) is not float and type(value) is not int:
-            raise BadMessage(path, f"is {_kind(value)}, not a number")
-        try:
-            number = float(value)
-        except OverflowError:
-            number = math.inf
-        if not math.isfinite(number):
-            raise BadMessage(path, "is not a finite number")
-        return number
-
-
-@dataclass(frozen=True)
 class Flag(Schema):
     """True or false."""
 
@@ -172,16 +155,6 @@ class Flag(Schema):
         if type(value) is not bool:
             raise BadMessage(path, f"is {_kind(value)}, not true or false")
         return value
-
-
-@dataclass(frozen=True)
-class Maybe(Schema):
-    """Null, or what ``item`` allows."""
-
-    item: Schema
-
-    def check(self, value: object, path: str) -> Any:
-        return None if value is None else self.item.check(value, path)
 
 
 @dataclass(frozen=True)
@@ -236,26 +209,6 @@ class Fields(Schema):
 
 
 @dataclass(frozen=True)
-class Named(Schema):
-    """An object of up to ``most`` fields with names of its own, each name and value in one form."""
-
-    name: Text
-    item: Schema
-    most: int
-
-    def check(self, value: object, path: str) -> dict[str, Any]:
-        found = _dict(value, path)
-        if len(found) > self.most:
-            raise BadMessage(path, f"has {len(found)} fields, more than {self.most}")
-        checked: dict[str, Any] = {}
-        for index, (name, item) in enumerate(found.items()):
-            checked[self.name.check(name, f"{path}(name {index})")] = self.item.check(item, f"{path}(field {index})")
-        if len(checked) < len(found):
-            raise BadMessage(path, "has two fields of one name")
-        return checked
-
-
-@dataclass(frozen=True)
 class Anything(Schema):
     """Any JSON value: whoever takes it checks it further."""
 
@@ -290,24 +243,6 @@ class Kinds(Schema):
         kind = Word(*self.kinds).check(found[self.tag], _below(path, self.tag))
         rest = {name: item for name, item in found.items() if name != self.tag}
         return {self.tag: kind, **self.kinds[kind].check(rest, path)}
-
-
-@dataclass(frozen=True)
-class Either(Schema):
-    """A value that one of several forms allows; the first that does is taken."""
-
-    schemas: tuple[Schema, ...]
-
-    def __init__(self, *schemas: Schema) -> None:
-        object.__setattr__(self, "schemas", schemas)
-
-    def check(self, value: object, path: str) -> Any:
-        for schema in self.schemas:
-            try:
-                return schema.check(value, path)
-            except BadMessage:
-                continue
-        raise BadMessage(path, f"is {_kind(value)} of none of the {len(self.schemas)} forms allowed")
 
 
 def _list(value: object, path: str) -> list[object]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from torch.fx import Node
-
 from .match import Miss, Target
 from .pattern import Pattern
 
@@ -23,8 +21,3 @@ def explain(pattern: Pattern, target: Target, best: Miss | None) -> str:
 def _listed(target: Target) -> str:
     names = list(dict.fromkeys(call.op for call in target.calls.values()))
     return ", ".join(names[:12]) + (", ..." if len(names) > 12 else "") if names else "no operators"
-
-
-def users_of(node: Node) -> list[Node]:
-    """A node's users, without the graph's output."""
-    return [user for user in node.users if user.op != "output"]
