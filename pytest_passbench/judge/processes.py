@@ -88,7 +88,8 @@ def _wait_stopped(path: str, deadline: float, alone: bool) -> None:
 
 def _state(path: str) -> str:
     try:
-        data = Path(path).read_bytes()
+        with open(path, "rb", buffering=0) as file:
+            data = file.read()
     except OSError as error:
         raise Gone(f"{path}: ended") from error
     return chr(data[data.rindex(b")") + 2])
@@ -157,7 +158,7 @@ def cpu_seconds(clock: int) -> float:
 def threads(pid: int) -> list[int]:
     """A process's threads, itself among them. Raises Gone."""
     try:
-        return [int(thread.name) for thread in Path(f"/proc/{pid}/task").iterdir()]
+        return [int(thread) for thread in os.listdir(f"/proc/{pid}/task")]
     except OSError as error:
         raise Gone(f"process {pid} ended") from error
 
@@ -177,13 +178,14 @@ def _children(pid: int) -> list[int]:
     found: list[int] = []
     with contextlib.suppress(Gone):  # it may end while we look
         for thread in threads(pid):
-            found += _children_of_thread(Path(f"/proc/{pid}/task/{thread}/children"))
+            found += _children_of_thread(f"/proc/{pid}/task/{thread}/children")
     return found
 
 
-def _children_of_thread(path: Path) -> list[int]:
+def _children_of_thread(path: str) -> list[int]:
     try:
-        return [int(child) for child in path.read_text().split()]
+        with open(path, "rb", buffering=0) as file:
+            return [int(child) for child in file.read().split()]
     except OSError:
         return []
 

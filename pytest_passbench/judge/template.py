@@ -97,9 +97,9 @@ class Template:
         raise ArmFailure("integrity", "build", "asks for launch plans without end, or has no passes to ask for")
 
     def _settle(self) -> None:
-        """Stop: from now on it works only when it is asked for a runner. Raises ArmFailure."""
+        """Wait for its stop: from now on it works only when it is asked for a runner. Raises ArmFailure."""
         try:
-            self._stop()
+            self._wait_stopped()
             found = processes.threads(self.pid)
         except Gone as error:
             raise ArmFailure("crash", "build", self._how_it_ended()) from error
@@ -158,10 +158,10 @@ class Template:
     def forked(self) -> None:
         """Wait until the runner is there, and stop, all of it. Raises ArmFailure, Gone."""
         hear(self._channel, replies.FORKED, "fork")
-        self._stop()
+        self._wait_stopped()
 
-    def _stop(self) -> None:
-        processes.stop(self.pid)
+    def _wait_stopped(self) -> None:
+        """Wait until all of it is stopped: it stops itself after each answer. Raises Gone if it does not."""
         processes.wait_stopped(self.pid)
 
     @contextlib.contextmanager
@@ -185,7 +185,7 @@ class Template:
             processes.go_on(self.pid)
             send(self._channel, {"op": "reap"})
             message = hear(self._channel, replies.ENDED, "run")
-            self._stop()
+            self._wait_stopped()
         except (ProtocolError, TimeoutError, Gone):
             return 0
         signals = [number for _pid, number in message["ended"] if number]
