@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 _MOMENT = 2e-5  # seconds: a process that sleeps stops within this time
+_ROOM = 1 << 16  # bytes
 _INNER = re.compile(r"^NSpid:.*?(\d+)$", re.M)
 
 
@@ -88,11 +89,19 @@ def _wait_stopped(path: str, deadline: float, alone: bool) -> None:
 
 def _state(path: str) -> str:
     try:
-        with open(path, "rb", buffering=0) as file:
-            data = file.read()
+        data = _read(path)
     except OSError as error:
         raise Gone(f"{path}: ended") from error
     return chr(data[data.rindex(b")") + 2])
+
+
+def _read(path: str) -> bytes:
+    """Return what a short file of /proc holds now; several times as fast as by a Path, which counts at each fork."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(file, _ROOM)
+    finally:
+        os.close(file)
 
 
 def _states(pid: int) -> list[str]:
@@ -158,7 +167,8 @@ def cpu_seconds(clock: int) -> float:
 def threads(pid: int) -> list[int]:
     """A process's threads, itself among them. Raises Gone."""
     try:
-        return [int(thread) for thread in os.listdir(f"/proc/{pid}/task")]
+        with os.scandir(f"/proc/{pid}/task") as found:
+            return [int(thread.name) for thread in found]
     except OSError as error:
         raise Gone(f"process {pid} ended") from error
 
@@ -184,8 +194,7 @@ def _children(pid: int) -> list[int]:
 
 def _children_of_thread(path: str) -> list[int]:
     try:
-        with open(path, "rb", buffering=0) as file:
-            return [int(child) for child in file.read().split()]
+        return [int(child) for child in _read(path).split()]
     except OSError:
         return []
 
