@@ -30,7 +30,7 @@ def gelu_add(x, y):
 def replacement_func():
     return gelu_add
 '''
-TRITON = '''
+TRITON = """
 import torch
 import triton
 import triton.language as tl
@@ -55,7 +55,7 @@ def gelu_add(x, y):
 
 def replacement_func():
     return gelu_add
-'''
+"""
 ONE = """
 def forward(in_0):
     return (torch.nn.functional.gelu(in_0) + in_0,)

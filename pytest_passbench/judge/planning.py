@@ -103,9 +103,7 @@ class Planner:
             return ArmFailure("compile_fail", "compile", f"{place}: pass {name}: {refusal.message}")
         return self._failure(name, "kernel", Refusal(refusal.rule, refusal.message, refusal.file, refusal.line))
 
-    def _kernels(
-        self, plan: LaunchPlan
-    ) -> tuple[list[Built], list[dict[str, Any]], list[frozenset[int | str]]]:
+    def _kernels(self, plan: LaunchPlan) -> tuple[list[Built], list[dict[str, Any]], list[frozenset[int | str]]]:
         """Return the compiled libraries; per kernel how a template gets at it, and what it writes through."""
         libraries: list[Built] = []
         told: list[dict[str, Any]] = []
@@ -154,10 +152,13 @@ def check(request: Request, plan: LaunchPlan, policy: Policy) -> None:
         if not plan.launches:
             raise Refusal("torch-op", "launches no kernel: it only allocates, copies or hands on its arguments")
     for name in operators:
+        said = f"calls {name}, which is no operator of a graph"
         try:
-            resolve(f"torch.ops.{name}")
+            found: Any = resolve(f"torch.ops.{name}")
         except Exception as error:
-            raise Refusal("operator", f"calls {name}, which is no operator of a graph") from error
+            raise Refusal("operator", said) from error
+        if not isinstance(found, torch._ops.OpOverload):  # several operators of one name: none of them can be called
+            raise Refusal("operator", said)
 
 
 def _check_arguments(kernel: CppKernel, signature: Signature, arguments: tuple[Any, ...]) -> None:
