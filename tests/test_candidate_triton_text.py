@@ -18,6 +18,7 @@ from pytest_passbench.candidate.triton import (
     KernelText,
     check_options,
     kernel_text,
+    stored,
 )
 
 HERE = Path(__file__).parent
@@ -192,6 +193,39 @@ def test_other_kernels_are_emitted_under_names_of_their_own(tmp_path: Path) -> N
     assert [function.name for function in made.functions] == ["act", "act_2", "twice"]
     assert "act_2(act_2(x))" in made.functions[2].source
     assert "x * 2.5" in made.functions[1].source
+
+
+STORES = {
+    "tl.store(x + tl.arange(0, BLOCK), tl.load(y + n))": {"x", "BLOCK"},
+    "tl.store(pointer=x, value=tl.load(y))": {"x"},
+    "p = x + n\n    q = p\n    q += 4\n    tl.store(q, tl.load(y))": {"x", "n"},
+    "p, q = x, y\n    tl.store(p, 0.0)": {"x", "y"},
+    "at = tl.load(y)\n    tl.store(x + at, 0.0)": {"x"},
+    "for i in range(n):\n        if i > 2:\n            tl.atomic_add(y + i, 1.0)": {"y", "n"},
+    "b = tl.make_block_ptr(base=y, shape=(n,), strides=(1,), offsets=(0,), block_shape=(BLOCK,), order=(0,))\n"
+    "    b = tl.advance(b, (BLOCK,))\n    tl.store(b, tl.load(x))": {"y", "n", "BLOCK"},
+    "d = tl.make_tensor_descriptor(y, [n], [1], [BLOCK])\n    d.store([0], d.load([1]))": {"y", "n", "BLOCK"},
+    "z = tl.load(x) + tl.atomic_load(y)": set(),
+}
+
+
+@pytest.mark.parametrize("statement", STORES)
+def test_what_a_kernel_stores_through(tmp_path: Path, statement: str) -> None:
+    text = f"@triton.jit\ndef kernel(x, y, n, BLOCK: tl.constexpr):\n    {statement}\n"
+    assert stored(read(tmp_path, text)) == STORES[statement]
+
+
+def test_what_a_kernel_stores_through_by_another(tmp_path: Path) -> None:
+    functions = [
+        {"file": "p.py", "name": "put", "line": 4, "values": TL},
+        {"file": "p.py", "name": "twice", "line": 7, "values": {"put": {"kernel": 0}}},
+    ]
+    text = (
+        "@triton.jit\ndef kernel(x, y, z):\n    twice(tl.load(z), into=x)\n"
+        "@triton.jit\ndef put(value, place):\n    tl.store(place, value)\n"
+        "@triton.jit\ndef twice(value, into):\n    put(2 * value, into)\n"
+    )
+    assert stored(read(tmp_path, text, {"twice": {"kernel": 1}}, *functions)) == {"x"}
 
 
 def test_a_kernel_does_not_call_itself(tmp_path: Path) -> None:

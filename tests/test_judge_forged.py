@@ -32,6 +32,11 @@ WHILE_RECORDED = {
         "plan(returns=[{'operand': ['argument', 0, 9999, 'float32', [1], [1]]}])",
         "an operand that goes beyond its argument",
     ),
+    "operator-of-many": (
+        "plan(steps=[{'operator': ['aten.mul', [], [], []]}],"
+        " returns=[{'operand': ['argument', 0, 0, 'float32', [16, 32], [32, 1]]}])",
+        "calls aten.mul, which is no operator of a graph",
+    ),
     "two-answers": ("b'{\"plan\": {}, \"ended\": 9}'", "has 2 fields"),
     "a-signal-of-its-own": ("b'{\"ended\": 9999}'", "is 9999, not in 0 to 127"),
 }

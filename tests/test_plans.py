@@ -31,6 +31,7 @@ from pytest_passbench.plans.launch import (
     Tuned,
     contiguous,
 )
+from pytest_passbench.plans.written import written
 from pytest_passbench.reader.trace import parameters, trace
 
 PLAIN = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats() | st.text(max_size=20)
@@ -149,6 +150,15 @@ def test_what_is_no_plan_is_refused(steps, returns, said):
     plan = LaunchPlan(PLAN.tensors, PLAN.tables, PLAN.kernels, steps, returns)
     with pytest.raises(parse.PlanRefused, match=said):
         parse.plan(plan.to_data(), PLAN.tensors)
+
+
+def test_what_a_plan_writes_to():
+    tensors = tuple(X for _ in range(7))
+    x = [Operand("argument", index, 0, X.form) for index in range(7)]
+    tuned = Tuned(((Fill(x[3], 0), TritonLaunch(1, (1, 1, 1), (("p", x[4]), ("q", x[5])), ())),))
+    steps = (Allocate(X.form), Fill(x[0], 1), Copy(x[1], x[6]), Launch(0, (x[6], x[2], OUT)), tuned)
+    plan = LaunchPlan(tensors, (), PLAN.kernels, steps, (OUT,))
+    assert written(plan, [frozenset({1, 2}), frozenset({"q"})]) == {0, 1, 2, 3, 5}
 
 
 def test_tables_are_small():

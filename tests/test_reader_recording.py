@@ -12,6 +12,7 @@ import torch
 from pytest_passbench.kernels import cpp
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import Allocate, Argument, Copy, Fill, Form, Launch, Operator, Request, contiguous
+from pytest_passbench.plans.written import written
 from pytest_passbench.reader import launches
 from pytest_passbench.reader.load import load_passes
 from pytest_passbench.reader.main import record
@@ -77,6 +78,17 @@ def test_copies(lib):
 
     kinds = [type(step) for step in recorded(wrapper, (4, 8)).steps]
     assert kinds == [Allocate, Copy, Allocate, Copy, Fill, Launch]
+
+
+def test_a_tensor_that_is_passed_twice_is_the_same_and_others_share_nothing(lib):
+    def wrapper(x, y):
+        out = torch.empty_like(x)
+        lib.twice(x, out, 1 if x is y else 2 if x.data_ptr() == y.data_ptr() else 3)
+        return out
+
+    same = recorded(wrapper, (4,), arguments=({"tensor": 0}, {"tensor": 0}))
+    assert same.steps[1].arguments[2] == 1
+    assert recorded(wrapper, (4,), (4,)).steps[1].arguments[2] == 3
 
 
 def test_a_constant_table(lib):
@@ -200,6 +212,61 @@ def test_replay_guards_what_was_assumed(lib):
         call(torch.zeros(4, dtype=torch.float64))
     with pytest.raises(WrongArgument, match="alignment"):
         call(torch.zeros(5)[1:])
+
+
+def guarded(plan):
+    """Return the plan as a template calls it: with what is written to, by its kernels' signatures."""
+    parameters = [launches.signatures.parse(kernel.source)[kernel.function].written for kernel in plan.kernels]
+    return replay(plan, built(plan), "cpu", False, [], written(plan, parameters)).call
+
+
+def into_x(lib, x, y):
+    lib.twice(y, x, 4)
+    return x
+
+
+def filled(lib, x, y):
+    out = torch.empty(4)
+    lib.twice(y, out, 4)
+    x.fill_(3)
+    return out
+
+
+def copied(lib, x, y):
+    out = torch.empty(4)
+    lib.twice(y, out, 4)
+    x[1:].copy_(out[1:])
+    return out
+
+
+@pytest.mark.parametrize("wrapper", [into_x, filled, copied])
+def test_memory_that_is_written_to_is_no_other_argument_s(lib, wrapper):
+    call = guarded(recorded(lambda x, y: wrapper(lib, x, y), (4,), (4,)))
+    memory = torch.ones(16)
+    assert call(memory[:4], memory[4:8]).eq(2).all()
+    assert call(memory[8:12], memory[4:8]).eq(2).all()
+    said = "argument a0, which the plan writes to, shares memory with argument a1; a plan is recorded on"
+    for x, y in ((0, 0), (0, 3), (3, 0)):
+        with pytest.raises(WrongArgument, match=said):
+            call(memory.as_strided((4,), (1,), x), memory.as_strided((4,), (1,), y))
+
+
+def test_memory_that_is_only_read_may_be_shared(lib):
+    def wrapper(x, y):
+        out = torch.empty(8)
+        lib.twice(x, out, 4)
+        lib.twice(y, out[4:], 4)
+        return out
+
+    memory = torch.arange(8.0)
+    call = guarded(recorded(wrapper, (4,), (4,)))
+    assert torch.equal(call(memory[:4], memory[:4]), 2 * memory[:4].repeat(2))
+
+
+def test_an_operator_in_place_writes_to_its_argument():
+    plan = recorded(lambda x, y: x.add_(y), (4,), (4,), policy="open")
+    assert written(plan, []) == {0}
+    assert written(recorded(lambda x, y: x.add(y).mul_(y), (4,), (4,), policy="open"), []) == set()
 
 
 def test_poisoned_memory_shows_what_is_not_written(lib):

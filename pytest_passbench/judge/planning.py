@@ -8,10 +8,12 @@ from typing import Any
 
 import torch
 
+from ..candidate.triton import stored
 from ..kernels.errors import CompileError
 from ..kernels.signatures import Signature
 from ..plans import parse
 from ..plans.launch import CppKernel, Launch, LaunchPlan, Operand, Operator, Request, TritonKernel
+from ..plans.written import written
 from ..report.record import Finding
 from ..settings import Policy
 from ..suite.operators import resolve
@@ -20,7 +22,7 @@ from .builder.build import Builder, Built
 from .builder.refusals import CompileFailed, KernelRefused
 from .failures import ArmFailure
 from .reading import VIOLATIONS, Reader, Refusal, named
-from .triton_texts import TextRefused, kernel_data
+from .triton_texts import TextRefused, checked
 
 _INTEGERS = {
     f"{sign}int{bits}": (-(1 << (bits - 1)) if not sign else 0, 1 << (bits - (not sign)))
@@ -72,7 +74,7 @@ class Planner:
         try:
             plan = self.reader.record(request, self.policy)
             check(request, plan, self.policy)
-            libraries, kernels = self._kernels(plan)
+            libraries, kernels, writes = self._kernels(plan)
         except Refusal as refusal:
             raise self._failure(request.name, "plan", refusal) from refusal
         except TextRefused as refusal:
@@ -81,7 +83,7 @@ class Planner:
             raise self._failure(request.name, "kernel", Refusal(refusal.rule, refusal.message)) from refusal
         except (CompileFailed, CompileError) as error:
             raise ArmFailure("compile_fail", "compile", f"pass {request.name}: {error}") from error
-        message = {"plan": plan.to_data(), "kernels": kernels}
+        message = {"plan": plan.to_data(), "kernels": kernels, "written": sorted(written(plan, writes))}
         return Answer(message, tuple(libraries), tuple(self._tables(request.name, plan)))
 
     def _failure(self, name: str, layer: str, refusal: Refusal) -> ArmFailure:
@@ -101,13 +103,16 @@ class Planner:
             return ArmFailure("compile_fail", "compile", f"{place}: pass {name}: {refusal.message}")
         return self._failure(name, "kernel", Refusal(refusal.rule, refusal.message, refusal.file, refusal.line))
 
-    def _kernels(self, plan: LaunchPlan) -> tuple[list[Built], list[dict[str, Any]]]:
-        """Return the compiled libraries, and per kernel of the plan how a template gets at it."""
+    def _kernels(self, plan: LaunchPlan) -> tuple[list[Built], list[dict[str, Any]], list[frozenset[int | str]]]:
+        """Return the compiled libraries; per kernel how a template gets at it, and what it writes through."""
         libraries: list[Built] = []
         told: list[dict[str, Any]] = []
+        writes: list[frozenset[int | str]] = []
         for number, kernel in enumerate(plan.kernels):
             if isinstance(kernel, TritonKernel):
-                told.append({"triton": kernel_data(kernel, plan, number, self.root)})
+                text = checked(kernel, plan, number, self.root)
+                told.append({"triton": text.to_json()})
+                writes.append(frozenset(stored(text)))
                 continue
             built = self.builder.library(kernel.source, kernel.flags, kernel.openmp)
             self._count(built)
@@ -121,7 +126,8 @@ class Planner:
                 libraries.append(built)
             place = libraries.index(built)
             told.append({"library": place, "function": kernel.function, "parameters": list(signature.parameters)})
-        return libraries, told
+            writes.append(frozenset(signature.written))
+        return libraries, told, writes
 
     def _count(self, built: Built) -> None:
         """Take note of a library. Raises Refusal if all of them together are too large."""
@@ -146,10 +152,13 @@ def check(request: Request, plan: LaunchPlan, policy: Policy) -> None:
         if not plan.launches:
             raise Refusal("torch-op", "launches no kernel: it only allocates, copies or hands on its arguments")
     for name in operators:
+        said = f"calls {name}, which is no operator of a graph"
         try:
-            resolve(f"torch.ops.{name}")
+            found: Any = resolve(f"torch.ops.{name}")
         except Exception as error:
-            raise Refusal("operator", f"calls {name}, which is no operator of a graph") from error
+            raise Refusal("operator", said) from error
+        if not isinstance(found, torch._ops.OpOverload):  # several operators of one name: none of them can be called
+            raise Refusal("operator", said)
 
 
 def _check_arguments(kernel: CppKernel, signature: Signature, arguments: tuple[Any, ...]) -> None:

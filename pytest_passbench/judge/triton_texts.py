@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-from ..candidate.triton import KernelReference, KernelRefusal, check_options, kernel_text
+from ..candidate.triton import KernelReference, KernelRefusal, KernelText, check_options, kernel_text
 from ..plans.launch import LaunchPlan, TritonKernel, TritonLaunch, Tuned
 from .reading import Refusal
 
@@ -19,8 +18,8 @@ class TextRefused(Exception):
         super().__init__(f"{file}:{line}: {message}" if file else message)
 
 
-def kernel_data(kernel: TritonKernel, plan: LaunchPlan, number: int, root: Path) -> dict[str, Any]:
-    """Return a checked kernel as JSON-ready data, for ``runner.triton_kernels.make_kernel``.
+def checked(kernel: TritonKernel, plan: LaunchPlan, number: int, root: Path) -> KernelText:
+    """Return the text of a kernel whose launches in the plan fit it.
 
     Raises TextRefused for its text, Refusal for a launch of it that does not fit.
     """
@@ -40,7 +39,7 @@ def kernel_data(kernel: TritonKernel, plan: LaunchPlan, number: int, root: Path)
             check_options(dict(launch.options))
         except ValueError as error:
             raise Refusal("option", f"launches {text.name} with an option that it may not have: {error}") from error
-    return text.to_json()
+    return text
 
 
 def _launches(plan: LaunchPlan, number: int) -> list[TritonLaunch]:

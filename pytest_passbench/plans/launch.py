@@ -72,7 +72,8 @@ class Argument:
 class Request:
     """A match that needs a plan.
 
-    ``arguments`` are the wrapper's, encoded (:mod:`.values`); ``{"tensor": i}`` stands for ``tensors[i]``.
+    ``arguments`` are the wrapper's, encoded (:mod:`.values`); ``{"tensor": i}`` stands for ``tensors[i]``. A value of
+    the graph that is passed twice is one tensor. Two tensors are taken to share no memory (``docs/launch-plans.md``).
     ``outputs`` is the number of values that the pattern returns, ``sequence`` whether it returns them as one.
     """
 

@@ -50,7 +50,8 @@ class AskedKernels:
             for descriptor in descriptors:
                 os.close(descriptor)
         self.triton |= plan.uses_triton
-        replayed = replay(plan, kernels, self._device, request.sequence, self._choices(plan, kernels))
+        choices, written = self._choices(plan, kernels), frozenset(answer["written"])
+        replayed = replay(plan, kernels, self._device, request.sequence, choices, written)
         replayed.rest()
         return replayed
 

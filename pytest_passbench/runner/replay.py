@@ -10,7 +10,7 @@ import itertools
 import linecache
 import math
 import mmap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,7 +51,8 @@ _guards = getattr(torch._C._dynamo, "guards", None)
 
 
 class WrongArgument(RuntimeError):
-    """A plan is called with a tensor of another dtype, shape, layout or alignment than it was recorded for."""
+    """A plan is called with a tensor of another dtype, shape, layout or alignment than it was recorded for, or with
+    one that it writes to in the memory of another."""
 
 
 @dataclass
@@ -86,12 +87,20 @@ def cpp_function(library: ctypes.CDLL, name: str, parameters: Sequence[str]) -> 
     return function
 
 
-def replay(plan: LaunchPlan, kernels: Sequence[Any], device: str, sequence: bool, choices: Sequence[int]) -> Replayed:
+def replay(
+    plan: LaunchPlan,
+    kernels: Sequence[Any],
+    device: str,
+    sequence: bool,
+    choices: Sequence[int],
+    written: Collection[int] = (),
+) -> Replayed:
     """Return a callable that executes a plan.
 
     ``kernels`` are the plan's, ready to be launched; ``choices`` says which configuration of each tuned launch.
+    ``written`` are the argument tensors that it writes to: each call checks that no other shares memory with them.
     """
-    printer = _Printer(plan, device, sequence, list(choices))
+    printer = _Printer(plan, device, sequence, list(choices), written)
     source = printer.function()
     namespace = printer.namespace | {f"k{number}": kernel for number, kernel in enumerate(kernels)}
     name = f"<launch plan {next(_count)}>"
@@ -124,11 +133,14 @@ class _Filled:
 class _Printer:
     """One plan's text and namespace."""
 
-    def __init__(self, plan: LaunchPlan, device: str, sequence: bool, choices: list[int]) -> None:
-        self._plan, self._sequence, self._choices = plan, sequence, choices
+    def __init__(
+        self, plan: LaunchPlan, device: str, sequence: bool, choices: list[int], written: Collection[int]
+    ) -> None:
+        self._plan, self._sequence, self._choices, self._written = plan, sequence, choices, written
         self._lines: list[str] = []
         self._buffers: list[Form] = []
-        self._pointers: set[str] = set()
+        self._addresses: set[str] = set()
+        self._aligned: set[str] = set()
         self._tuned = 0
         self.namespace: dict[str, Any] = {
             "__builtins__": {"__import__": __import__},  # torch imports what it needs at a first call
@@ -138,6 +150,7 @@ class _Printer:
             "check": getattr(_guards, "assert_size_stride", _check_layout),
             "leaves": _tensor_leaves,
             "wrong": _wrong,
+            "shared": _shared,
             "inf": math.inf,
             "nan": math.nan,
             "device": torch.device(device),
@@ -150,12 +163,22 @@ class _Printer:
             shape, strides = _numbers(tensor.form.shape), _numbers(tensor.form.strides)
             self._add(f"check(a{index}, {shape}, {strides})")
             self._add(f"if a{index}.dtype is not dtype_{tensor.form.dtype}: wrong('a{index}')")
+        self._apart()
         for step in self._plan.steps:
             self._step(step)
         results = [self._tensor(operand) for operand in self._plan.returns]
         self._add(f"return ({', '.join(results)},)" if self._sequence else f"return {results[0]}")
         arguments = ", ".join(f"a{index}" for index in range(len(self._plan.tensors)))
         return f"def launch_plan({arguments}):\n" + "".join(f"    {line}\n" for line in self._lines)
+
+    def _apart(self) -> None:
+        """Check that what is written to shares no memory with another argument, from first to last element."""
+        sizes = [tensor.form.nbytes for tensor in self._plan.tensors]
+        for one, other in itertools.combinations(range(len(sizes)), 2):
+            if sizes[one] and sizes[other] and (one in self._written or other in self._written):
+                first, second = self._address(f"a{one}"), self._address(f"a{other}")
+                names = (f"a{one}", f"a{other}") if one in self._written else (f"a{other}", f"a{one}")
+                self._add(f"if -{sizes[one]} < {first} - {second} < {sizes[other]}: shared{names!r}")
 
     def _add(self, line: str) -> None:
         self._lines.append(line)
@@ -208,13 +231,19 @@ class _Printer:
 
     def _pointer(self, operand: Operand) -> str:
         base = f"{_NAMES[operand.source]}{operand.index}"
-        if base not in self._pointers:
-            self._pointers.add(base)
+        address = self._address(base)
+        if operand.source == "argument" and base not in self._aligned:
+            self._aligned.add(base)
+            expected = self._plan.tensors[operand.index].misaligned
+            self._add(f"if {address} & {ALIGNMENT - 1} != {expected}: wrong({base!r})")
+        return f"{address} + {operand.offset}" if operand.offset else address
+
+    def _address(self, base: str) -> str:
+        """Return the variable that holds the address of an argument, a buffer or a table."""
+        if base not in self._addresses:
+            self._addresses.add(base)
             self._add(f"p_{base} = {base}.data_ptr()")
-            if operand.source == "argument":
-                expected = self._plan.tensors[operand.index].misaligned
-                self._add(f"if p_{base} & {ALIGNMENT - 1} != {expected}: wrong({base!r})")
-        return f"p_{base} + {operand.offset}" if operand.offset else f"p_{base}"
+        return f"p_{base}"
 
     def _tensor(self, operand: Operand) -> str:
         base, form = f"{_NAMES[operand.source]}{operand.index}", operand.form
@@ -320,6 +349,13 @@ def _tensor_leaves(value: Any) -> list[torch.Tensor]:
 
 def _wrong(name: str) -> None:
     raise WrongArgument(f"argument {name} has another dtype or alignment than when the plan was recorded")
+
+
+def _shared(name: str, other: str) -> None:
+    raise WrongArgument(
+        f"argument {name}, which the plan writes to, shares memory with argument {other};"
+        " a plan is recorded on arguments that share none"
+    )
 
 
 def _table(content: str, device: str) -> torch.Tensor:

@@ -1,0 +1,82 @@
+"""Through which of its parameters a Triton kernel stores, read from its checked text.
+
+An address counts as made of every name in its expression, and of what was assigned to those. A value that was loaded
+is no address. So an index of an address is named as well; a parameter that is stored through is not left out.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+
+from .text import KernelText
+
+_LOADS = frozenset({"load", "gather", "load_tensor_descriptor", "atomic_load"})
+_STORES = frozenset({"store", "scatter", "store_tensor_descriptor"})
+_ADDRESS = frozenset({"pointer", "desc"})  # keywords of Triton's functions that store
+
+
+def stored(text: KernelText) -> frozenset[str]:
+    """Return the names of the parameters that a kernel, or a function it uses, may store through."""
+    known: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {}
+    for function in (*text.functions, text):
+        known[function.name] = (function.parameters, _stored(function, known))
+    return known[text.name][1]
+
+
+def _stored(text: KernelText, known: Mapping[str, tuple[tuple[str, ...], frozenset[str]]]) -> frozenset[str]:
+    nodes = list(ast.walk(ast.parse(text.source)))
+    todo = [name for node in nodes if isinstance(node, ast.Call) for name in _addressed(node, known)]
+    made: dict[str, list[str]] = {}  # by name: the names in what is assigned to it
+    for node in nodes:
+        for target, value in _assigned(node):
+            made.setdefault(target, []).extend(_names(value))
+    found: set[str] = set()
+    while todo:
+        name = todo.pop()
+        if name not in found:
+            found.add(name)
+            todo += made.get(name, [])
+    return frozenset(found.intersection(text.parameters))
+
+
+def _addressed(node: ast.Call, known: Mapping[str, tuple[tuple[str, ...], frozenset[str]]]) -> Iterator[str]:
+    """Yield the names in each address that a call stores to."""
+    function = node.func
+    if isinstance(function, ast.Name) and function.id in known:
+        parameters, through = known[function.id]
+        for name, value in (*zip(parameters, node.args, strict=False), *((k.arg, k.value) for k in node.keywords)):
+            if name in through:
+                yield from _names(value)
+    elif isinstance(function, ast.Attribute) and _is_store(function.attr):
+        yield from _names(function.value)  # of a descriptor, or of a pointer
+        for value in (*node.args[:1], *(item.value for item in node.keywords if item.arg in _ADDRESS)):
+            yield from _names(value)
+
+
+def _is_store(name: str) -> bool:
+    return name in _STORES or (name.startswith("atomic_") and name not in _LOADS)
+
+
+def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    match node:
+        case ast.Assign([target], value) | ast.AugAssign(target, _, value) | ast.For(target, value):
+            pass
+        case ast.AnnAssign(target, _, value) if value is not None:
+            pass
+        case _:
+            return
+    for item in target.elts if isinstance(target, ast.Tuple) else [target]:
+        if isinstance(item, ast.Name):
+            yield item.id, value
+
+
+def _names(value: ast.expr) -> Iterator[str]:
+    """Yield the names in an expression, but not those in what it loads."""
+    todo: list[ast.AST] = [value]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _LOADS):
+            todo += ast.iter_child_nodes(node)

@@ -1,0 +1,50 @@
+"""Which of its argument tensors a launch plan writes to, as far as steps and kernels' declarations tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ..suite.operators import resolve
+from .launch import Copy, Fill, Launch, LaunchPlan, Operand, Operator, Step, TritonLaunch, Tuned
+
+
+def written(plan: LaunchPlan, parameters: Sequence[frozenset[int | str]]) -> frozenset[int]:
+    """Return the numbers of the argument tensors that a plan writes to.
+
+    ``parameters`` says of each kernel through which parameters it writes: positions in C++, names in Triton.
+    """
+    targets = [value for step in plan.steps for value in _targets(step, parameters)]
+    return frozenset(one.index for value in targets for one in _operands(value) if one.source == "argument")
+
+
+def _targets(step: Step, parameters: Sequence[frozenset[int | str]]) -> Iterator[Any]:
+    if isinstance(step, (Fill, Copy)):
+        yield step.target
+    elif isinstance(step, Launch):
+        yield from (value for at, value in enumerate(step.arguments) if at in parameters[step.kernel])
+    elif isinstance(step, TritonLaunch):
+        yield from (value for name, value in step.arguments if name in parameters[step.kernel])
+    elif isinstance(step, Tuned):
+        for choice in step.choices:
+            for inner in choice:
+                yield from _targets(inner, parameters)
+    elif isinstance(step, Operator):
+        yield from _changed(step)
+
+
+def _changed(step: Operator) -> Iterator[Any]:
+    """Yield what an operator changes in place, by its schema."""
+    operator: Any = resolve(f"torch.ops.{step.name}")
+    keywords = dict(step.keywords)
+    for at, argument in enumerate(operator._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            yield step.arguments[at] if at < len(step.arguments) else keywords.get(argument.name)
+
+
+def _operands(value: Any) -> Iterator[Operand]:
+    if isinstance(value, Operand):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _operands(item)
