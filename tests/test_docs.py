@@ -1,0 +1,146 @@
+"""Every command of README.md and of the tutorial, run as it stands there; every option and link of all pages."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from docs_pages import PAGES, ROOT, anchors, blocks, prose, unlike
+
+README, TUTORIAL = ROOT / "README.md", ROOT / "docs/tutorial.md"
+#: A task of small tensors: the README's commands judge it alone here, in place of the lite suite's twenty.
+SMALL = "add-softplus-acba"
+SMALL_FILE = f"tasks/state-space/{SMALL}.task.yaml"
+BINARIES = Path(sys.executable).parent
+#: How the lines of the README's output begin that a run of any tasks prints.
+PARTS = ("candidate:", "suite:", "seed commitment:", "Board", "Tasks:", "task ", "Noise:", "results:", "seed:")
+INSTALLING = ("python3 -m venv", ".venv/bin/pip ", "pip install")  # .ci/run does this
+
+Shell = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """Run a script in an empty folder, which has the candidates and the tasks of a checkout."""
+    shutil.copytree(ROOT / "candidates", tmp_path / "candidates")
+    (tmp_path / "tasks").symlink_to(ROOT / "tasks")
+
+    def run(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        path = f"{BINARIES}{os.pathsep}{os.environ['PATH']}"
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        return subprocess.run(
+            ["bash", "-c", script],
+            cwd=tmp_path,
+            env={**inherited, "PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "100", **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+def commands(page: Path) -> list[str]:
+    """Return the commands of a page without those that install, as they are with an activated environment."""
+    lines = [line for block in blocks(page) if block.kind == "sh" for line in block.text.splitlines()]
+    parts = [part for line in lines for part in line.split(" && ")]
+    return [part.removeprefix(".venv/bin/") for part in parts if not part.startswith(INSTALLING)]
+
+
+def test_readme_has_three_commands_and_one_of_them_is_what_ci_runs():
+    judging, testing, elsewhere = commands(README)
+    assert judging.startswith("pytest --passbench --candidate=candidates/cpu-fused ")
+    assert re.search(rf"^{testing} ", (ROOT / ".ci/run").read_text(), re.M)
+    assert "--candidate=path/to/my/passes" in elsewhere
+
+
+def test_readme_judges_the_shipped_candidate(shell):
+    judging, *_ = commands(README)
+    result = shell(judging, PYTEST_ADDOPTS=f"-k {SMALL}")
+    (shown,) = (block.text for block in blocks(README) if block.kind == "text")
+    assert result.returncode == 0, result.stdout
+    kept = [line for line in shown.splitlines() if line.startswith(PARTS)]
+    assert len(kept) >= len(PARTS)
+    assert not unlike("\n".join(kept), result.stdout)
+
+
+def test_readme_judges_passes_of_another_repository_through_dynamo(shell, tmp_path):
+    shutil.copytree(ROOT / "candidates/cpu-fused", tmp_path / "path/to/my/passes")
+    result = shell(commands(README)[-1], PYTEST_ADDOPTS=f"-k {SMALL}")
+    assert result.returncode == 0, result.stdout
+    assert "pipeline: dynamo" in result.stdout
+    assert "1 passed" in result.stdout
+
+
+def test_readme_evaluates_from_python(shell):
+    (code,) = (block.text for block in blocks(README) if block.kind == "python")
+    result = shell(f"python - <<'END_OF_CODE'\n{code}END_OF_CODE")
+    assert result.returncode == 0, result.stdout
+    assert re.search(r"Speed\(ratio=\d", result.stdout)
+
+
+def test_the_tutorial_prints_what_it_shows(shell):
+    """Its files are written and its commands run in one shell, one after the other, as a reader does."""
+    script, shown = "", []
+    for block in blocks(TUTORIAL):
+        if block.path:
+            script += f"mkdir -p $(dirname {block.path})\n"
+            script += f"cat > {block.path} <<'END_OF_FILE'\n{block.text}END_OF_FILE\n"
+        elif block.kind == "sh":
+            script += f"{block.text}echo; echo '<<< end of step >>>'\n"
+        else:
+            assert block.kind == "text", block
+            shown.append(block.text)
+    *printed, _ = shell(script).stdout.split("<<< end of step >>>\n")
+    assert len(printed) == len(shown) == 5
+    for page, real in zip(shown, printed, strict=True):
+        assert not unlike(page, real), real
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if target.startswith("http"):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), target
+        assert not anchor or anchor in anchors(there), target
+
+
+def test_every_page_is_in_the_index():
+    index = (ROOT / "docs/README.md").read_text()
+    lacking = [page.name for page in PAGES if page.parent == ROOT / "docs" and f"({page.name})" not in index]
+    assert lacking == ["README.md"]
+
+
+def test_options_and_commands_exist(shell):
+    """An option that stands beside its command is one of that command's, and one that stands alone is somebody's."""
+    spans = [span for page in PAGES for span in re.findall(r"`([^`\n]+)`", prose(page))]
+    spans += [line for page in PAGES for block in blocks(page) for line in block.text.splitlines()]
+    of_passbench = [span for span in spans if span.startswith("passbench ") and "passbench: " not in span]
+    names = sorted({name for span in of_passbench if (name := span.split()[1]).islower()} - {"tasks"})
+    script = "".join(f"echo '<<< {name} >>>'; {command} --help\n" for name, command in _commands(names).items())
+    helps = dict(re.findall(r"<<< (.+?) >>>\n(.*?)(?=<<<|\Z)", shell(script).stdout, re.S))
+    for span in of_passbench:
+        name = span.split()[1]
+        assert name == "tasks" or not (_options(span) - _options(helps[name])), span
+    everywhere = set().union(*map(_options, helps.values()))
+    alone = set().union(*(_options(span) for span in spans if span.startswith(("--", "pytest "))))
+    assert alone <= everywhere
+
+
+def _commands(names: list[str]) -> dict[str, str]:
+    tasks = {f"tasks {name}": f"passbench tasks {name}" for name in ("list", "show", "validate", "check")}
+    return {"pytest": "pytest", **tasks, **{name: f"passbench {name}" for name in names}}
+
+
+def _options(text: str) -> set[str]:
+    return set(re.findall(r"(?<![-\w])--[a-z]+(?:-[a-z]+)*", text))
