@@ -1,13 +1,12 @@
-"""Triton kernels of a plan: their text from the candidate's files, checked, as a template gets it."""
+"""Triton kernels of a plan: their text from the candidate's files, checked."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-from ..candidate.triton import KernelReference, KernelRefusal, check_options, kernel_text
-from ..plans.launch import LaunchPlan, TritonKernel, TritonLaunch, Tuned
+from ..candidate.triton import KernelReference, KernelRefusal, KernelText, check_options, kernel_text
+from ..plans.launch import LaunchPlan, TritonKernel, TritonLaunch
 from .reading import Refusal
 
 
@@ -19,8 +18,8 @@ class TextRefused(Exception):
         super().__init__(f"{file}:{line}: {message}" if file else message)
 
 
-def kernel_data(kernel: TritonKernel, plan: LaunchPlan, number: int, root: Path) -> dict[str, Any]:
-    """Return a checked kernel as JSON-ready data, for ``runner.triton_kernels.make_kernel``.
+def checked_text(kernel: TritonKernel, plan: LaunchPlan, number: int, root: Path) -> KernelText:
+    """Return the checked text of a plan's kernel.
 
     Raises TextRefused for its text, Refusal for a launch of it that does not fit.
     """
@@ -40,10 +39,8 @@ def kernel_data(kernel: TritonKernel, plan: LaunchPlan, number: int, root: Path)
             check_options(dict(launch.options))
         except ValueError as error:
             raise Refusal("option", f"launches {text.name} with an option that it may not have: {error}") from error
-    return text.to_json()
+    return text
 
 
 def _launches(plan: LaunchPlan, number: int) -> list[TritonLaunch]:
-    choices = [choice for step in plan.steps if isinstance(step, Tuned) for choice in step.choices]
-    steps = [*plan.steps, *(step for choice in choices for step in choice)]
-    return [step for step in steps if isinstance(step, TritonLaunch) and step.kernel == number]
+    return [launch for launch in plan.triton_launches if launch.kernel == number]
