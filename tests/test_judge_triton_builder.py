@@ -14,7 +14,7 @@ import pytest
 
 from pytest_passbench.candidate.triton import KernelReference, KernelText, kernel_text
 from pytest_passbench.judge import sandbox
-from pytest_passbench.judge.builder import triton_run
+from pytest_passbench.judge.builder import process, triton_run
 from pytest_passbench.judge.builder.refusals import CompileFailed, LimitReached
 from pytest_passbench.judge.builder.triton_build import Machine, Mistake, TritonBuilder
 from pytest_passbench.judge.builder.triton_types import Specialised, Unspecialised, specialise
@@ -22,6 +22,7 @@ from pytest_passbench.judge.failures import ArmFailure
 from pytest_passbench.judge.planning import Planner
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import Argument, Operand, TritonLaunch, TritonType, contiguous
+from pytest_passbench.plans.machine_code import ANSWER
 
 HOPPER = 90
 WEAK = sandbox.Walls(False, "asked for")
@@ -198,11 +199,11 @@ def test_more_shared_memory_than_usual_is_told(folder: Path, tmp_path: Path) -> 
         "import triton\nimport triton.language as tl\n\n\n@triton.jit\n"
         "def dot(x, out, B: tl.constexpr):\n"
         "    at = tl.arange(0, B)[:, None] * B + tl.arange(0, B)[None, :]\n"
-        "    tl.store(out + at, tl.dot(tl.load(x + at), tl.load(x + at)))\n"
+        "    tl.store(out + at, tl.dot(tl.load(x + at), tl.load(x + at + 8)))\n"
     )
     kernel = kernel_text(tmp_path, KernelReference.from_json({**reference("scale"), "name": "dot"}))
-    half = Operand("argument", 0, 0, contiguous("float16", (256, 256)))
-    values = {"x": half, "out": Operand("buffer", 0, 0, contiguous("float32", (256, 256))), "B": 256}
+    half = Operand("argument", 0, 0, contiguous("float16", (128, 128)))
+    values = {"x": half, "out": Operand("buffer", 0, 0, contiguous("float32", (128, 128))), "B": 128}
     (found,) = TritonBuilder(WEAK, None).machines(kernel, [special(kernel, values)], HOPPER)
     assert machine(found).binary.shared > 48 << 10
 
@@ -229,6 +230,43 @@ def test_compiling_in_too_little_memory_is_a_limit(folder: Path, monkeypatch: py
     (found,) = TritonBuilder(WEAK, None).machines(kernel, [special(kernel, {"x": X, "B": 1 << 15})], HOPPER)
     assert isinstance(found, LimitReached)
     assert "more memory" in str(found)
+
+
+# ---- a compiler that says something else
+
+
+def said(described: Any, code: bytes = b"\x7fELF", **changed: Any) -> bytes:
+    form = json.dumps({**described, **changed}).encode() if isinstance(described, dict) else described
+    return ANSWER.pack(len(form), len(code)) + form + code
+
+
+MADE: dict[str, Any] = {
+    "status": "made", "name": "scale", "parameters": [8, 8, 4, 4, 8, 8], "shared": 0, "num_warps": 4, "num_ctas": 1,
+    "scratch_bytes": 0, "cooperative": False, "dependent": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"\x00" * 7, b"\xff" * 64, said(MADE)[:-1], said(b"{"), said(b"[" * 5000), said(b"[]"), said({}),
+     said({"status": "late", "more": 1}), said(MADE, shared=-1), said(MADE, num_warps=1 << 70), said(MADE, name=3),
+     said(MADE, code=b"#!/bin/sh"), said(MADE) + said(MADE), said(MADE, parameters=[8, 8, 4, 4, 8, 8, 8]),
+     said(MADE, parameters=[8, 8, 4]), said(MADE, parameters=[8, 8, 8, 4]),
+     said(MADE, parameters=[8, 8, 4, 4], scratch_bytes=8)],
+)  # fmt: skip
+def test_whatever_a_compiler_says_no_other_machine_code_comes_of_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes
+) -> None:
+    kernel = text(folder, "scale")
+    monkeypatch.setattr(process, "run", lambda *_arguments: (0, said(MADE), b""))
+    (found,) = TritonBuilder(WEAK, None).machines(kernel, [special(kernel, SCALE)], HOPPER)
+    assert machine(found).binary.hidden == 2
+    monkeypatch.setattr(process, "run", lambda *_arguments: (0, answer, b""))
+    try:
+        (found,) = TritonBuilder(WEAK, None).machines(kernel, [special(kernel, SCALE)], HOPPER)
+    except CompileFailed as error:
+        found = error
+    assert isinstance(found, CompileFailed)
 
 
 # ---- the cache

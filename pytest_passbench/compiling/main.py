@@ -14,16 +14,15 @@ import re
 import select
 import shutil
 import signal
-import struct
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..plans.machine_code import ANSWER
 from ..runner.triton_kernels import make_kernel
 
-HEADER = struct.Struct("<II")  # bytes of an answer's description, and of the machine code behind it
 SAID = 4096  # bytes of what the compiler printed
 MESSAGE = 8000  # characters of its message
 #: A parameter in assembly: the bits of its type, and how many there are of an array (a float16 is one of bytes).
@@ -43,7 +42,7 @@ def main() -> None:
         left = min(job["seconds"], deadline - time.monotonic())
         described, code = _apart(kernel, launch, job["capability"], scratch, left)
         data = json.dumps(described).encode()
-        answers.write(HEADER.pack(len(data), len(code)) + data + code)
+        answers.write(ANSWER.pack(len(data), len(code)) + data + code)
         answers.flush()
         shutil.rmtree(os.environ["TRITON_CACHE_DIR"], ignore_errors=True)
 

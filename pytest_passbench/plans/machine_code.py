@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import asdict, dataclass
 from typing import Any
 
+#: Before what the compiler's process says of a launch: bytes of the description, and of the machine code behind it.
+ANSWER = struct.Struct("<II")
 #: How many bytes a kernel's parameter has, by its kind.
 BYTES = {
     **dict.fromkeys(("pointer", "i64", "u64", "fp64"), 8),

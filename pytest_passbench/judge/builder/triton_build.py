@@ -77,7 +77,7 @@ class TritonBuilder:
             return None
         described, _, code = stored.partition(b"\n")
         try:
-            return _checked(parse(triton_run.ANSWER, described), code, launch)
+            return _checked(parse(triton_run.DESCRIPTION, described), code, launch)
         except (BadMessage, CompileFailed):
             return None
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...compiling.main import HEADER
+from ...plans.machine_code import ANSWER
 from .. import sandbox
 from ..messages import BadMessage, Fields, Flag, Items, Kinds, Text, Whole, parse
 from . import process
@@ -28,7 +28,7 @@ _FILE_BYTES = 64 << 20
 OUTPUT_BYTES = 128 << 20
 _SAID = Text(1 << 16)
 #: What is said of one launch: whether it was compiled, and how it is launched then.
-ANSWER = Kinds(
+DESCRIPTION = Kinds(
     "status",
     {
         "made": Fields(
@@ -59,7 +59,7 @@ ulimit -c 0; ulimit -t {SECONDS}; ulimit -v {MEMORY_BYTES >> 10}; ulimit -f {_FI
 def run(
     text: dict[str, Any], launches: Sequence[dict[str, Any]], capability: int, walls: sandbox.Walls
 ) -> list[tuple[dict[str, Any], bytes]]:
-    """Return description (an :data:`ANSWER`) and machine code for each launch of a checked text.
+    """Return description (a :data:`DESCRIPTION`) and machine code for each launch of a checked text.
 
     Raises :class:`CompileFailed` if the compiler itself does not start or says anything else.
     """
@@ -87,13 +87,13 @@ def run(
 def _answers(data: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
     """Return the whole answers that were given, as far as they have the form of answers."""
     place = 0
-    while place + HEADER.size <= len(data):
-        described, code = HEADER.unpack_from(data, place)
-        place += HEADER.size
+    while place + ANSWER.size <= len(data):
+        described, code = ANSWER.unpack_from(data, place)
+        place += ANSWER.size
         if place + described + code > len(data):
             return
         try:
-            form = parse(ANSWER, data[place : place + described])
+            form = parse(DESCRIPTION, data[place : place + described])
         except BadMessage as error:
             raise CompileFailed(f"Triton's compiler answers in a form that is none: {error}") from error
         place += described + code
