@@ -223,6 +223,18 @@ def test_compiling_without_end_is_stopped_and_costs_no_other(folder: Path, monke
     assert builder.machines(kernel, wanted[:1], HOPPER)[0] is late  # not tried twice
 
 
+def test_configurations_that_nobody_has_time_for_are_a_limit_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triton_run, "SECONDS_IN_ALL", 0.5)
+    kernel = text(folder, "endless")
+    found = TritonBuilder(WEAK, None).machines(
+        kernel, [special(kernel, {"x": X, "B": 1 << n}) for n in (20, 1)], HOPPER
+    )
+    assert [type(one) for one in found] == [LimitReached] * 2
+    assert "configurations took longer than 0.5 s" in str(found[1])
+
+
 def test_compiling_in_too_little_memory_is_a_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = triton_run._SCRIPT.replace(str(triton_run.MEMORY_BYTES >> 10), str(280 << 10))
     monkeypatch.setattr(triton_run, "_SCRIPT", script)

@@ -66,7 +66,7 @@ def _apart(
 ) -> tuple[dict[str, Any], bytes]:
     """Return a launch's description and machine code, compiled in a fork."""
     if seconds <= 0:
-        return {"status": "late"}, b""
+        return {"status": "skipped"}, b""
     answer = scratch / "answer"
     answer.unlink(missing_ok=True)
     child = os.fork()

@@ -119,6 +119,8 @@ def _failure(text: KernelText, described: dict[str, Any]) -> CompileFailed | Non
     """Return what went wrong, if anything did."""
     if described["status"] == "late":
         return LimitReached(f"compiling took longer than {triton_run.SECONDS} s")
+    if described["status"] == "skipped":
+        return LimitReached(f"compiling a kernel's configurations took longer than {triton_run.SECONDS_IN_ALL} s")
     if described["status"] == "error":
         said = f"{described['message']}\n{described['said']}".strip()
         return limit_reached(said) or Mistake(text.lines.get(described["line"], 0), said)
