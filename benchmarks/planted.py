@@ -31,6 +31,7 @@ from engine import Case, Store, cases, judged, machine, session_of, spread, writ
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.judge import sandbox
 from pytest_passbench.judge.builder.build import Builder
+from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.clock import EAGER
 from pytest_passbench.judge.planning import Planner
 from pytest_passbench.judge.readings import Readings
@@ -112,7 +113,8 @@ class Planted(Session):
         )
         self.floor, self._plain = False, plain
         mount = sandbox.CANDIDATE_MOUNT
-        self._others = Readings("open", Builder(self._walls, None), self._start_reading, mount)
+        builders = Builder(self._walls, None), TritonBuilder(self._walls, None)
+        self._others = Readings("open", *builders, self._start_reading, mount)
 
     def close(self) -> None:
         self._others.close()

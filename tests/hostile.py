@@ -190,7 +190,7 @@ def answered(plan: LaunchPlan, folder: Path) -> None:
     """Have a planner answer a template's request with this plan. Raises ArmFailure for one that is refused."""
     reader: Any = _Reader(plan)
     builder: Any = _Builder()
-    Planner(reader, builder, "kernels", folder, "").answer(request().to_data())
+    Planner(reader, builder, builder, "kernels", folder, "").answer(request().to_data())
 
 
 def outside(plan: LaunchPlan) -> list[Operand]:

@@ -23,6 +23,7 @@ from pytest_passbench.judge import sandbox
 from pytest_passbench.judge.builder import check, compile
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused, LimitReached
+from pytest_passbench.judge.builder.store import sealed
 from pytest_passbench.kernels import cpp
 from pytest_passbench.kernels.signatures import Signature
 
@@ -60,7 +61,7 @@ def test_a_library_works_and_offers_its_functions_only(builder: Builder) -> None
         "scale": Signature("void", ("pointer", "pointer", "int64"), frozenset({1})),
         "twice": Signature("int64", ("int64",)),
     }
-    descriptor = built.descriptor()
+    descriptor = sealed(built.data)
     try:
         library = ctypes.CDLL(f"/proc/self/fd/{descriptor}")
         x, out = (ctypes.c_float * 3)(1, -2, 3), (ctypes.c_float * 3)()
@@ -73,7 +74,7 @@ def test_a_library_works_and_offers_its_functions_only(builder: Builder) -> None
 
 
 def test_a_descriptor_can_neither_be_written_nor_unsealed(weak: Builder) -> None:
-    descriptor = weak.library(SCALE).descriptor()
+    descriptor = sealed(weak.library(SCALE).data)
     try:
         with pytest.raises(OSError):
             os.write(descriptor, b"x")

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..candidate.triton import stored
+from ..candidate.triton import KernelText, stored
 from ..kernels.errors import CompileError
 from ..kernels.signatures import Signature
 from ..plans import parse
@@ -20,9 +20,12 @@ from ..suite.operators import resolve
 from .audits.layers import describe, violation, warning
 from .builder.build import Builder, Built
 from .builder.refusals import CompileFailed, KernelRefused
+from .builder.store import sealed
+from .builder.triton_build import TritonBuilder
 from .failures import ArmFailure
 from .reading import VIOLATIONS, Reader, Refusal, named
-from .triton_texts import TextRefused, checked
+from .triton_code import machine_code
+from .triton_texts import TextRefused, checked_text
 
 _INTEGERS = {
     f"{sign}int{bits}": (-(1 << (bits - 1)) if not sign else 0, 1 << (bits - (not sign)))
@@ -31,20 +34,23 @@ _INTEGERS = {
 }
 
 
-LIBRARY_BYTES = 64 << 20  # of all libraries of a pass directory, which the judge keeps in memory
+LIBRARY_BYTES = 64 << 20  # of all compiled kernels of a pass directory, which the judge keeps in memory
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a template gets for a match: the plan, and its kernels ready to be loaded."""
+    """What a template gets for a match: the plan, and its kernels ready to be loaded.
+
+    ``compiled`` are libraries, then all machine code of Triton kernels in one piece, if there is any.
+    """
 
     message: dict[str, Any]
-    libraries: tuple[Built, ...]
+    compiled: tuple[bytes, ...]
     findings: tuple[Finding, ...]
 
     def descriptors(self) -> tuple[int, ...]:
-        """Return a new descriptor of each library, for the caller to close."""
-        return tuple(library.descriptor() for library in self.libraries)
+        """Return a new descriptor of each, for the caller to close."""
+        return tuple(sealed(data) for data in self.compiled)
 
 
 @dataclass
@@ -53,28 +59,32 @@ class Planner:
 
     reader: Reader
     builder: Builder
+    triton: TritonBuilder
     policy: Policy
     root: Path
     folder: str
     _known: dict[str, Answer] = field(default_factory=dict)
-    _libraries: list[Built] = field(default_factory=list)  # of all plans
+    _compiled: set[bytes] = field(default_factory=set)  # of all plans
 
-    def answer(self, data: Any) -> Answer:
-        """Return the answer to a template's request. Raises ArmFailure, with a finding if a rule is broken."""
+    def answer(self, data: Any, capability: int | None = None) -> Answer:
+        """Return the answer to a template's request. ``capability`` is its CUDA device's, if it has one.
+
+        Raises ArmFailure, with a finding if a rule is broken.
+        """
         try:
             request = parse.request(data)
         except parse.PlanRefused as error:
             raise ArmFailure("integrity", "plan", f"a request that is none: {error}") from error
-        key = repr(request)
+        key = f"{capability} {request!r}"
         if key not in self._known:
-            self._known[key] = self._answer(request)
+            self._known[key] = self._answer(request, capability)
         return self._known[key]
 
-    def _answer(self, request: Request) -> Answer:
+    def _answer(self, request: Request, capability: int | None) -> Answer:
         try:
             plan = self.reader.record(request, self.policy)
             check(request, plan, self.policy)
-            libraries, kernels, writes = self._kernels(plan)
+            message, compiled = self._kernels(plan, capability)
         except Refusal as refusal:
             raise self._failure(request.name, "plan", refusal) from refusal
         except TextRefused as refusal:
@@ -83,8 +93,7 @@ class Planner:
             raise self._failure(request.name, "kernel", Refusal(refusal.rule, refusal.message)) from refusal
         except (CompileFailed, CompileError) as error:
             raise ArmFailure("compile_fail", "compile", f"pass {request.name}: {error}") from error
-        message = {"plan": plan.to_data(), "kernels": kernels, "written": sorted(written(plan, writes))}
-        return Answer(message, tuple(libraries), tuple(self._tables(request.name, plan)))
+        return Answer({"plan": plan.to_data(), **message}, compiled, tuple(self._tables(request.name, plan)))
 
     def _failure(self, name: str, layer: str, refusal: Refusal) -> ArmFailure:
         """Return a refusal as the arm's failure: a violation, or something that no plan can hold."""
@@ -103,19 +112,24 @@ class Planner:
             return ArmFailure("compile_fail", "compile", f"{place}: pass {name}: {refusal.message}")
         return self._failure(name, "kernel", Refusal(refusal.rule, refusal.message, refusal.file, refusal.line))
 
-    def _kernels(self, plan: LaunchPlan) -> tuple[list[Built], list[dict[str, Any]], list[frozenset[int | str]]]:
-        """Return the compiled libraries; per kernel how a template gets at it, and what it writes through."""
+    def _kernels(self, plan: LaunchPlan, capability: int | None) -> tuple[dict[str, Any], tuple[bytes, ...]]:
+        """Return what a template is told of the plan's kernels, and what was compiled.
+
+        Triton's interpreter takes a kernel's text; a device takes machine code, and gets no text. ``written`` are the
+        arguments that the plan writes to.
+        """
         libraries: list[Built] = []
+        texts: dict[int, KernelText] = {}
         told: list[dict[str, Any]] = []
         writes: list[frozenset[int | str]] = []
         for number, kernel in enumerate(plan.kernels):
             if isinstance(kernel, TritonKernel):
-                text = checked(kernel, plan, number, self.root)
-                told.append({"triton": text.to_json()})
+                texts[number] = text = checked_text(kernel, plan, number, self.root)
+                told.append({"machine": text.name} if capability is not None else {"triton": text.to_json()})
                 writes.append(frozenset(stored(text)))
                 continue
             built = self.builder.library(kernel.source, kernel.flags, kernel.openmp)
-            self._count(built)
+            self._count(built.data)
             signature = built.functions.get(kernel.function)
             if signature is None or signature.result != "void":
                 raise Refusal("kernel", f"launches {kernel.function}, which its source does not define")
@@ -127,13 +141,19 @@ class Planner:
             place = libraries.index(built)
             told.append({"library": place, "function": kernel.function, "parameters": list(signature.parameters)})
             writes.append(frozenset(signature.written))
-        return libraries, told, writes
+        message: dict[str, Any] = {"kernels": told, "written": sorted(written(plan, writes))}
+        compiled = [library.data for library in libraries]
+        if texts and capability is not None:
+            machine = machine_code(plan, texts, self.triton, capability)
+            message["machine"] = machine.to_data()
+            compiled.append(bytes(machine.code))
+            self._count(compiled[-1])
+        return message, tuple(compiled)
 
-    def _count(self, built: Built) -> None:
-        """Take note of a library. Raises Refusal if all of them together are too large."""
-        if not any(known.data == built.data for known in self._libraries):
-            self._libraries.append(built)
-        if sum(len(known.data) for known in self._libraries) > LIBRARY_BYTES:
+    def _count(self, data: bytes) -> None:
+        """Take note of compiled kernels. Raises Refusal if all of them together are too large."""
+        self._compiled.add(data)
+        if sum(len(known) for known in self._compiled) > LIBRARY_BYTES:
             raise Refusal("size", f"brings libraries of more than {LIBRARY_BYTES >> 20} MiB")
 
     def _tables(self, name: str, plan: LaunchPlan) -> list[Finding]:

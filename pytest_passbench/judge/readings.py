@@ -10,6 +10,7 @@ from ..candidate.layout import Candidate, PassDir
 from ..settings import Policy
 from .arm import Arm
 from .builder.build import Builder
+from .builder.triton_build import TritonBuilder
 from .failures import ArmFailure
 from .planning import Planner
 
@@ -17,9 +18,12 @@ from .planning import Planner
 class Readings:
     """One reader at a time, of the pass directory that is being judged; passes that broke a rule stay out."""
 
-    def __init__(self, policy: Policy, builder: Builder, start: Callable[[Path], Arm], mount: str) -> None:
+    def __init__(
+        self, policy: Policy, builder: Builder, triton: TritonBuilder, start: Callable[[Path], Arm], mount: str
+    ) -> None:
         """``start`` starts a sandbox that sees a candidate's folder, at ``mount`` ("": where it is)."""
-        self._policy, self._builder, self._start, self._mount = policy, builder, start, mount
+        self._policy, self._builder, self._triton = policy, builder, triton
+        self._start, self._mount = start, mount
         self._arm: tuple[Path, Arm] | None = None
         self._planner: tuple[Path, Planner] | None = None
         self._failures: dict[Path, ArmFailure] = {}
@@ -42,7 +46,8 @@ class Readings:
             self.forget()
             reader = arm.start_reader(self._inside(candidate, passes), passes.stems)
             where = folder(candidate, passes)
-            self._planner = passes.path, Planner(reader, self._builder, self._policy, passes.path, where)
+            planner = Planner(reader, self._builder, self._triton, self._policy, passes.path, where)
+            self._planner = passes.path, planner
         planner = self._planner[1]
         try:
             planner.reader.passes()

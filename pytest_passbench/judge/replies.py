@@ -59,7 +59,8 @@ BUILT = Kinds(
         "ready": _READY,
         "compile_fail": _FAILED,
         "runtime_fail": _FAILED,
-        "wanted": Fields({"request": Anything()}),  # a launch plan, before the building goes on
+        # A launch plan, before the building goes on; for a CUDA device of this capability (90 for 9.0).
+        "wanted": Fields({"request": Anything()}, optional={"capability": Whole(10, 1000)}),
     },
 )
 

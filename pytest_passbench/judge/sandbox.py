@@ -81,13 +81,15 @@ def require(mode: str) -> Walls:
     return found
 
 
-def command(program: list[str], walls: Walls, candidate: Path | None, devices: bool) -> list[str]:
+def command(
+    program: list[str], walls: Walls, candidate: Path | None, devices: bool, scratch_bytes: int = SCRATCH_BYTES
+) -> list[str]:
     """The command line that runs ``program`` behind these walls."""
     if not walls.strong:
         return program
     bwrap = shutil.which("bwrap") or "bwrap"
     userns = ["--disable-userns"] if walls.disable_userns else []
-    mounts = [*_mounts(candidate), *_device_mounts(devices)]
+    mounts = [*_mounts(candidate, scratch_bytes), *_device_mounts(devices)]
     return [bwrap, *_BARE, *userns, *mounts, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp", *program]
 
 
@@ -110,14 +112,14 @@ def tool_command(program: list[str], walls: Walls, readable: list[Path], scratch
     return [bwrap, *_BARE, *userns, *mounts, "--remount-ro", "/dev", "--remount-ro", "/", *program]
 
 
-def _mounts(candidate: Path | None) -> list[str]:
+def _mounts(candidate: Path | None, scratch_bytes: int) -> list[str]:
     arguments: list[str] = []
     for folder in _SYSTEM:
         arguments += _link_or_bind(Path(folder))
     for name in _ETC:
         arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    arguments += ["--proc", "/proc", "--dev", "/dev", "--size", str(SCRATCH_BYTES), "--tmpfs", "/tmp"]
-    arguments += ["--size", str(SCRATCH_BYTES), "--tmpfs", "/dev/shm"]
+    arguments += ["--proc", "/proc", "--dev", "/dev", "--size", str(scratch_bytes), "--tmpfs", "/tmp"]
+    arguments += ["--size", str(scratch_bytes), "--tmpfs", "/dev/shm"]
     for path in _python_folders():
         arguments += ["--ro-bind", str(path), str(path)]
     for name in _HIDDEN:

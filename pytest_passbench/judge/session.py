@@ -27,7 +27,9 @@ from .audits import layers
 from .audits.auditor import Auditor
 from .awake import Awake
 from .budget import Allowance, Budget
-from .builder.build import Builder, cache_folder
+from .builder.build import Builder
+from .builder.store import cache_folder
+from .builder.triton_build import TritonBuilder
 from .clock import EAGER
 from .cores import Cores
 from .cuda import device_state
@@ -66,7 +68,8 @@ class Session:
         self._budget = Budget(settings.budget)
         self._noise = Noise()
         mount = sandbox.CANDIDATE_MOUNT if self._walls.strong else ""
-        self._readings = Readings(settings.policy, Builder(self._walls, cache_folder()), self._start_reading, mount)
+        builder, triton = Builder(self._walls, cache_folder()), TritonBuilder(self._walls, cache_folder())
+        self._readings = Readings(settings.policy, builder, triton, self._start_reading, mount)
 
     def __enter__(self) -> Session:
         return self

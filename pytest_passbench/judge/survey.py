@@ -21,8 +21,10 @@ from ..suite.model import Task
 from . import sandbox
 from .arm import Arm, ArmSettings
 from .audits.layers import violation, warning
-from .builder.build import Builder, cache_folder
+from .builder.build import Builder
 from .builder.refusals import CompileFailed, KernelRefused
+from .builder.store import cache_folder
+from .builder.triton_build import TritonBuilder
 from .failures import ArmFailure
 from .pages import Pages, plan_layout
 from .planning import Answer, Planner
@@ -54,12 +56,12 @@ class Survey:
 def survey(path: Path, policy: Policy = "kernels", task: Task | None = None) -> Survey:
     """Look a candidate over. Raises UserError for a folder that is no candidate, or if no sandbox starts."""
     candidate, walls, found = Candidate.open(path), sandbox.walls(), Survey()
-    builder = Builder(walls, cache_folder())
+    builder, triton = Builder(walls, cache_folder()), TritonBuilder(walls, cache_folder())
 
     def start(folder: Path) -> Arm:
         return Arm(ArmSettings("reader", "cpu", 1, READ, walls, TIMEOUT, folder))
 
-    readings = Readings(policy, builder, start, sandbox.CANDIDATE_MOUNT if walls.strong else "")
+    readings = Readings(policy, builder, triton, start, sandbox.CANDIDATE_MOUNT if walls.strong else "")
     try:
         chosen = candidate.directories if task is None else filter(None, [candidate.passes_for(task.id)])
         for passes in chosen:
@@ -166,7 +168,7 @@ class _Noting:
     subgraph: str
     plans: list[Planned]
 
-    def answer(self, data: Any) -> Answer:
-        answer = self.planner.answer(data)
+    def answer(self, data: Any, capability: int | None) -> Answer:
+        answer = self.planner.answer(data, capability)
         self.plans.append(Planned(self.subgraph, str(data["name"]), answer.message["plan"]))
         return answer

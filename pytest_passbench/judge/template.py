@@ -37,8 +37,8 @@ class Program:
 class Answering(Protocol):
     """Who answers a template's requests for launch plans."""
 
-    def answer(self, data: Any) -> Answer:
-        """Return the answer. Raises ArmFailure."""
+    def answer(self, data: Any, capability: int | None) -> Answer:
+        """Return the answer for the CUDA device of this capability, if there is one. Raises ArmFailure."""
 
 
 class Template:
@@ -86,7 +86,7 @@ class Template:
                 return said
             if planner is None:
                 break
-            answer = planner.answer(said["request"])
+            answer = planner.answer(said["request"], said.get("capability"))
             descriptors = answer.descriptors()
             try:
                 send(self._channel, answer.message, descriptors)

@@ -1,4 +1,4 @@
-"""Triton kernels of a plan: their text from the candidate's files, checked, as a template gets it."""
+"""Triton kernels of a plan: their text from the candidate's files, checked."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from ..candidate.triton import KernelReference, KernelRefusal, KernelText, check_options, kernel_text
-from ..plans.launch import LaunchPlan, TritonKernel, TritonLaunch, Tuned
+from ..plans.launch import LaunchPlan, TritonKernel, TritonLaunch
 from .reading import Refusal
 
 
@@ -18,7 +18,7 @@ class TextRefused(Exception):
         super().__init__(f"{file}:{line}: {message}" if file else message)
 
 
-def checked(kernel: TritonKernel, plan: LaunchPlan, number: int, root: Path) -> KernelText:
+def checked_text(kernel: TritonKernel, plan: LaunchPlan, number: int, root: Path) -> KernelText:
     """Return the text of a kernel whose launches in the plan fit it.
 
     Raises TextRefused for its text, Refusal for a launch of it that does not fit.
@@ -43,6 +43,4 @@ def checked(kernel: TritonKernel, plan: LaunchPlan, number: int, root: Path) -> 
 
 
 def _launches(plan: LaunchPlan, number: int) -> list[TritonLaunch]:
-    choices = [choice for step in plan.steps if isinstance(step, Tuned) for choice in step.choices]
-    steps = [*plan.steps, *(step for choice in choices for step in choice)]
-    return [step for step in steps if isinstance(step, TritonLaunch) and step.kernel == number]
+    return [launch for launch in plan.triton_launches if launch.kernel == number]

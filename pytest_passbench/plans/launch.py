@@ -286,6 +286,13 @@ class LaunchPlan:
         return any(isinstance(step, (Launch, TritonLaunch, Tuned)) for step in self.steps)
 
     @property
+    def triton_launches(self) -> tuple[TritonLaunch, ...]:
+        """Return every launch of a Triton kernel in the order of the steps, those in configurations too."""
+        single = [[(step,)] if not isinstance(step, Tuned) else step.choices for step in self.steps]
+        steps = [step for choices in single for choice in choices for step in choice]
+        return tuple(step for step in steps if isinstance(step, TritonLaunch))
+
+    @property
     def uses_triton(self) -> bool:
         """Return whether one of its kernels is Triton's."""
         return any(isinstance(kernel, TritonKernel) for kernel in self.kernels)

@@ -15,6 +15,8 @@ import torch
 from ..plans import parse
 from ..plans.launch import LaunchPlan, Request, Tuned
 from ..protocol import receive, send
+from .libcuda import Driver
+from .machine_code import MachineCode
 from .replay import Replayed, cpp_function, replay
 from .tuning import tune
 
@@ -41,21 +43,32 @@ class AskedKernels:
         return self._known[key].call
 
     def _asked(self, request: Request) -> Replayed:
-        send(self._channel, {"status": "wanted", "request": request.to_data()})
+        wanted: dict[str, Any] = {"status": "wanted", "request": request.to_data()}
+        if torch.device(self._device).type == "cuda":
+            major, minor = torch.cuda.get_device_capability(self._device)
+            wanted["capability"] = 10 * major + minor
+        send(self._channel, wanted)
         answer, descriptors = receive(self._channel)
         try:
             plan = parse.plan(answer["plan"], request.tensors)
             kernels = [self._kernel(told, descriptors) for told in answer["kernels"]]
+            code = self._code(answer["machine"], descriptors[-1]) if "machine" in answer else None
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
         self.triton |= plan.uses_triton
-        choices, written = self._choices(plan, kernels), frozenset(answer["written"])
-        replayed = replay(plan, kernels, self._device, request.sequence, choices, written)
+        choices, written = self._choices(plan, kernels, code), frozenset(answer["written"])
+        replayed = replay(plan, kernels, self._device, request.sequence, choices, written, code)
         replayed.rest()
         return replayed
 
+    def _code(self, told: dict[str, Any], descriptor: int) -> MachineCode:
+        data = Path(f"/proc/self/fd/{descriptor}").read_bytes()
+        return MachineCode(data, told, Driver.on(self._device), self._device)
+
     def _kernel(self, told: dict[str, Any], descriptors: Sequence[int]) -> Any:
+        if "machine" in told:
+            return None  # each of its launches has machine code of its own
         if "triton" in told:
             from .triton_kernels import make_kernel
 
@@ -75,9 +88,9 @@ class AskedKernels:
             self._libraries[key] = ctypes.CDLL(f"/proc/self/fd{slashes}{descriptor}")
         return self._libraries[key]
 
-    def _choices(self, plan: LaunchPlan, kernels: Sequence[Any]) -> list[int]:
+    def _choices(self, plan: LaunchPlan, kernels: Sequence[Any], code: MachineCode | None) -> list[int]:
         """Return the configuration of each tuned launch: the fastest on a device, the first in the interpreter."""
         count = sum(isinstance(step, Tuned) for step in plan.steps)
-        if not count or torch.device(self._device).type != "cuda":
+        if not count or code is None:
             return [0] * count
-        return tune(plan, kernels, self._device)
+        return tune(plan, kernels, self._device, code)

@@ -12,7 +12,7 @@ import math
 import mmap
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -87,6 +87,22 @@ def cpp_function(library: ctypes.CDLL, name: str, parameters: Sequence[str]) -> 
     return function
 
 
+class Code(Protocol):
+    """Machine code for a plan's launches of Triton kernels."""
+
+    def prepare(self, number: int, step: TritonLaunch) -> MachineLaunch:
+        """Return what makes a launch, number ``number`` of the plan."""
+
+
+class MachineLaunch(Protocol):
+    """A launch of machine code. ``operands`` are those whose addresses it is called with, in order."""
+
+    operands: tuple[Operand, ...]
+
+    def __call__(self, *addresses: int) -> None:
+        """Launch."""
+
+
 def replay(
     plan: LaunchPlan,
     kernels: Sequence[Any],
@@ -94,13 +110,15 @@ def replay(
     sequence: bool,
     choices: Sequence[int],
     written: Collection[int] = (),
+    code: Code | None = None,
 ) -> Replayed:
     """Return a callable that executes a plan.
 
     ``kernels`` are the plan's, ready to be launched; ``choices`` says which configuration of each tuned launch.
     ``written`` are the argument tensors that it writes to: each call checks that no other shares memory with them.
+    With ``code``, Triton kernels are launched as machine code instead of by Triton.
     """
-    printer = _Printer(plan, device, sequence, list(choices), written)
+    printer = _Printer(plan, device, sequence, list(choices), written, code)
     source = printer.function()
     namespace = printer.namespace | {f"k{number}": kernel for number, kernel in enumerate(kernels)}
     name = f"<launch plan {next(_count)}>"
@@ -134,9 +152,17 @@ class _Printer:
     """One plan's text and namespace."""
 
     def __init__(
-        self, plan: LaunchPlan, device: str, sequence: bool, choices: list[int], written: Collection[int]
+        self,
+        plan: LaunchPlan,
+        device: str,
+        sequence: bool,
+        choices: list[int],
+        written: Collection[int],
+        code: Code | None,
     ) -> None:
         self._plan, self._sequence, self._choices, self._written = plan, sequence, choices, written
+        self._code = code
+        self._launches = {id(launch): number for number, launch in enumerate(plan.triton_launches)}
         self._lines: list[str] = []
         self._buffers: list[Form] = []
         self._addresses: set[str] = set()
@@ -195,8 +221,7 @@ class _Printer:
                          for value in step.arguments]  # fmt: skip
             self._add(f"k{step.kernel}({', '.join(arguments)})")
         elif isinstance(step, TritonLaunch):
-            named = [f"{name}={self._value(value)}" for name, value in (*step.arguments, *step.options)]
-            self._add(f"k{step.kernel}[{_numbers(step.grid)}]({', '.join(named)})")
+            self._triton(step)
         elif isinstance(step, Tuned):
             chosen = self._choices[self._tuned] if self._tuned < len(self._choices) else 0
             self._tuned += 1
@@ -204,6 +229,17 @@ class _Printer:
                 self._step(one)
         else:
             self._operator(step)
+
+    def _triton(self, step: TritonLaunch) -> None:
+        if self._code is None:
+            named = [f"{name}={self._value(value)}" for name, value in (*step.arguments, *step.options)]
+            self._add(f"k{step.kernel}[{_numbers(step.grid)}]({', '.join(named)})")
+            return
+        number = self._launches[id(step)]
+        launch = self._code.prepare(number, step)
+        self.namespace[f"l{number}"] = launch
+        pointers = [self._pointer(operand) for operand in launch.operands]
+        self._add(f"l{number}({', '.join(pointers)})")
 
     def _allocate(self, step: Allocate) -> None:
         name, form = f"b{len(self._buffers)}", step.form

@@ -19,7 +19,7 @@ _BUILTINS = ("range", "min", "max", "abs", "len", "int", "float", "bool")
 def make_kernel(text: Mapping[str, Any]) -> Any:
     """What ``triton.jit`` makes of a checked text (``KernelText.to_json()``); ``kernel[grid](...)`` launches it.
 
-    The same text has the same names on every machine, so Triton's cache of compiled kernels finds it again.
+    The same text has the same names on every machine, and so the same machine code.
     """
     digest = hashlib.sha256(json.dumps(text, sort_keys=True).encode()).hexdigest()[:16]
     namespace = _namespace(f"passbench_kernel_{digest}")

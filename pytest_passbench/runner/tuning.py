@@ -9,30 +9,36 @@ from typing import Any
 import torch
 
 from ..plans.launch import LaunchPlan, Tuned
-from .replay import replay
+from .replay import Code, replay
 
 REPEATS = 10
 
 
-def tune(plan: LaunchPlan, kernels: Sequence[Any], device: str) -> list[int]:
+def tune(plan: LaunchPlan, kernels: Sequence[Any], device: str, code: Code) -> list[int]:
     """Return the fastest configuration of each tuned launch, one launch after the other, on tensors of zeros.
 
-    A configuration that cannot be launched is passed over. Raises what the last one raised if none can be.
+    A configuration that cannot be compiled or launched is passed over. Raises what the last one raised if none can.
     """
     tensors = [_zeros(tensor.form, device) for tensor in plan.tensors]
     chosen: list[int] = []
     for step in [step for step in plan.steps if isinstance(step, Tuned)]:
-        chosen.append(_fastest(plan, kernels, device, chosen, len(step.choices), tensors))
+        chosen.append(_fastest(plan, kernels, device, code, chosen, len(step.choices), tensors))
     return chosen
 
 
 def _fastest(
-    plan: LaunchPlan, kernels: Sequence[Any], device: str, chosen: list[int], count: int, tensors: list[torch.Tensor]
+    plan: LaunchPlan,
+    kernels: Sequence[Any],
+    device: str,
+    code: Code,
+    chosen: list[int],
+    count: int,
+    tensors: list[torch.Tensor],
 ) -> int:
     best, fastest, failed = -1, math.inf, RuntimeError("no configuration")
     for number in range(count):
         try:
-            seconds = _seconds(replay(plan, kernels, device, True, [*chosen, number]).call, tensors)
+            seconds = _seconds(replay(plan, kernels, device, True, [*chosen, number], code=code).call, tensors)
         except Exception as error:
             failed = RuntimeError(f"no configuration of the kernel can be launched; the last one says: {error}")
             continue

@@ -33,8 +33,14 @@ class Body:
 
     def statements(self, body: list[ast.stmt], depth: int = 0) -> list[ast.stmt]:
         """The statements that do something, rewritten; ``pass`` if there is none."""
-        made = [new for node in body if not _does_nothing(node) for new in [self._statement(node, depth + 1)]]
+        made = [self._placed(node, depth + 1) for node in body if not _does_nothing(node)]
         return made or [ast.Pass()]
+
+    def _placed(self, node: ast.stmt, depth: int) -> ast.stmt:
+        """Return a statement rewritten, with the line that it has in the candidate's file."""
+        made = self._statement(node, depth)
+        made.lineno = node.lineno
+        return made
 
     def _statement(self, node: ast.stmt, depth: int) -> ast.stmt:
         self._count(node, depth)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from ..complexity import TooComplex
 from ..parse import parse
@@ -38,6 +38,8 @@ class KernelText:
     constexprs: tuple[str, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
     functions: tuple[KernelText, ...] = ()
+    types: Mapping[str, str] = field(default_factory=dict)  # of parameters that say one: ``x: tl.int64``
+    lines: Mapping[int, int] = field(default_factory=dict)  # of statements: in ``source``, in ``file``
 
     def to_json(self) -> dict[str, Any]:
         """What the executing side's ``make_kernel`` takes."""
@@ -117,10 +119,14 @@ class _Kernel:
             arguments, statements = _arguments(definition.args, body), body.statements(definition.body)
             made = ast.FunctionDef(name, arguments, statements, [], lineno=1)
             source = ast.unparse(ast.fix_missing_locations(made)) + "\n"
+            lines = _lines(made, source)
         except RecursionError:
             raise KernelRefusal(file, definition.lineno, "a Triton kernel nests too deeply") from None
         parameters = tuple(argument.arg for argument in found.arguments)
-        return KernelText(file, definition.lineno, name, source, parameters, constexprs, found.options)
+        types = {item.arg: item.annotation.attr for item in _all(arguments) if _is_type(item.annotation)}
+        return KernelText(
+            file, definition.lineno, name, source, parameters, constexprs, found.options, types=types, lines=lines
+        )
 
     def _definition(self, reference: KernelReference) -> ast.FunctionDef:
         """The definition of that name whose lines, decorators included, begin with the one given."""
@@ -160,8 +166,7 @@ class _Found:
 
     @property
     def arguments(self) -> list[ast.arg]:
-        found = self.definition.args
-        return [*found.posonlyargs, *found.args, *found.kwonlyargs]
+        return _all(self.definition.args)
 
     @cached_property
     def local(self) -> frozenset[str]:
@@ -183,6 +188,21 @@ class _Found:
             message = f"{self.definition.name} is decorated with {shown}, not triton.jit"
             raise KernelRefusal(self.file, line, message)
         return dict(_options(jits))
+
+
+def _all(arguments: ast.arguments) -> list[ast.arg]:
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+
+def _is_type(annotation: ast.expr | None) -> TypeGuard[ast.Attribute]:
+    return isinstance(annotation, ast.Attribute) and annotation.attr in DTYPES
+
+
+def _lines(made: ast.FunctionDef, source: str) -> dict[int, int]:
+    """Return the line in the candidate's file of each line of ``source`` that begins a statement."""
+    [written] = ast.parse(source).body
+    new, old = ([node for node in ast.walk(tree) if isinstance(node, ast.stmt)] for tree in (written, made))
+    return {now.lineno: before.lineno for now, before in zip(new[1:], old[1:], strict=True)}  # without the function
 
 
 def _last_name(node: ast.expr) -> str:
@@ -219,7 +239,7 @@ def _argument(found: ast.arg) -> ast.arg:
     annotation = found.annotation
     if annotation is not None and is_constexpr(annotation):
         return ast.arg(found.arg, constexpr())
-    if isinstance(annotation, ast.Attribute) and annotation.attr in DTYPES:  # tl.int64: the type to compile for
+    if _is_type(annotation):  # tl.int64: the type to compile for
         return ast.arg(found.arg, ast.Attribute(ast.Name("tl", ast.Load()), annotation.attr, ast.Load()))
     return ast.arg(found.arg)
 

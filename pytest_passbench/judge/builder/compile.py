@@ -10,15 +10,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
-import subprocess
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from ...kernels import toolchain
 from .. import sandbox
-from .refusals import CompileFailed, LimitReached
+from . import process
+from .refusals import CompileFailed, LimitReached, limit_reached
 
 SECONDS = 60
 MEMORY_BYTES = 2 << 30  # of each process of the compiler
@@ -61,7 +60,7 @@ def run(source: str, options: tuple[str, ...], functions: Iterable[str], walls: 
     with own as scratch:
         program = ["/bin/sh", "-c", _SCRIPT, "sh", scratch, _link_script(functions), *call]
         command = sandbox.tool_command(program, walls, _needed(compiler), SCRATCH_BYTES)
-        code, data, said = _start(command, source.encode(), scratch)
+        code, data, said = process.run(command, source.encode(), _environment(scratch), SECONDS)
     if code or not data:
         raise _failure(code, said.decode(errors="replace"))
     if len(data) > LIBRARY_BYTES:
@@ -83,35 +82,15 @@ def _needed(compiler: str) -> list[Path]:
     return [toolchain.INCLUDE, Path(compiler).parent.parent]
 
 
-def _start(command: list[str], source: bytes, scratch: str) -> tuple[int, bytes, bytes]:
-    environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TMPDIR": scratch, "HOME": "/nowhere"}
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, start_new_session=True, cwd="/"
-    ) as process:
-        try:
-            data, said = process.communicate(source, timeout=SECONDS)
-        except BaseException as error:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # behind strong walls all others die with the first
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise LimitReached(f"compiling took longer than {SECONDS} s") from None
-            raise
-    return process.returncode, data, said
-
-
-_SHORT_OF = (
-    ("memory", "out of memory", "memory exhausted", "Cannot allocate memory", "bad_alloc"),
-    ("room", "File size limit", "No space left", "file truncated", "File too large"),
-    ("time", "CPU time limit", "Terminated", "Killed"),
-)
+def _environment(scratch: str) -> dict[str, str]:
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TMPDIR": scratch, "HOME": "/nowhere"}
 
 
 def _failure(code: int, said: str) -> CompileFailed:
     """What went wrong, the compiler's first error first."""
-    for what, *words in _SHORT_OF:
-        if any(word in said for word in words):
-            return LimitReached(f"compiling needs more {what} than a kernel may take")
+    limit = limit_reached(said)
+    if limit is not None:
+        return limit
     return CompileFailed(_first_error(said) if said.strip() else f"the compiler ended with {code} and said nothing")
 
 

@@ -17,3 +17,18 @@ class CompileFailed(Exception):
 
 class LimitReached(CompileFailed):
     """Compiling took more time, memory or room than a kernel may."""
+
+
+_SHORT_OF = (
+    ("memory", "out of memory", "memory exhausted", "Cannot allocate memory", "bad_alloc", "MemoryError"),
+    ("room", "File size limit", "No space left", "file truncated", "File too large"),
+    ("time", "CPU time limit", "Terminated", "Killed"),
+)
+
+
+def limit_reached(said: str) -> LimitReached | None:
+    """Return the limit that a compiler says it ran into, if it is one."""
+    for what, *words in _SHORT_OF:
+        if any(word in said for word in words):
+            return LimitReached(f"compiling needs more {what} than a kernel may take")
+    return None

@@ -1,0 +1,176 @@
+"""Inside the sandbox of Triton's compiler: checked text and launches in, machine code and its description out.
+
+Each launch is compiled in a fork, so that one which takes too long or ends its process costs no other. No device is
+needed: the target is stated, and Triton brings the assembler.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..plans.machine_code import ANSWER
+from ..runner.triton_kernels import make_kernel
+
+SAID = 4096  # bytes of what the compiler printed
+MESSAGE = 8000  # characters of its message
+#: A parameter in assembly: the bits of its type, and how many there are of an array (a float16 is one of bytes).
+_PARAMETER = re.compile(r"\.param\s[^,]*?\.[busf](\d+)\b[^,\[]*(?:\[(\d+)\])?")
+_DIVISIBLE = [["tt.divisibility", 16]]
+
+
+def main() -> None:
+    """Answer the job on standard input (``text``, ``launches``, ``capability``, limits in seconds) on its output."""
+    job, scratch = json.load(sys.stdin.buffer), Path(sys.argv[1])
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what Triton prints is no answer
+    _prepare()
+    kernel = make_kernel(job["text"])
+    deadline = time.monotonic() + job["seconds_in_all"]
+    for launch in job["launches"]:
+        left = min(job["seconds"], deadline - time.monotonic())
+        described, code = _apart(kernel, launch, job["capability"], scratch, left)
+        data = json.dumps(described).encode()
+        answers.write(ANSWER.pack(len(data), len(code)) + data + code)
+        answers.flush()
+        shutil.rmtree(os.environ["TRITON_CACHE_DIR"], ignore_errors=True)
+
+
+def _prepare() -> None:
+    """Import what every fork needs, and spare them the hash of Triton's half a gigabyte.
+
+    That is a key of Triton's own cache, which is emptied after each launch.
+    """
+    import triton.compiler.code_generator  # noqa: F401
+    from triton.compiler import compiler
+    from triton.runtime import cache
+
+    for module in (cache, compiler):
+        if hasattr(module, "triton_key"):
+            module.triton_key = lambda: "one"
+
+
+def _apart(
+    kernel: Any, launch: dict[str, Any], capability: int, scratch: Path, seconds: float
+) -> tuple[dict[str, Any], bytes]:
+    """Return a launch's description and machine code, compiled in a fork."""
+    if seconds <= 0:
+        return {"status": "skipped"}, b""
+    answer = scratch / "answer"
+    answer.unlink(missing_ok=True)
+    child = os.fork()
+    if child == 0:
+        os.setpgid(0, 0)
+        file = os.open(scratch / "said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.dup2(file, 1)
+        os.dup2(file, 2)
+        try:
+            described, code = _compiled(kernel, launch, capability)
+            answer.write_bytes(json.dumps(described).encode() + b"\n" + code)
+        except BaseException as error:
+            os.write(2, f"{type(error).__name__}: {error}".encode())
+            os._exit(1)
+        os._exit(0)
+    ended = _wait(child, seconds)
+    said = (scratch / "said").read_bytes()[-SAID:].decode(errors="replace")
+    if ended is None:
+        return {"status": "late"}, b""
+    if ended != 0:
+        return {"status": "ended", "ended": ended, "said": said}, b""
+    form, _, code = answer.read_bytes().partition(b"\n")
+    found = json.loads(form)
+    return (found | {"said": said} if found["status"] == "error" else found), code
+
+
+def _wait(child: int, seconds: float) -> int | None:
+    """Return how a child ended, or None if it was too late and was ended; its own children go with it."""
+    handle = os.pidfd_open(child)
+    try:
+        ready, _, _ = select.select([handle], [], [], seconds)
+    finally:
+        os.close(handle)
+    with contextlib.suppress(OSError):
+        os.killpg(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status) if ready else None
+
+
+def _compiled(kernel: Any, launch: dict[str, Any], capability: int) -> tuple[dict[str, Any], bytes]:
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    if "constexprs" not in inspect.signature(ASTSource).parameters:
+        version = f"Triton {triton.__version__}"
+        return _error(f"{version} cannot compile for a device from outside of its process; 3.3 can"), b""
+    signature = {name: _type(kind) for name, kind in launch["signature"]}
+    constants = {tuple(path): _constant(value) for path, value in launch["constants"]}
+    multiples = {tuple(path): _DIVISIBLE for path in launch["multiples"]}
+    try:
+        source = ASTSource(kernel, signature, constants, multiples)
+        compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=launch["options"])
+        return _description(compiled.metadata, compiled.asm["ptx"]), compiled.asm["cubin"]
+    except Exception as error:
+        line = getattr(getattr(error, "node", None), "lineno", 0)  # a CompilationError has it
+        return _error(f"{type(error).__name__}: {error}", line), b""
+
+
+def _error(message: str, line: int = 0) -> dict[str, Any]:
+    return {"status": "error", "message": message[-MESSAGE:], "line": line}
+
+
+def _description(metadata: Any, ptx: str) -> dict[str, Any]:
+    """Return what a launch has to know, as far as this Triton says it."""
+    ctas = int(metadata.num_ctas)
+    cluster = tuple(getattr(metadata, "cluster_dims", (ctas, 1, 1)))
+    for name in ("profile_scratch_size", "tensordesc_meta"):
+        if getattr(metadata, name, None):
+            return _error(f"the kernel needs what a launch does not have ({name})")
+    if cluster != (ctas, 1, 1):
+        return _error(f"the kernel needs clusters of another form than {(ctas, 1, 1)}: {cluster}")
+    return {
+        "status": "made",
+        "name": str(metadata.name),
+        "parameters": _parameters(str(metadata.name), ptx),
+        "shared": int(metadata.shared),
+        "num_warps": int(metadata.num_warps),
+        "num_ctas": ctas,
+        "scratch_bytes": int(getattr(metadata, "global_scratch_size", 0) or 0),
+        "cooperative": bool(getattr(metadata, "launch_cooperative_grid", False)),
+        "dependent": bool(getattr(metadata, "launch_pdl", False)),
+    }
+
+
+def _parameters(name: str, ptx: str) -> list[int]:
+    """Return the bytes of each of the kernel's parameters, as its assembly declares them."""
+    entry = re.search(rf"\.entry\s+{re.escape(name)}\s*\((.*?)\n?\)", ptx, re.S)
+    found = _PARAMETER.findall(entry[1]) if entry else []
+    return [int(bits) // 8 * int(count or 1) for bits, count in found]
+
+
+def _type(kind: Any) -> Any:
+    return tuple(_type(item) for item in kind) if isinstance(kind, list) else kind
+
+
+def _constant(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_constant(item) for item in value)
+    if isinstance(value, Mapping):
+        [(tag, content)] = value.items()
+        if tag == "float":
+            return float(content)
+        import triton.language as tl
+
+        return getattr(tl, content)
+    return value

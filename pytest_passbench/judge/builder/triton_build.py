@@ -1,0 +1,145 @@
+"""From checked Triton text to machine code that a measured process may load: compiled, checked, kept by content."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...candidate.triton import KernelText
+from ...plans.machine_code import BYTES, Binary
+from ..messages import BadMessage, parse
+from ..sandbox import Walls
+from . import triton_run
+from .refusals import CompileFailed, LimitReached, limit_reached
+from .store import Store
+from .triton_types import Specialised
+
+CODE_BYTES = 16 << 20
+_HIDDEN = 2  # pointers to scratch memory, at most: the kernel's own since Triton 3.2, a profiler's since 3.5
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A launch's machine code, and what it takes to launch it."""
+
+    binary: Binary
+    code: bytes
+
+
+class Mistake(CompileFailed):
+    """Triton rejects a kernel; ``line`` is that of the candidate's file, 0 if it is not known."""
+
+    def __init__(self, line: int, message: str) -> None:
+        self.line = line
+        super().__init__(message)
+
+
+class TritonBuilder:
+    """Compiles launches behind ``walls``; ``cache`` is a folder of the judge's user, or None to keep none on disk.
+
+    Several builders may share a cache. What is read from it is checked as what comes from the compiler is.
+    """
+
+    def __init__(self, walls: Walls, cache: Path | None) -> None:
+        self._walls, self._store = walls, Store(cache)
+        self._failed: dict[str, CompileFailed] = {}  # a limit is not run into twice
+
+    def machines(
+        self, text: KernelText, launches: Sequence[Specialised], capability: int
+    ) -> list[Machine | CompileFailed]:
+        """Return machine code for each launch of a kernel, or why there is none.
+
+        ``capability`` is the device's, as 90 for 9.0. Raises CompileFailed if Triton's compiler does not work here.
+        """
+        data = text.to_json()
+        keys = [_key(data, launch, capability) for launch in launches]
+        found = {key: self._found(key, launch) for key, launch in zip(keys, launches, strict=True)}
+        missing = {key: launch for key, launch in zip(keys, launches, strict=True) if found[key] is None}
+        if missing:
+            jobs = [launch.to_data() for launch in missing.values()]
+            answers = triton_run.run(data, jobs, capability, self._walls)
+            for (key, launch), answer in zip(missing.items(), answers, strict=True):
+                found[key] = self._made(key, text, launch, *answer)
+        return [made for key in keys if (made := found[key]) is not None]
+
+    def _found(self, key: str, launch: Specialised) -> Machine | CompileFailed | None:
+        if key in self._failed:
+            return self._failed[key]
+        stored = self._store.get(key)
+        if stored is None:
+            return None
+        described, _, code = stored.partition(b"\n")
+        try:
+            return _checked(parse(triton_run.DESCRIPTION, described), code, launch)
+        except (BadMessage, CompileFailed):
+            return None
+
+    def _made(
+        self, key: str, text: KernelText, launch: Specialised, described: dict[str, Any], code: bytes
+    ) -> Machine | CompileFailed:
+        try:
+            failure = _failure(text, described)
+            if failure is not None:
+                raise failure
+            made = _checked(described, code, launch)
+        except CompileFailed as error:
+            self._failed[key] = error.with_traceback(None)
+            return error
+        self._store.put(key, json.dumps(described).encode() + b"\n" + code)
+        return made
+
+
+def _checked(described: dict[str, Any], code: bytes, launch: Specialised) -> Machine:
+    """Return machine code whose description is one, and whose parameters are those that a launch passes."""
+    if not code.startswith(b"\x7fELF"):
+        raise CompileFailed("Triton's compiler made no machine code")
+    if len(code) > CODE_BYTES:
+        raise LimitReached(f"the compiled kernel is larger than {CODE_BYTES >> 20} MiB")
+    said = {name: value for name, value in described.items() if name not in ("status", "parameters")}
+    sizes = tuple(described["parameters"])
+    hidden = len(sizes) - len(launch.passed)
+    made = Binary(passed=tuple(launch.passed), hidden=hidden, **said)
+    if not 0 <= hidden <= _HIDDEN or made.sizes != sizes or (made.scratch_bytes and not hidden):
+        expected = tuple(BYTES[passed.kind] for passed in launch.passed)
+        raise CompileFailed(
+            f"this Triton compiles kernels in another form: parameters of {sizes} bytes, where the launch passes"
+            f" {expected} and up to {_HIDDEN} pointers"
+        )
+    return Machine(made, code)
+
+
+def _failure(text: KernelText, described: dict[str, Any]) -> CompileFailed | None:
+    """Return what went wrong, if anything did."""
+    if described["status"] == "late":
+        return LimitReached(f"compiling took longer than {triton_run.SECONDS} s")
+    if described["status"] == "skipped":
+        return LimitReached(f"compiling a kernel's configurations took longer than {triton_run.SECONDS_IN_ALL} s")
+    if described["status"] == "error":
+        said = f"{described['message']}\n{described['said']}".strip()
+        return limit_reached(said) or Mistake(text.lines.get(described["line"], 0), said)
+    if described["status"] == "ended":
+        said = f"Triton's compiler ended with {described['ended']}: {described['said']}"
+        return limit_reached(said) or CompileFailed(said)
+    return None
+
+
+def _key(text: dict[str, Any], launch: Specialised, capability: int) -> str:
+    told = json.dumps([text, launch.to_data(), capability, *_triton()], sort_keys=True)
+    return "triton-" + hashlib.sha256(told.encode()).hexdigest()[:40]
+
+
+@functools.cache
+def _triton() -> tuple[str, ...]:
+    """Return what identifies Triton's compiler and what runs it, without importing it."""
+    found = importlib.util.find_spec("triton")
+    origin = Path(found.origin) if found is not None and found.origin else Path("/")
+    worker = Path(triton_run.__file__).parents[2] / "compiling" / "main.py"
+    digest = hashlib.sha256(worker.read_bytes()).hexdigest()
+    return importlib.metadata.version("triton"), str(origin), str(origin.stat().st_mtime_ns), digest

@@ -1,0 +1,101 @@
+"""One run of Triton's compiler, in a sandbox of its own: checked text in, machine code out.
+
+The sandbox has Python, Triton and this package without its judge; neither a candidate's files nor a device. Where
+bubblewrap does not work the compiler runs with the same limits and environment, in a new empty folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...plans.machine_code import ANSWER
+from .. import sandbox
+from ..messages import BadMessage, Fields, Flag, Items, Kinds, Text, Whole, parse
+from . import process
+from .refusals import CompileFailed
+
+SECONDS = 60  # of one launch
+SECONDS_IN_ALL = 300  # of the launches of one kernel that are asked for at once
+MEMORY_BYTES = 4 << 30  # of each process
+SCRATCH_BYTES = 256 << 20
+_FILE_BYTES = 64 << 20
+OUTPUT_BYTES = 128 << 20
+_SAID = Text(1 << 16)
+#: What is said of one launch: whether it was compiled, and how it is launched then.
+DESCRIPTION = Kinds(
+    "status",
+    {
+        "made": Fields(
+            {
+                "name": Text(400),
+                "parameters": Items(Whole(1, 1 << 10), most=1 << 10),
+                "shared": Whole(0, 1 << 20),
+                "num_warps": Whole(1, 64),
+                "num_ctas": Whole(1, 64),
+                "scratch_bytes": Whole(0, 1 << 30),
+                "cooperative": Flag(),
+                "dependent": Flag(),
+            }
+        ),
+        "error": Fields({"message": _SAID, "line": Whole(0, 1 << 31), "said": _SAID}),
+        "ended": Fields({"ended": Whole(-64, 255), "said": _SAID}),
+        "late": Fields({}),
+        "skipped": Fields({}),  # the others took all the time
+    },
+)
+_PARENT = Path(__file__).resolve().parents[3]
+_START = f"import sys; sys.path.insert(0, {str(_PARENT)!r}); from pytest_passbench.compiling.main import main; main()"
+_SCRIPT = f"""
+ulimit -c 0; ulimit -t {SECONDS}; ulimit -v {MEMORY_BYTES >> 10}; ulimit -f {_FILE_BYTES >> 9}
+"$@" | head -c {OUTPUT_BYTES}
+"""
+
+
+def run(
+    text: dict[str, Any], launches: Sequence[dict[str, Any]], capability: int, walls: sandbox.Walls
+) -> list[tuple[dict[str, Any], bytes]]:
+    """Return description (a :data:`DESCRIPTION`) and machine code for each launch of a checked text.
+
+    Raises :class:`CompileFailed` if the compiler itself does not start or says anything else.
+    """
+    job = {
+        "text": text,
+        "launches": list(launches),
+        "capability": capability,
+        "seconds": SECONDS,
+        "seconds_in_all": SECONDS_IN_ALL,
+    }
+    own = contextlib.nullcontext("/tmp") if walls.strong else tempfile.TemporaryDirectory(prefix="passbench-build-")
+    with own as scratch:
+        program = ["/bin/sh", "-c", _SCRIPT, "sh", sys.executable, "-P", "-W", "ignore", "-c", _START, scratch]
+        command = sandbox.command(program, walls, None, devices=False, scratch_bytes=SCRATCH_BYTES)
+        folders = {"HOME": scratch, "TMPDIR": scratch, "TRITON_CACHE_DIR": f"{scratch}/cache"}
+        environment = sandbox.environment(1, "cuda", folders)
+        _, data, said = process.run(command, json.dumps(job).encode(), environment, SECONDS + SECONDS_IN_ALL)
+    found = list(_answers(data))
+    if len(found) != len(launches):
+        message = said.decode(errors="replace").strip()[-2000:] or "it said nothing"
+        raise CompileFailed(f"Triton's compiler gave {len(found)} answers of {len(launches)}: {message}")
+    return found
+
+
+def _answers(data: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """Return the whole answers that were given, as far as they have the form of answers."""
+    place = 0
+    while place + ANSWER.size <= len(data):
+        described, code = ANSWER.unpack_from(data, place)
+        place += ANSWER.size
+        if place + described + code > len(data):
+            return
+        try:
+            form = parse(DESCRIPTION, data[place : place + described])
+        except BadMessage as error:
+            raise CompileFailed(f"Triton's compiler answers in a form that is none: {error}") from error
+        place += described + code
+        yield form, data[place - code : place]

@@ -1,0 +1,159 @@
+"""What a Triton launch is compiled for: types, constants and alignment, as Triton's own launcher finds them.
+
+Triton compiles a number that is 1 as a constant, and uses that an address or a number is a multiple of 16. A plan
+says all of this: its numbers are exact, and replay refuses an argument that lies otherwise than when recorded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...candidate.triton import KernelText, check_options
+from ...plans.launch import Argument, Operand, TritonLaunch, TritonType
+from ...plans.machine_code import BYTES, Passed, fits
+
+_MULTIPLE = 16  # of bytes in an address, or of a number
+_SHORT = {
+    "int1": "u1",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float32": "fp32",
+    "float64": "fp64",
+    **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
+}
+_POINTED = {**_SHORT, "bool": "i1", "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5"}
+
+
+class Unspecialised(Exception):
+    """A launch that a kernel cannot be compiled for; the message is a sentence without its subject."""
+
+
+@dataclass
+class Specialised:
+    """A launch as the compiler takes it. ``passed`` is what remains to be handed over when it is launched.
+
+    Signature: a type for each parameter, ``"constexpr"``, or a list of these for a tuple. Paths of constants and of
+    what is a multiple of 16 begin with the parameter's number.
+    """
+
+    signature: list[tuple[str, Any]] = field(default_factory=list)
+    constants: list[tuple[list[int], Any]] = field(default_factory=list)
+    multiples: list[list[int]] = field(default_factory=list)
+    options: dict[str, int | bool] = field(default_factory=dict)
+    passed: list[Passed] = field(default_factory=list)
+
+    def to_data(self) -> dict[str, Any]:
+        """Return what the compiler needs, as JSON-ready data."""
+        return {
+            "signature": [[name, kind] for name, kind in self.signature],
+            "constants": [[path, value] for path, value in self.constants],
+            "multiples": self.multiples,
+            "options": self.options,
+        }
+
+
+def specialise(text: KernelText, launch: TritonLaunch, tensors: Sequence[Argument]) -> Specialised:
+    """Return what ``launch`` is compiled for; ``tensors`` are its plan's arguments. Raises Unspecialised."""
+    values = dict(launch.arguments)
+    for name in text.parameters:
+        if name not in values:
+            raise Unspecialised(f"launches {text.name} without its parameter {name}")
+    found = _Specialiser(text, tensors, Specialised(options=check_options(dict(launch.options))))
+    for number, name in enumerate(text.parameters):
+        found.parameter(number, name, values[name])
+    return found.made
+
+
+class _Specialiser:
+    """One launch on its way."""
+
+    def __init__(self, text: KernelText, tensors: Sequence[Argument], made: Specialised) -> None:
+        self._text, self._tensors, self.made = text, tensors, made
+
+    def parameter(self, number: int, name: str, value: Any) -> None:
+        if name in self._text.constexprs:
+            kind: Any = self._constant([number], name, value)
+        elif name in self._text.types:
+            kind = self._typed(number, name, value)
+        else:
+            free = not self._listed("do_not_specialize", number, name)
+            aligned = free and not self._listed("do_not_specialize_on_alignment", number, name)
+            kind = self._kind([number], (name,), value, free, aligned)
+        self.made.signature.append((name, kind))
+
+    def _listed(self, option: str, number: int, name: str) -> bool:
+        listed = self._text.options.get(option, ())
+        return name in listed or number in listed
+
+    def _typed(self, number: int, name: str, value: Any) -> str:
+        """Return the type that the parameter itself says."""
+        stated = self._text.types[name]
+        kind = _SHORT.get(stated, stated)
+        if kind not in BYTES or not fits(kind, value):
+            raise Unspecialised(f"launches {self._text.name} with a wrong argument {name}: no tl.{stated}")
+        plain = kind == "u1" or kind.startswith(("fp", "bf"))
+        skipped = any(
+            self._listed(option, number, name) for option in ("do_not_specialize", "do_not_specialize_on_alignment")
+        )
+        if not plain and not skipped and value % _MULTIPLE == 0:
+            self.made.multiples.append([number])
+        self.made.passed.append(Passed((name,), kind))
+        return kind
+
+    def _kind(self, path: list[int], names: tuple[str | int, ...], value: Any, free: bool, aligned: bool) -> Any:
+        if isinstance(value, tuple):
+            return [
+                self._kind([*path, place], (*names, place), item, free, aligned) for place, item in enumerate(value)
+            ]
+        if isinstance(value, Operand):
+            kind, passed, multiple = self._pointer(names, value), "pointer", self._address(value) % _MULTIPLE == 0
+        elif isinstance(value, bool):
+            kind, passed, multiple = "u1", "u1", False
+        elif isinstance(value, int) and not (free and value == 1):
+            kind = passed = next(kind for kind in ("i32", "i64", "u64") if fits(kind, value))
+            multiple = value % _MULTIPLE == 0
+        elif isinstance(value, float):
+            kind, passed, multiple = "fp32", "fp32", False
+        else:
+            return self._constant(path, str(names[0]), value)
+        if multiple and aligned:
+            self.made.multiples.append(path)
+        self.made.passed.append(Passed(names, passed))
+        return kind
+
+    def _pointer(self, names: tuple[str | int, ...], operand: Operand) -> str:
+        pointed = _POINTED.get(operand.form.dtype)
+        if pointed is None:
+            shown = f"launches {self._text.name} with a wrong argument {names[0]}"
+            raise Unspecialised(f"{shown}: Triton has no pointer to {operand.form.dtype}")
+        return f"*{pointed}"
+
+    def _address(self, operand: Operand) -> int:
+        """Return an operand's address but for a multiple of 16: buffers and tables begin at one."""
+        begins = self._tensors[operand.index].misaligned if operand.source == "argument" else 0
+        return begins + operand.offset
+
+    def _constant(self, path: list[int], name: str, value: Any) -> str:
+        try:
+            self.made.constants.append((path, _literal(value)))
+        except ValueError as error:
+            shown = f"launches {self._text.name} with a wrong argument {name}"
+            raise Unspecialised(f"{shown}: {error} is no constant of a Triton kernel") from None
+        return "constexpr"
+
+
+def _literal(value: Any) -> Any:
+    """Return a constant as JSON-ready data. Raises ValueError naming its type."""
+    if isinstance(value, (tuple, list)):
+        return [_literal(item) for item in value]
+    if isinstance(value, TritonType):
+        return {"tl": value.name}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": repr(value)}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise ValueError(type(value).__name__)

@@ -1,0 +1,107 @@
+"""The CUDA driver's interface, as far as loading and launching machine code needs it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+_MOST_SHARED = 48 << 10  # bytes of shared memory that a kernel has without asking
+_MAX_DYNAMIC_SHARED, _ANY_CLUSTER_SIZE = 8, 14  # attributes of a function (CUfunction_attribute)
+_PREFER_SHARED = 1  # CUfunc_cache
+_PORTABLE_CLUSTER = 8  # blocks
+_INVALID_VALUE = 1  # CUresult
+# Attributes of a launch (CUlaunchAttributeID).
+COOPERATIVE, CLUSTER_DIMENSION, CLUSTER_SCHEDULING, DEPENDENT = 2, 4, 5, 6
+SPREAD = 1  # CUclusterSchedulingPolicy
+
+
+class DriverError(RuntimeError):
+    """The driver refuses something."""
+
+
+class LaunchAttribute(ctypes.Structure):
+    """``CUlaunchAttribute``: what it is, and a value of up to 64 bytes."""
+
+    _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_char * 4), ("value", ctypes.c_uint32 * 16))
+
+
+class LaunchConfig(ctypes.Structure):
+    """``CUlaunchConfig``."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(LaunchAttribute)),
+        ("count", ctypes.c_uint),
+    )
+
+
+class Driver:
+    """The driver's functions. ``stream`` returns the handle of the current stream."""
+
+    def __init__(self, library: ctypes.CDLL, stream: Callable[[], int]) -> None:
+        self._library, self.stream = library, stream
+        for name in ("cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute", "cuFuncSetCacheConfig"):
+            getattr(library, name).restype = ctypes.c_int
+        #: (configuration, function, parameters, None) -> code
+        self.launch: Any = library.cuLaunchKernelEx
+        self.launch.restype = ctypes.c_int
+        self.launch.argtypes = [ctypes.c_void_p] * 4
+
+    @classmethod
+    def on(cls, device: str) -> Driver:
+        """Return the driver, with ``device`` current: machine code is loaded into its context."""
+        stated = torch.device(device).index
+        index = torch.cuda.current_device() if stated is None else stated
+        torch.cuda.set_device(index)
+        torch.cuda.synchronize(index)  # there is a context from here on
+        return cls(ctypes.CDLL("libcuda.so.1"), lambda: torch._C._cuda_getCurrentRawStream(index))
+
+    def function(self, code: bytes, name: str, shared: int, blocks: int, sizes: Sequence[int]) -> ctypes.c_void_p:
+        """Load machine code and return its kernel ``name``.
+
+        A launch of it needs ``shared`` bytes of shared memory and clusters of ``blocks``. Raises DriverError for
+        what the device does not have, and for a kernel whose parameters have other ``sizes``.
+        """
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        self.check(self._library.cuModuleLoadData(ctypes.byref(module), code), f"load the kernel {name}")
+        found = self._library.cuModuleGetFunction(ctypes.byref(function), module, name.encode())
+        self.check(found, f"find the kernel {name}")
+        self._check_parameters(function, name, sizes)
+        if shared > _MOST_SHARED:
+            self.check(self._library.cuFuncSetCacheConfig(function, _PREFER_SHARED), f"prepare the kernel {name}")
+            self._set(function, _MAX_DYNAMIC_SHARED, shared, f"give {name} {shared} bytes of shared memory")
+        if blocks > _PORTABLE_CLUSTER:
+            self._set(function, _ANY_CLUSTER_SIZE, 1, f"give {name} clusters of {blocks} blocks")
+        return function
+
+    def _set(self, function: ctypes.c_void_p, attribute: int, value: int, what: str) -> None:
+        self.check(self._library.cuFuncSetAttribute(function, attribute, value), what)
+
+    def _check_parameters(self, function: ctypes.c_void_p, name: str, sizes: Sequence[int]) -> None:
+        """Raise DriverError for other parameters than expected, where the driver tells (since CUDA 12.4)."""
+        tell = getattr(self._library, "cuFuncGetParamInfo", None)
+        if tell is None:
+            return
+        found: list[int] = []
+        offset, size = ctypes.c_size_t(), ctypes.c_size_t()
+        code = 0
+        while code == 0 and len(found) <= len(sizes):
+            code = tell(function, ctypes.c_size_t(len(found)), ctypes.byref(offset), ctypes.byref(size))
+            if code == 0:
+                found.append(size.value)
+        if code in (0, _INVALID_VALUE) and found != list(sizes):
+            raise DriverError(f"{name} has parameters of {found} bytes, and is launched with {list(sizes)}")
+
+    def check(self, code: int, what: str) -> None:
+        """Raise DriverError for a code that is none of success."""
+        if code:
+            text = ctypes.c_char_p()
+            self._library.cuGetErrorString(code, ctypes.byref(text))
+            said = text.value.decode(errors="replace") if text.value else "unknown"
+            raise DriverError(f"the CUDA driver cannot {what}: {said} (error {code})")

@@ -1,0 +1,79 @@
+// Stands for libcuda: checks what it is given against the toolkit's own header, and does by hand what the kernel
+// "scale" of the tests does (out[i] = x[i] * factor). Launches and attributes are written down.
+#include "cuda.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define SHOWN 16
+typedef struct {
+  unsigned int grid[3], block[3], shared, attributes, ids[4], values[4][3];
+  unsigned long long stream, hidden[2];
+} launch;
+
+launch stub_launches[SHOWN];
+int stub_count = 0, stub_modules = 0, stub_shared = 0, stub_clusters = 0, stub_carveout = 0;
+unsigned long long stub_sizes[SHOWN];
+int stub_parameters = 0, stub_fails = 0;
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image) {
+  if (memcmp(image, "\x7f" "ELF", 4)) return CUDA_ERROR_INVALID_IMAGE;
+  *module = (CUmodule)image;
+  stub_modules++;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+  (void)module;
+  if (strcmp(name, "scale")) return CUDA_ERROR_NOT_FOUND;
+  *function = (CUfunction)0x5ca1e;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *size) {
+  (void)function;
+  if (index >= (size_t)stub_parameters) return CUDA_ERROR_INVALID_VALUE;
+  *offset = 0;
+  *size = stub_sizes[index];
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache config) {
+  (void)function;
+  stub_carveout = config == CU_FUNC_CACHE_PREFER_SHARED;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
+  (void)function;
+  if (attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) stub_clusters = value;
+  else if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value > 227 * 1024)
+    return CUDA_ERROR_INVALID_VALUE;
+  else stub_shared = value;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGetErrorString(CUresult error, const char **text) {
+  *text = error == CUDA_ERROR_LAUNCH_FAILED ? "unspecified launch failure" : "invalid argument";
+  return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra) {
+  if (function != (CUfunction)0x5ca1e || extra) return CUDA_ERROR_INVALID_HANDLE;
+  if (stub_fails) return CUDA_ERROR_LAUNCH_FAILED;
+  launch *kept = &stub_launches[stub_count++ % SHOWN];
+  *kept = (launch){{config->gridDimX, config->gridDimY, config->gridDimZ},
+                   {config->blockDimX, config->blockDimY, config->blockDimZ},
+                   config->sharedMemBytes, config->numAttrs};
+  kept->stream = (unsigned long long)config->hStream;
+  for (unsigned int i = 0; i < config->numAttrs && i < 4; i++) {
+    kept->ids[i] = config->attrs[i].id;
+    memcpy(kept->values[i], &config->attrs[i].value, sizeof kept->values[i]);
+  }
+  const float *x = *(float **)params[0];
+  float *out = *(float **)params[1];
+  int n = *(int *)params[2];
+  float factor = *(float *)params[3];
+  for (int i = 0; i < n; i++) out[i] = x[i] * factor;
+  for (int i = 4; i < stub_parameters && i < 6; i++) kept->hidden[i - 4] = *(unsigned long long *)params[i];
+  return CUDA_SUCCESS;
+}
