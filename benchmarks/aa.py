@@ -22,7 +22,7 @@ from typing import Any
 
 from engine import Case, Store, Twins, busy, cases, machine, medians, session_of, spread, steal, write
 
-from pytest_passbench.settings import Settings
+from pytest_passbench.core.settings import Settings
 
 PER_SANDBOX = 40  # sessions until new sandboxes are started, whose memory is laid out anew
 THREE = ("candidate", "eager", "candidate")  # the arm that has the longer program

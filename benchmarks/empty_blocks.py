@@ -12,8 +12,8 @@ from typing import Any
 
 from engine import Twins, cases, spread
 
-from pytest_passbench.judge.runner import BlockTime, Runner
-from pytest_passbench.settings import Settings
+from pytest_passbench.core.settings import Settings
+from pytest_passbench.judge.arms.runner import BlockTime, Runner
 
 LONGEST = 100.0  # microseconds of eager
 

@@ -20,15 +20,15 @@ from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
-from pytest_passbench.judge.arm import ArmSettings
-from pytest_passbench.judge.clock import EAGER
+from pytest_passbench.core.record import Record
+from pytest_passbench.core.settings import Settings
+from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.judge.arms.arm import ArmSettings
+from pytest_passbench.judge.measure.cpu_clock import EAGER
 from pytest_passbench.judge.session import Session
 from pytest_passbench.judge.subject import CANDIDATE
 from pytest_passbench.protocol import Order
-from pytest_passbench.report.record import Record
-from pytest_passbench.settings import Settings
 from pytest_passbench.suite.find import discover, installed_tasks
-from pytest_passbench.suite.model import Subgraph, Task
 
 REPORTS = Path(__file__).resolve().parent.parent / "reports" / "benchmarks"
 SHORTEST, LONGEST = 5.0, 50_000.0  # microseconds of eager

@@ -29,20 +29,20 @@ import torch
 from engine import Case, Store, cases, judged, machine, session_of, spread, write
 
 from pytest_passbench.candidate.layout import Candidate
-from pytest_passbench.judge import sandbox
+from pytest_passbench.core.settings import Settings
+from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
-from pytest_passbench.judge.clock import EAGER
-from pytest_passbench.judge.planning import Planner
-from pytest_passbench.judge.readings import Readings
+from pytest_passbench.judge.measure.cpu_clock import EAGER
+from pytest_passbench.judge.reading.planning import Planner
+from pytest_passbench.judge.reading.readings import Readings
 from pytest_passbench.judge.session import Session
 from pytest_passbench.judge.subject import CANDIDATE
 from pytest_passbench.kernels import cpp
 from pytest_passbench.protocol import Order
-from pytest_passbench.settings import Settings
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.instantiate import example_inputs
-from pytest_passbench.suite.model import Subgraph, Task
 
 SHORTEST = 20.0  # microseconds: below, a launch takes a share of what is planted
 PER_SANDBOX = 20

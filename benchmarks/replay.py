@@ -25,7 +25,7 @@ from tabulate import tabulate
 from pytest_passbench.kernels import cpp, signatures
 from pytest_passbench.plans.launch import CppKernel, Request
 from pytest_passbench.reader import launches
-from pytest_passbench.reader.load import load_passes
+from pytest_passbench.reader.importing import load_passes
 from pytest_passbench.reader.local import LocalKernels, as_passes
 from pytest_passbench.reader.main import record
 from pytest_passbench.rewrite.pipelines import build

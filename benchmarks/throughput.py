@@ -22,9 +22,9 @@ from typing import Any
 
 from engine import NOBODY, REPORTS, Case, Twins, cases, costs, judged, machine, medians, session_of, spread, write
 
+from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.session import Session
-from pytest_passbench.run import open_candidates
-from pytest_passbench.settings import Settings
+from pytest_passbench.run.ledger import open_candidates
 
 INTERPRETERS = 5
 

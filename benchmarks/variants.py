@@ -20,7 +20,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 import variants
 
-from pytest_passbench.judge.reading import Refusal
+from pytest_passbench.judge.reading.reader import Refusal
 
 
 def main() -> int:

@@ -9,16 +9,16 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_passbench.errors import UserError
-from pytest_passbench.report.record import Record
-from pytest_passbench.report.run import Run
-from pytest_passbench.run import Ledger, check_machine, open_candidates, run_seed
-from pytest_passbench.settings import Settings
-from pytest_passbench.suite.model import Task
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.record import Record
+from pytest_passbench.core.run import Run
+from pytest_passbench.core.settings import Settings
+from pytest_passbench.core.task import Task
+from pytest_passbench.run.ledger import Ledger, check_machine, open_candidates, run_seed
 
 if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
-    from pytest_passbench.options import Option
+    from pytest_passbench.plugin.options import Option
 
 PYTEST_ONLY = {"candidates", "tasks", "report_dir", "fail_under", "shard"}
 """Fields of Settings that are arguments of their own here, or that only a pytest run acts on."""
@@ -37,7 +37,7 @@ def evaluate(
     """Judge one candidate folder, or several, with the guarantees of ``pytest --passbench``.
 
     ``tasks``: task files, published samples, or folders of them; by default the installed tasks of
-    ``suite`` ("lite"). ``settings`` are the fields of :class:`~pytest_passbench.settings.Settings`.
+    ``suite`` ("lite"). ``settings`` are the fields of :class:`~pytest_passbench.core.settings.Settings`.
     ``on_record`` is called with every record as it is made; a KeyboardInterrupt ends the run and returns what
     there is, marked interrupted. ``session`` makes the judge, for tests.
 
@@ -99,7 +99,7 @@ def _settings(candidate: Paths, tasks: Paths | None, given: dict[str, Any]) -> S
 
 def _check(given: dict[str, Any]) -> None:
     """What is out of range on the command line is so here."""
-    from pytest_passbench.options import OPTIONS
+    from pytest_passbench.plugin.options import OPTIONS
 
     options = {option.key: option for option in OPTIONS}
     known = {field.name for field in fields(Settings)} - PYTEST_ONLY

@@ -107,8 +107,8 @@ class Bench:
     def judge(self, candidate: Path | None = None, **settings: Any) -> dict[str, Any]:
         """Judge all tasks; the records by "task/subgraph"."""
         from pytest_passbench.candidate.layout import Candidate
+        from pytest_passbench.core.settings import Settings
         from pytest_passbench.judge.session import Session
-        from pytest_passbench.settings import Settings
         from pytest_passbench.suite.taskfile import read_task
 
         settings.setdefault("pipeline", "direct")
@@ -178,7 +178,7 @@ def _has_gpu() -> bool:
 
 
 def _has_bubblewrap() -> bool:
-    from pytest_passbench.judge import sandbox
+    from pytest_passbench.judge.arms import sandbox
 
     return sandbox.walls().strong
 

@@ -74,8 +74,8 @@ def _task(entry: Entry, subgraphs: int) -> str:
 def judge(candidate: Path, **settings: Any) -> dict[str, list[Any]]:
     """The records of every entry that :func:`combine` wrote, by its name."""
     from pytest_passbench.candidate.layout import Candidate
+    from pytest_passbench.core.settings import Settings
     from pytest_passbench.judge.session import Session
-    from pytest_passbench.settings import Settings
     from pytest_passbench.suite.taskfile import read_task
 
     settings = {"pipeline": "direct", "timeout": 15.0, **settings}
@@ -91,7 +91,7 @@ def judge(candidate: Path, **settings: Any) -> dict[str, list[Any]]:
 
 def outcome(record: Any, tolerance: int = -5) -> str:
     """"rejected" with b at t, or "passes"."""
-    from pytest_passbench.failure import failed
+    from pytest_passbench.plugin.failures import failed
 
     return "rejected" if failed(record, tolerance) else "passes"
 

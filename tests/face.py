@@ -8,8 +8,8 @@ import textwrap
 import pytest
 
 # Imported here so that every inner run in this process shares them: pytester forgets modules of its runs.
-import pytest_passbench.active
-import pytest_passbench.begin  # noqa: F401
+import pytest_passbench.plugin.active
+import pytest_passbench.plugin.start  # noqa: F401
 from pytest_passbench.suite import find
 
 OK: dict = {}
@@ -21,7 +21,7 @@ CONFTEST = '''
 import os, signal, time
 from pathlib import Path
 import pytest
-from pytest_passbench.report.record import Arm, Finding, PassReport, Record, Speed
+from pytest_passbench.core.record import Arm, Finding, PassReport, Record, Speed
 from pytest_passbench.suite import find
 
 find.installed_tasks = lambda: Path(__file__).parent / "installed" / "tasks"

@@ -16,8 +16,8 @@ import sys
 import threading
 from collections.abc import Callable
 
-from pytest_passbench.runner import seccomp
-from pytest_passbench.runner.syscalls import MACHINES
+from pytest_passbench.walls import seccomp
+from pytest_passbench.walls.syscalls import MACHINES
 
 CALLS = MACHINES[platform.machine()].calls
 OPENAT = {"x86_64": 257, "aarch64": 56}[platform.machine()]

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from pytest_passbench.judge.builder.build import Built
-from pytest_passbench.judge.planning import Planner, check
-from pytest_passbench.judge.reading import Refusal
+from pytest_passbench.judge.reading.planning import Planner, check
+from pytest_passbench.judge.reading.reader import Refusal
 from pytest_passbench.kernels import signatures
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import Allocate, Argument, LaunchPlan, Operand, Request, contiguous

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.reader.load import LoadedPass
+from pytest_passbench.reader.importing import LoadedPass
 from pytest_passbench.reader.local import LocalKernels, as_passes
 from pytest_passbench.rewrite import apply, pipelines
 from pytest_passbench.rewrite.apply import Rewritten

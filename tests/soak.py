@@ -77,8 +77,8 @@ class Outcome:
 def run(count: int, folder: Path, **settings: Any) -> Outcome:
     """Judge ``count`` subgraphs, every fifth by a pass that misbehaves; ``folder`` is for the candidate and tasks."""
     from pytest_passbench.candidate.layout import Candidate
+    from pytest_passbench.core.settings import Settings
     from pytest_passbench.judge.session import Session
-    from pytest_passbench.settings import Settings
     from pytest_passbench.suite.taskfile import read_task
 
     candidate = Candidate.open(_write(count, folder))
@@ -118,7 +118,7 @@ def _write(count: int, folder: Path) -> Path:
 
 def _state() -> set[str]:
     """Our processes, the temporary and shared files there are, and our open files."""
-    from pytest_passbench.judge.processes import descendants, name
+    from pytest_passbench.judge.arms.processes import descendants, name
 
     processes = {f"process {name(pid)}" for pid in descendants(os.getpid())}
     places = [path for top in ("/tmp", "/dev/shm") for path in Path(top).iterdir()]

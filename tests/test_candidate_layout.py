@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pytest_passbench.candidate.layout import MANIFEST, Candidate
-from pytest_passbench.errors import UserError
+from pytest_passbench.core.errors import UserError
 
 PASS = "def pattern(x): return x\ndef replacement_args(x): return (x,)\ndef replacement_func(): return None\n"
 

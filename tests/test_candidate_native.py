@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from pytest_passbench.candidate import native
+from pytest_passbench.candidate import cpp_text as native
 from pytest_passbench.judge.builder import flags
 from pytest_passbench.judge.builder.refusals import KernelRefused
 from pytest_passbench.kernels import lexer, signatures, toolchain

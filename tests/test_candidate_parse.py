@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_passbench.candidate.parse import imports_triton, parse, read_fault
+from pytest_passbench.candidate.syntax import imports_triton, parse, read_fault
 
 PASS = """
 def pattern(x):
@@ -140,7 +140,7 @@ def test_the_worst_files_are_done_within_the_limits(tmp_path: Path) -> None:
     program = """
         import resource, sys, time
         from pathlib import Path
-        from pytest_passbench.candidate.parse import read_fault
+        from pytest_passbench.candidate.syntax import read_fault
         resource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20))
         for file in sorted(Path(sys.argv[1]).glob("*.py")):
             resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + 10, resource.RLIM_INFINITY))

@@ -13,9 +13,9 @@ import pytest
 import torch
 from rewrite_helpers import build
 
-from pytest_passbench.reader.load import LoadedPass, load_passes
+from pytest_passbench.core.task import Subgraph, Task, TensorSpec
+from pytest_passbench.reader.importing import LoadedPass, load_passes
 from pytest_passbench.suite.build import build_graph
-from pytest_passbench.suite.model import Subgraph, Task, TensorSpec
 from pytest_passbench.suite.taskfile import read_task
 
 ROOT = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_passbench import doctor
-from pytest_passbench.cli import main
+from pytest_passbench.commands.main import main
 from pytest_passbench.doctor.machine import Output, cpu_list, run_command
 
 CPU = "sys/devices/system/cpu"

@@ -19,8 +19,8 @@ from pytest_passbench.forge.decompose import calls
 from pytest_passbench.forge.group import make_task, task_id
 from pytest_passbench.forge.models import Case, Variant
 from pytest_passbench.forge.pool import Job, run_jobs
+from pytest_passbench.forge.recapture import verify
 from pytest_passbench.forge.steps import write_step
-from pytest_passbench.forge.verify import verify
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.find import discover
 from pytest_passbench.suite.instantiate import example_inputs
@@ -187,7 +187,7 @@ def user_file(tmp_path: Path) -> Path:
 
 
 def _forge(*arguments: str) -> int:
-    from pytest_passbench.cli import main
+    from pytest_passbench.commands.main import main
 
     return main(["forge", *arguments])
 

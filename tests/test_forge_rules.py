@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_passbench.forge.check import repeated, sample
+from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.forge.null import NEVER, null_from, passes_from
 from pytest_passbench.forge.probe import Probe
 from pytest_passbench.forge.rules import complaints
+from pytest_passbench.forge.suite_check import repeated, sample
 from pytest_passbench.suite.find import discover
-from pytest_passbench.suite.model import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.suite.taskfile import write_task
 
 X = TensorSpec("in_0", (8, 64), "float32", 0.1, 1.0)
@@ -87,7 +87,7 @@ def test_tasks_that_are_another_one_renamed_are_found(tmp_path: Path) -> None:
 
 
 def test_check_prints_complaints_and_exits_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from pytest_passbench.cli import main
+    from pytest_passbench.commands.main import main
 
     write_task(GOOD, tmp_path / "planted.task.yaml")
     assert main(["tasks", "check", str(tmp_path)]) == 0

@@ -79,8 +79,8 @@ def test_what_is_right_only_within_the_record_is_wrong_and_nobody_is_accused(ben
 def test_a_variance_stays_positive_and_indices_stay_in_range(dtype):
     import torch
 
+    from pytest_passbench.core.task import TensorSpec
     from pytest_passbench.judge.inputs import Inputs
-    from pytest_passbench.suite.model import TensorSpec
 
     specs = [
         TensorSpec("variance", (500,), dtype, mean=0.5, std=1.0, min=0.0, max=9.0),

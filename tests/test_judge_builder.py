@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from pytest_passbench.judge import sandbox
+from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.builder import check, compile
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused, LimitReached
@@ -221,7 +221,7 @@ def test_a_compiler_that_does_not_end_is_ended(builder: Builder, monkeypatch: py
 
 
 def _descendants() -> set[int]:
-    from pytest_passbench.judge.processes import descendants
+    from pytest_passbench.judge.arms.processes import descendants
 
     return set(descendants(os.getpid()))
 

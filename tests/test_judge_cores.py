@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from pytest_passbench.judge import processes
-from pytest_passbench.judge.awake import Awake
-from pytest_passbench.judge.cores import Cores, pinned
+from pytest_passbench.judge.arms import processes
+from pytest_passbench.judge.machine.awake import Awake
+from pytest_passbench.judge.machine.cores import Cores, pinned
 
 
 @pytest.fixture

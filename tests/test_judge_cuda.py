@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_passbench.errors import UserError
-from pytest_passbench.judge import cuda as judge_cuda
-from pytest_passbench.judge.pages import Pages as JudgePages
-from pytest_passbench.judge.pages import plan_layout
-from pytest_passbench.run import check_machine
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.settings import Settings
+from pytest_passbench.core.task import TensorSpec
+from pytest_passbench.judge.arms import cuda as judge_cuda
+from pytest_passbench.judge.inputs.pages import Pages as JudgePages
+from pytest_passbench.judge.inputs.pages import plan_layout
+from pytest_passbench.run.ledger import check_machine
 from pytest_passbench.runner.cuda import CudaBlock
 from pytest_passbench.runner.pages import Pages
-from pytest_passbench.settings import Settings
-from pytest_passbench.suite.model import TensorSpec
 
 ROOT = Path(__file__).resolve().parent.parent
 

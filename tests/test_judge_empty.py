@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pytest_passbench.judge import clock as clocks
-from pytest_passbench.judge.runner import BlockTime
-from pytest_passbench.judge.seed import Secret
-from pytest_passbench.judge.stopwatch import Stopwatch
+from pytest_passbench.core.seed import Secret
+from pytest_passbench.judge.arms.runner import BlockTime
+from pytest_passbench.judge.measure import cpu_clock as clocks
+from pytest_passbench.judge.measure.stopwatch import Stopwatch
 
 FULL = {"eager": 500e-6, "candidate": 250e-6}
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
+from pytest_passbench.core.seed import Secret
+from pytest_passbench.core.task import TensorSpec
 from pytest_passbench.judge.inputs import Batch, Inputs, library
+from pytest_passbench.judge.inputs.compiled import AES_NI, CHACHA8, VAES, Native
 from pytest_passbench.judge.inputs.generator import Generator, best
-from pytest_passbench.judge.inputs.native import AES_NI, CHACHA8, VAES, Native
+from pytest_passbench.judge.inputs.pages import Pages, plan_layout
 from pytest_passbench.judge.inputs.portable import Portable
-from pytest_passbench.judge.pages import Pages, plan_layout
-from pytest_passbench.judge.seed import Secret
-from pytest_passbench.suite.model import TensorSpec
 
 KEY = bytes(range(32))
 FLOATS = ("float32", "float64", "float16", "bfloat16")

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 import pytest_passbench
-from pytest_passbench.judge import processes
+from pytest_passbench.judge.arms import processes
 
 HERE = Path(__file__).resolve().parent
 PACKAGE = Path(pytest_passbench.__file__).resolve().parent
@@ -218,8 +218,8 @@ def test_a_sandbox_ends_with_who_started_it():
 
 def start_and_wait() -> None:
     """An arm without a candidate: prints its zygote's number, and waits to be killed."""
-    from pytest_passbench.judge import sandbox
-    from pytest_passbench.judge.arm import Arm, ArmSettings
+    from pytest_passbench.judge.arms import sandbox
+    from pytest_passbench.judge.arms.arm import Arm, ArmSettings
 
     arm = Arm(ArmSettings("eager", "cpu", 1, "direct", sandbox.walls(), 60.0))
     arm.ready()

@@ -16,18 +16,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_passbench import protocol
-from pytest_passbench.judge.budget import Allowance, Budget
-from pytest_passbench.judge.floor import FIRST, TWIN, Noise, merged
-from pytest_passbench.judge.outputs import read_call
-from pytest_passbench.judge.stopwatch import Stopwatch
-from pytest_passbench.judge.watch import Watch
+from pytest_passbench.judge.arms.watch import Watch
+from pytest_passbench.judge.measure.allowance import Allowance, Budget
+from pytest_passbench.judge.measure.floor import FIRST, TWIN, Noise, merged
+from pytest_passbench.judge.measure.stopwatch import Stopwatch
+from pytest_passbench.judge.verify.outputs import read_call
 from pytest_passbench.runner import memory
 from pytest_passbench.timing.budget import LEAST_PAIR
 from pytest_passbench.timing.clock import Block
 from pytest_passbench.timing.looks import LEAST_DELTA, LOOKS
+from pytest_passbench.timing.measurement import Arms
 from pytest_passbench.timing.rounds import LONGEST_PAIR, orderless
 from pytest_passbench.timing.rounds import Noise as Disturbance
-from pytest_passbench.timing.session import Arms
 
 PHASES = {
     "start", "read", "inputs", "build", "wait", "fork", "warm-up", "blocks", "verify", "audit", "measure", "end",
@@ -38,8 +38,8 @@ TWIN_OF_EAGER = "return torch.nn.functional.gelu(x) + y"
 
 def session_of(bench, candidate=None, **settings):
     from pytest_passbench.candidate.layout import Candidate
+    from pytest_passbench.core.settings import Settings
     from pytest_passbench.judge.session import Session
-    from pytest_passbench.settings import Settings
 
     chosen = {"pipeline": "direct", "audit": "off", "policy": "open", **settings}
     return Session(Settings(**chosen), b"a secret of the tests"), Candidate.open(bench.folder / "cand")
@@ -93,7 +93,7 @@ def test_a_session_tells_of_the_machine_and_of_every_phase(twin):
 
 
 def test_timed_blocks_find_their_memory_there_and_each_finds_it_elsewhere(bench, wrapper, monkeypatch):
-    from pytest_passbench.judge.clock import CpuClock
+    from pytest_passbench.judge.measure.cpu_clock import CpuClock
     from pytest_passbench.timing import rounds
 
     monkeypatch.setattr(rounds, "PAIR", LONGEST_PAIR)  # enough rounds for several places
@@ -132,7 +132,8 @@ def test_timed_blocks_find_their_memory_there_and_each_finds_it_elsewhere(bench,
 
 
 def test_the_rounds_of_a_pair_run_at_depths_of_the_stack_that_differ_both_arms_at_the_same(twin, monkeypatch):
-    from pytest_passbench.judge import runner, subject
+    from pytest_passbench.judge import subject
+    from pytest_passbench.judge.arms import runner
     from pytest_passbench.timing import rounds as shapes
 
     depths, pairs, block, measure = [], [], runner.Runner.block, subject.measure
@@ -162,7 +163,7 @@ def test_the_rounds_of_a_pair_run_at_depths_of_the_stack_that_differ_both_arms_a
 
 
 def test_an_interruption_while_runners_end_stays_one(twin, monkeypatch):
-    from pytest_passbench.judge.runner import Runner
+    from pytest_passbench.judge.arms.runner import Runner
 
     closed, close = [], Runner.close
 
@@ -181,7 +182,7 @@ def test_an_interruption_while_runners_end_stays_one(twin, monkeypatch):
 
 
 def test_chance_says_on_which_core_each_arm_forks(twin, monkeypatch):
-    from pytest_passbench.judge import clock
+    from pytest_passbench.judge.measure import cpu_clock as clock
 
     drawn, fork_all = [], clock.fork_all
 
@@ -203,7 +204,7 @@ def test_chance_says_on_which_core_each_arm_forks(twin, monkeypatch):
 @pytest.mark.parametrize(("threads", "expected"), [(1, True), (2, False)])
 def test_only_runners_of_one_thread_rehearse(bench, wrapper, monkeypatch, threads, expected):
     """Several, which wait for each other in loops, would have to share the core of the fork."""
-    from pytest_passbench.judge import template
+    from pytest_passbench.judge.arms import template
 
     orders, send = [], template.send
     monkeypatch.setattr(template, "send", lambda *said: orders.append(said[1]) or send(*said))
@@ -306,7 +307,7 @@ def test_what_noise_left_open_is_measured_again_and_goes_on_where_it_was(twin, m
 
 def test_calls_are_verified_too_once_a_pair_goes_on(twin, monkeypatch):
     from pytest_passbench.judge import session as judging
-    from pytest_passbench.judge.checker import Checker
+    from pytest_passbench.judge.verify.checker import Checker
     from pytest_passbench.timing import estimate
 
     monkeypatch.setattr(judging, "DEFAULT", Allowance())
@@ -333,7 +334,7 @@ def test_calls_are_verified_too_once_a_pair_goes_on(twin, monkeypatch):
 
 
 def test_an_empty_block_that_was_disturbed_does_not_make_all_arms_equal(twin, monkeypatch):
-    from pytest_passbench.judge.clock import CpuClock
+    from pytest_passbench.judge.measure.cpu_clock import CpuClock
 
     monkeypatch.setattr(CpuClock, "_empty_blocks", lambda *_: [1.0] * 3)  # seconds: longer than any block
     session, candidate = session_of(twin)
@@ -437,7 +438,7 @@ def test_a_stopped_process_is_seen_as_such():
     import signal
     import subprocess
 
-    from pytest_passbench.judge.processes import Gone
+    from pytest_passbench.judge.arms.processes import Gone
 
     process = subprocess.Popen(["sleep", "60"])
     watch = Watch(process.pid)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_passbench.judge import replies
-from pytest_passbench.judge.failures import ArmFailure, ending
-from pytest_passbench.judge.messages import (
+from pytest_passbench.judge.arms import replies
+from pytest_passbench.judge.arms.failures import ArmFailure, ending
+from pytest_passbench.judge.arms.messages import (
     ADDRESS,
     BadMessage,
     Fields,
@@ -26,8 +26,8 @@ from pytest_passbench.judge.messages import (
     Word,
     check,
     parse,
-)  # fmt: skip
-from pytest_passbench.judge.wire import hear, socket_pair
+)
+from pytest_passbench.judge.arms.wire import hear, socket_pair
 from pytest_passbench.protocol import LENGTH, ProtocolError
 
 PASS = {"name": "p", "matches": 1, "operators": ["aten::add"], "miss": "", "computed": []}

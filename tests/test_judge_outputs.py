@@ -12,10 +12,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_passbench.judge.checker import Checker
-from pytest_passbench.judge.failures import ArmFailure
-from pytest_passbench.judge.outputs import Form, read_call
-from pytest_passbench.judge.overlap import overlap, shared_by_calls
+from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.verify.checker import Checker
+from pytest_passbench.judge.verify.outputs import Form, read_call
+from pytest_passbench.judge.verify.overlap import overlap, shared_by_calls
 from pytest_passbench.protocol import DTYPES, ENTRY, FORM, KIND_TENSOR, MAX_DIMS, MAX_FORMS, Layout
 
 TABLE, PAGES, HEAP = 1 << 20, 1 << 30, 1 << 40

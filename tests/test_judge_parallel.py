@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from face import LEAN
 
-from pytest_passbench.judge import processes
+from pytest_passbench.judge.arms import processes
 
 HONEST = "return torch.nn.functional.gelu(x) + y"
 # Wrong at every t: how wrong a nearer one is found depends on the calls that were drawn.

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_passbench.judge import processes
-from pytest_passbench.judge.audits import timing
-from pytest_passbench.judge.others import Others
-from pytest_passbench.judge.watch import Watch
+from pytest_passbench.judge.arms import processes
+from pytest_passbench.judge.arms.watch import Watch
+from pytest_passbench.judge.audits import clock_evidence as timing
+from pytest_passbench.judge.measure.others import Others
 
 #: Threads that start threads, as long as they may.
 RESTLESS = """
@@ -93,7 +93,7 @@ threading.Thread(target=spin, daemon=True).start()
 
 
 def test_what_a_pass_starts_while_it_is_read_stands_still_while_blocks_run(bench, wrapper, monkeypatch):
-    from pytest_passbench.judge import reading
+    from pytest_passbench.judge.reading import reader as reading
     from pytest_passbench.judge.subject import Subject
 
     bench.task()
@@ -118,7 +118,7 @@ def test_what_a_pass_starts_while_it_is_read_stands_still_while_blocks_run(bench
 
 
 def test_a_template_is_stopped_between_one_runner_and_the_next(bench, gelu_add_pass, monkeypatch):
-    from pytest_passbench.judge import clock
+    from pytest_passbench.judge.measure import cpu_clock as clock
 
     seen, fork_all = [], clock.fork_all
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pytest_passbench.cli import main
+from pytest_passbench.commands.main import main
 
 
 @pytest.fixture

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from pytest_passbench.candidate.triton import KernelReference, KernelText, kernel_text
-from pytest_passbench.judge import sandbox
+from pytest_passbench.judge.arms import sandbox
+from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.builder import process, triton_run
 from pytest_passbench.judge.builder.refusals import CompileFailed, LimitReached
 from pytest_passbench.judge.builder.triton_build import Machine, Mistake, TritonBuilder
 from pytest_passbench.judge.builder.triton_types import Specialised, Unspecialised, specialise
-from pytest_passbench.judge.failures import ArmFailure
-from pytest_passbench.judge.planning import Planner
+from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import Argument, Operand, TritonLaunch, TritonType, contiguous
 from pytest_passbench.plans.machine_code import ANSWER

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_passbench.judge.outputs import Form, Output
-from pytest_passbench.judge.verify import HIGHEST, LOWEST, compare, correct_from, null_from
-from pytest_passbench.score.ladder import BITWISE, NEVER, tolerances
+from pytest_passbench.core.ladder import BITWISE, NEVER, tolerances
+from pytest_passbench.judge.verify.compare import HIGHEST, LOWEST, compare, correct_from, null_from
+from pytest_passbench.judge.verify.outputs import Form, Output
 
 SIZES = st.sampled_from((1, 7, 300, 70_000))  # within the first piece, and of several
 SCALES = st.integers(-4, 3)

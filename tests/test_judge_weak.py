@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_passbench.errors import UserError
-from pytest_passbench.judge import sandbox
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.judge.arms import sandbox
 
 PROBE = """
 import ctypes, os, signal, socket

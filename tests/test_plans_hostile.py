@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_passbench.judge import replies
-from pytest_passbench.judge.failures import ArmFailure
-from pytest_passbench.judge.messages import BadMessage, check, parse
-from pytest_passbench.judge.reading import Reader, Refusal
+from pytest_passbench.judge.arms import replies
+from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.arms.messages import BadMessage, check, parse
+from pytest_passbench.judge.reading.reader import Reader, Refusal
 from pytest_passbench.plans import graphs, values
 from pytest_passbench.plans import parse as plan_parse
 from pytest_passbench.protocol import LENGTH

@@ -6,13 +6,13 @@ import pytest
 from face import OK, PASS, task_text
 
 import pytest_passbench
-from pytest_passbench.errors import UserError
-from pytest_passbench.failure import TaskFailedError, describe, safe
-from pytest_passbench.progress import Progress, outcome, spell
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.record import Arm, PassReport, Record, Speed
+from pytest_passbench.core.settings import Settings
+from pytest_passbench.plugin.failures import TaskFailedError, describe, safe
+from pytest_passbench.plugin.live import Progress, outcome, spell
 from pytest_passbench.report.benchmark import other_times
-from pytest_passbench.report.record import Arm, PassReport, Record, Speed
-from pytest_passbench.run import Ledger, run_seed, write
-from pytest_passbench.settings import Settings
+from pytest_passbench.run.ledger import Ledger, run_seed, write
 
 
 class Judge:

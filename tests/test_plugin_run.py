@@ -65,7 +65,7 @@ def test_a_run_says_that_it_took_longer_than_its_budget(bench, budget, said):
 
 
 def test_the_seed_revealed_is_the_one_committed_to(bench):
-    from pytest_passbench.judge.seed import commitment
+    from pytest_passbench.core.seed import commitment
 
     bench.task("one")
     text = bench.run("--candidate=passes").stdout.str()

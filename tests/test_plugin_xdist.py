@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from face import LEAN, OK, Bench
 
-from pytest_passbench import xdist
+from pytest_passbench.plugin import xdist
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import Allocate, Argument, Copy, Fill, Form, Launch, Operator, Request, contiguous
 from pytest_passbench.plans.written import written
 from pytest_passbench.reader import launches
-from pytest_passbench.reader.load import load_passes
+from pytest_passbench.reader.importing import load_passes
 from pytest_passbench.reader.main import record
 from pytest_passbench.reader.recording import Refused
 from pytest_passbench.runner.replay import WrongArgument, cpp_function, poison, replay

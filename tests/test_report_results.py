@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_passbench.cli import main
-from pytest_passbench.errors import UserError
-from pytest_passbench.report import results
-from pytest_passbench.report.merge import merge
-from pytest_passbench.report.record import STATUSES, Arm, Finding, PassReport, Record, Speed
-from pytest_passbench.report.run import Run
+from pytest_passbench.commands.main import main
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.record import STATUSES, Arm, Finding, PassReport, Record, Speed
+from pytest_passbench.core.run import Run
+from pytest_passbench.run import results_file as results
+from pytest_passbench.run.merge import merge
 from pytest_passbench.score import board
 
 text = st.text(max_size=20)
@@ -252,7 +252,7 @@ def test_merge_overwrites_nothing(tmp_path, capsys):
 
 def test_a_closed_pipe_is_no_error(tmp_path):
     file = stored(tmp_path, small())
-    code = "from pytest_passbench.cli import main; raise SystemExit(main())"
+    code = "from pytest_passbench.commands.main import main; raise SystemExit(main())"
     command = f"{sys.executable} -c '{code}' score {file} | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_passbench.errors import UserError
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.record import Arm, Finding, PassReport, Record, Speed
+from pytest_passbench.core.run import Run
 from pytest_passbench.report import markdown, tables, terminal
-from pytest_passbench.report.record import Arm, Finding, PassReport, Record, Speed
-from pytest_passbench.report.run import Run
 from pytest_passbench.score import board
 
 HASH = "ab" * 32

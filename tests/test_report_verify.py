@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_passbench.cli import main
-from pytest_passbench.report import results
-from pytest_passbench.report.disqualify import disqualify
-from pytest_passbench.report.record import Arm, PassReport, Record, Speed
+from pytest_passbench.commands.main import main
+from pytest_passbench.core.record import Arm, PassReport, Record, Speed
+from pytest_passbench.run import results_file as results
+from pytest_passbench.run.disqualify import disqualify
 
 PASS = """
 import torch
@@ -63,7 +63,7 @@ class Judge:
         pass
 
     def judge(self, task, candidate):
-        from pytest_passbench.hashes import of_task
+        from pytest_passbench.run.hashes import of_task
 
         for subgraph in task.subgraphs:
             pairs = [[math.log(self.ratio)] * 2] * 6

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewrite_helpers import apply_passes, check, graph, reference, rewrite
 
-from pytest_passbench.reader.load import LoadedPass
+from pytest_passbench.reader.importing import LoadedPass
 from pytest_passbench.rewrite.errors import PassError
 
 

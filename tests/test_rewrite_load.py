@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from pytest_passbench.reader.load import load_passes
+from pytest_passbench.reader.importing import load_passes
 from pytest_passbench.rewrite.errors import PassError
 
 PASS = """

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from rewrite_helpers import build, graph, reference
 
-from pytest_passbench.reader.load import LoadedPass
+from pytest_passbench.reader.importing import LoadedPass
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.pipelines import build_baseline, warm_up
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pytest_passbench.judge import sandbox
+from pytest_passbench.judge.arms import sandbox
 
 CODE = """
 import ctypes, mmap, os, sys

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_passbench.runner.syscalls import MACHINES
+from pytest_passbench.walls.syscalls import MACHINES
 
 pytestmark = pytest.mark.skipif(platform.machine() not in MACHINES, reason="no filters for this machine")
 JIT = {"executable memory", "memory made executable"}

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_passbench.cli import main
-from pytest_passbench.report import results
-from pytest_passbench.report.record import Arm, Record, Speed
-from pytest_passbench.report.run import Run
+from pytest_passbench.commands.main import main
+from pytest_passbench.core.record import Arm, Record, Speed
+from pytest_passbench.core.run import Run
+from pytest_passbench.run import results_file as results
 
 CASES = json.loads((Path(__file__).parent / "data" / "es_vectors.json").read_text())
 
@@ -194,7 +194,7 @@ def test_a_bad_option(run_folder, capsys):
 
 def test_it_imports_neither_torch_nor_numpy_nor_pytest(run_folder):
     code = (
-        "import sys; from pytest_passbench.cli import main; code = main(sys.argv[1:]);"
+        "import sys; from pytest_passbench.commands.main import main; code = main(sys.argv[1:]);"
         "heavy = {'torch', 'numpy', 'pytest', 'yaml'} & set(sys.modules); sys.exit(code or len(heavy))"
     )
     done = subprocess.run([sys.executable, "-c", code, "score", str(run_folder)], capture_output=True)

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_passbench.errors import UserError
-from pytest_passbench.report.record import STATUSES, Arm, Record, Speed
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.ladder import BITWISE, LADDER, NEVER, tolerances
+from pytest_passbench.core.record import STATUSES, Arm, Record, Speed
+from pytest_passbench.core.settings import ScoreSettings
 from pytest_passbench.score import board, es, factored
-from pytest_passbench.score.ladder import BITWISE, LADDER, NEVER, tolerances
 from pytest_passbench.score.subgraph import SPEEDUPS, Judged, from_json, from_record
-from pytest_passbench.settings import ScoreSettings
 
 CASES = json.loads((Path(__file__).parent / "data" / "es_vectors.json").read_text())
 NEVER_TOLERATED = ("eager_fail", "pass_miss", "integrity")

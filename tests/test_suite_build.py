@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from pytest_passbench.errors import UserError
+from pytest_passbench.core.errors import UserError
 from pytest_passbench.suite.build import build_graph, parse
 
 CODEGEN = """

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_passbench.cli import main
-from pytest_passbench.errors import UserError
+from pytest_passbench.commands.main import main
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.task import Subgraph, TensorSpec
 from pytest_passbench.suite.find import discover, installed_tasks, select
 from pytest_passbench.suite.instantiate import example_inputs
-from pytest_passbench.suite.model import Subgraph, TensorSpec
 from pytest_passbench.suite.published import write_sample
 from pytest_passbench.suite.taskfile import DTYPES, read_task
 

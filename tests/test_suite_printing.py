@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_passbench.errors import UserError
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.suite.allowlist import is_random, op_name, operator_sequence, resolve, spelling
 from pytest_passbench.suite.build import build_graph
-from pytest_passbench.suite.operators import is_random, op_name, operator_sequence, resolve, spelling
 from pytest_passbench.suite.printing import to_source
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_passbench.errors import UserError
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.task import Subgraph, TensorSpec
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.instantiate import example_inputs
-from pytest_passbench.suite.model import Subgraph, TensorSpec
 from pytest_passbench.suite.printing import to_source
 from pytest_passbench.suite.published import read_folder_header, read_sample, read_subgraph_folder, write_sample
 from pytest_passbench.suite.taskfile import read_task

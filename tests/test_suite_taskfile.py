@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_passbench.errors import UserError
-from pytest_passbench.suite.model import Subgraph, Task, TaskHeader, TensorSpec
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.suite.taskfile import DTYPES, dump_task, read_header, read_task, write_task
 
 TASKS = Path(__file__).parent / "data" / "tasks"

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_passbench.timing import budget, rounds, series, suite
+from pytest_passbench.timing import aggregate as suite
+from pytest_passbench.timing import budget, rounds, series
 from pytest_passbench.timing.estimate import (
     Estimate,
     estimate,
@@ -24,7 +25,7 @@ from pytest_passbench.timing.estimate import (
     pair_value,
     weights,
 )
-from pytest_passbench.timing.plan import plan
+from pytest_passbench.timing.forecast import plan
 
 LOGS = st.floats(-3, 3, allow_nan=False)
 #: With as many rounds in each pair, so that all count the same.

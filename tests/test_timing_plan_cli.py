@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from pytest_passbench.cli import main
-from pytest_passbench.report import results
-from pytest_passbench.report.record import Record
-from pytest_passbench.report.run import Run
+from pytest_passbench.commands.main import main
+from pytest_passbench.core.record import Record
+from pytest_passbench.core.run import Run
+from pytest_passbench.run import results_file as results
 
 
 @pytest.fixture

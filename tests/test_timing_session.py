@@ -11,8 +11,8 @@ import pytest
 from pytest_passbench.timing.clock import FakeClock, Weather
 from pytest_passbench.timing.estimate import estimate
 from pytest_passbench.timing.looks import Stopping
+from pytest_passbench.timing.measurement import measure, measure_pair
 from pytest_passbench.timing.rounds import Shape
-from pytest_passbench.timing.session import measure, measure_pair
 
 CALL = 20e-6
 SHAPE = Shape(calls=25, rounds=8, most=24)

@@ -23,8 +23,8 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.judge.planning import check
-from pytest_passbench.judge.reading import Refusal
+from pytest_passbench.judge.reading.planning import check
+from pytest_passbench.judge.reading.reader import Refusal
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import Argument, LaunchPlan, Request, contiguous
 from pytest_passbench.runner.replay import replay
@@ -429,7 +429,7 @@ def _answer(folder: Path) -> dict[str, Any]:
     import warnings
 
     from pytest_passbench.reader import launches
-    from pytest_passbench.reader.load import load_passes
+    from pytest_passbench.reader.importing import load_passes
     from pytest_passbench.reader.main import record
     from pytest_passbench.reader.recording import Refused
 

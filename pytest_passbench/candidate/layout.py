@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from ..errors import UserError
-from .parse import Fault, imports_triton, read_fault
+from pytest_passbench.candidate.syntax import Fault, imports_triton, read_fault
+from pytest_passbench.core.errors import UserError
 
 MANIFEST = "sorted_output_pass_rule_names.json"
 PASS_DIR = "pass_dir"

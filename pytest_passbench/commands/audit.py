@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_passbench.judge.survey import Survey
+    from pytest_passbench.judge.reading.survey import Survey
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -24,7 +24,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings; 1 if there is a violation among them."""
-    from pytest_passbench.judge.survey import survey
+    from pytest_passbench.judge.reading.survey import survey
     from pytest_passbench.suite.taskfile import read_task
 
     found = survey(args.directory, args.policy, read_task(args.task) if args.task else None)
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 def render(found: Survey) -> str:
     """Return one line per finding and per step of a plan, and counts."""
-    from pytest_passbench.judge.failures import printable
+    from pytest_passbench.judge.arms.failures import printable
 
     lines = [printable(f"{f.file}:{f.line}: {f.severity} [{f.rule}] {f.message}") for f in found.findings]
     for planned in found.plans:

@@ -6,12 +6,12 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_passbench.errors import UserError
+from pytest_passbench.core.errors import UserError
 
 if TYPE_CHECKING:
+    from pytest_passbench.core.task import Task
     from pytest_passbench.forge.models import Case, Variant
     from pytest_passbench.forge.steps import Plan
-    from pytest_passbench.suite.model import Task
 
 STEPS = ("capture", "windows", "select", "curate", "write")
 EXTRA = ("measure", "describe")
@@ -76,7 +76,7 @@ def spare(count: int) -> int:
 def _verify(args: argparse.Namespace) -> int:
     """Prints a line per architecture; exit code 1 where a committed subgraph did not come out again."""
     from pytest_passbench.forge.models import pick
-    from pytest_passbench.forge.verify import verify
+    from pytest_passbench.forge.recapture import verify
     from pytest_passbench.suite.find import discover
 
     tasks = [ref.load() for ref in discover(args.out)]

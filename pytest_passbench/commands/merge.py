@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pytest_passbench.errors import UserError
+from pytest_passbench.core.errors import UserError
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -18,7 +18,9 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(args: argparse.Namespace) -> int:
     """Write the merged run and print its board."""
-    from pytest_passbench.report import markdown, merge, results, terminal
+    from pytest_passbench.report import markdown, terminal
+    from pytest_passbench.run import merge
+    from pytest_passbench.run import results_file as results
 
     target = _target(args.out, results.NAME)
     merged = merge.merge([(path, results.read(path)) for path in args.files])

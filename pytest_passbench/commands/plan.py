@@ -8,11 +8,11 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from pytest_passbench.errors import UserError
+from pytest_passbench.core.errors import UserError
 
 if TYPE_CHECKING:
-    from pytest_passbench.report.run import Run
-    from pytest_passbench.timing.plan import Plan
+    from pytest_passbench.core.run import Run
+    from pytest_passbench.timing.forecast import Plan
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -26,8 +26,8 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan, longest task first."""
-    from pytest_passbench.report import results
-    from pytest_passbench.timing.plan import plan
+    from pytest_passbench.run import results_file as results
+    from pytest_passbench.timing.forecast import plan
 
     if args.workers < 1:
         raise UserError(f"{args.workers} workers", where="--workers", remedy="give 1 or more")

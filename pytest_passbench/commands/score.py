@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_passbench.errors import UserError
-from pytest_passbench.settings import ScoreSettings
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.settings import ScoreSettings
 
 if TYPE_CHECKING:
-    from pytest_passbench.report.run import Run
+    from pytest_passbench.core.run import Run
     from pytest_passbench.score.board import Row, Tasks
 
 
@@ -33,7 +33,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(args: argparse.Namespace) -> int:
     """Print the scores as JSON."""
-    from pytest_passbench.report import results
+    from pytest_passbench.run import results_file as results
     from pytest_passbench.score import es
 
     path = args.file / results.NAME if args.file.is_dir() else args.file

@@ -10,11 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_passbench.errors import UserError
+from pytest_passbench.core.errors import UserError
 
 if TYPE_CHECKING:
+    from pytest_passbench.core.task import Subgraph, TensorSpec
     from pytest_passbench.suite.find import TaskRef
-    from pytest_passbench.suite.model import Subgraph, TensorSpec
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -112,7 +112,7 @@ def _find(name: str) -> TaskRef:
 
 def _check(args: argparse.Namespace) -> int:
     """Prints each complaint, then the counts; exit code 1 if there is any."""
-    from pytest_passbench.forge.check import check, sample
+    from pytest_passbench.forge.suite_check import check, sample
     from pytest_passbench.suite.find import discover, installed_tasks
 
     refs = sample(discover(args.path if args.path is not None else installed_tasks()), args.sample)

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_passbench.errors import UserError
+from pytest_passbench.core.errors import UserError
 
 if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
-    from pytest_passbench.report.run import Run
-    from pytest_passbench.suite.model import Task
+    from pytest_passbench.core.run import Run
+    from pytest_passbench.core.task import Task
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -29,7 +29,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(args: argparse.Namespace) -> int:
     """Print what does not fit; 1 where anything does not."""
-    from pytest_passbench.report import results
+    from pytest_passbench.run import results_file as results
 
     found = results.read(args.file)
     candidate = _candidate(args.candidate)
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     tasks = _tasks(found, args.tasks)
     said = list(_problems(found, tasks, candidate))
     if args.rerun and candidate is not None and not said:
-        from pytest_passbench.rerun import disagreements
+        from pytest_passbench.run.rerun import disagreements
 
         said += disagreements(found, tasks, candidate, args.rerun)
     for line in said:
@@ -65,8 +65,8 @@ def _tasks(found: Run, paths: list[Path] | None) -> dict[str, Task]:
 
 
 def _problems(found: Run, tasks: dict[str, Task], candidate: Candidate | None) -> Iterator[str]:
-    from pytest_passbench.hashes import of_harness, of_task
-    from pytest_passbench.report import check
+    from pytest_passbench.run import consistency as check
+    from pytest_passbench.run.hashes import of_harness, of_task
 
     counts = {name: _count(found, task, candidate) for name, task in tasks.items()}
     yield from check.problems(found, counts, {name: of_task(task) for name, task in tasks.items()})

@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..plans.machine_code import ANSWER
-from ..runner.triton_kernels import make_kernel
+from pytest_passbench.plans.machine_code import ANSWER
+from pytest_passbench.runner.triton_kernels import make_kernel
 
 SAID = 4096  # bytes of what the compiler printed
 MESSAGE = 8000  # characters of its message

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pytest_passbench.doctor import gpu, isolation, load, processor
+from pytest_passbench.doctor import busy as load
+from pytest_passbench.doctor import gpu, isolation, processor
 from pytest_passbench.doctor.machine import Check, Machine
 
 __all__ = ["Check", "Machine", "summary", "text"]

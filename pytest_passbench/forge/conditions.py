@@ -10,9 +10,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from pytest_passbench.suite.model import TensorSpec
-
-from .capture import ValueStats
+from pytest_passbench.core.task import TensorSpec
+from pytest_passbench.forge.capture import ValueStats
 
 NEAR_CONSTANT = 1e-3
 """A spread below this share of the mean's size counts as constant."""

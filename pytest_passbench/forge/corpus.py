@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from .capture import Captured, capture
-from .clean import clean, is_heavy, is_low_literal, literals, sink
-from .lift import lift
-from .models import Case, Variant
+from pytest_passbench.forge.capture import Captured, capture
+from pytest_passbench.forge.clean import clean, is_heavy, is_low_literal, literals, sink
+from pytest_passbench.forge.lift import lift
+from pytest_passbench.forge.models import Case, Variant
 
 
 @dataclass

@@ -7,13 +7,12 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-from pytest_passbench.errors import UserError
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.forge.capture import Captured, ValueStats
+from pytest_passbench.forge.corpus import Graph
+from pytest_passbench.forge.models import Variant
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.printing import to_source
-
-from .capture import Captured, ValueStats
-from .corpus import Graph
-from .models import Variant
 
 
 def save(graphs: list[Graph], path: Path) -> int:

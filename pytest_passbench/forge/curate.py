@@ -6,14 +6,14 @@ import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from .conditions import condition
-from .corpus import Graph
-from .decompose import calls, cut
-from .dtypes import DTYPES
-from .group import spread
-from .instances import Instance, curated, instances
-from .timing import eager_seconds, suits, too_long
-from .windows import Window, siblings
+from pytest_passbench.forge.conditions import condition
+from pytest_passbench.forge.corpus import Graph
+from pytest_passbench.forge.decompose import calls, cut
+from pytest_passbench.forge.dtypes import DTYPES
+from pytest_passbench.forge.eager_time import eager_seconds, suits, too_long
+from pytest_passbench.forge.group import spread
+from pytest_passbench.forge.instances import Instance, curated, instances
+from pytest_passbench.forge.windows import Window, siblings
 
 LEAST_ELEMENTS, MOST_ELEMENTS = 64, 3_000_000
 """Input elements of one subgraph."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
-from .capture import ValueStats
-from .clean import is_heavy, is_inplace, writes_inside
+from pytest_passbench.forge.capture import ValueStats
+from pytest_passbench.forge.clean import is_heavy, is_inplace, writes_inside
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_passbench.errors import UserError
-from pytest_passbench.suite.model import Task
-
-from .longtail import Ratio
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.task import Task
+from pytest_passbench.forge.longtail import Ratio
 
 INK, BAR = "#333333", "#4878a8"
 
@@ -42,7 +41,7 @@ def _spread(values: Sequence[int]) -> str:
 
 def sources_table(tasks: Sequence[Task]) -> str:
     """Markdown: library, version, licence, architectures, tasks and subgraphs that come from it."""
-    from .sources import SOURCES
+    from pytest_passbench.forge.sources import SOURCES
 
     lines = ["| library | version | licence | architectures | tasks | subgraphs |", "|---|---|---|---|---|---|"]
     for source in SOURCES:

@@ -6,7 +6,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 
-from pytest_passbench.suite.model import Task
+from pytest_passbench.core.task import Task
 
 DTYPES = {"float32", "bfloat16", "float16"}
 

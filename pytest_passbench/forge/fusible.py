@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from .capture import ValueStats
-from .decompose import cut
+from pytest_passbench.forge.capture import ValueStats
+from pytest_passbench.forge.decompose import cut
 
 
 def kernel_count(module: fx.GraphModule, inputs: Sequence[ValueStats]) -> int:

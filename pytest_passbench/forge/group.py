@@ -6,10 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from pytest_passbench.suite.model import Task, TaskHeader
-
-from .canonical import digest
-from .instances import Instance
+from pytest_passbench.core.task import Task, TaskHeader
+from pytest_passbench.forge.canonical import digest
+from pytest_passbench.forge.instances import Instance
 
 
 def by_sequence(instances: Iterable[Instance]) -> dict[tuple[str, ...], list[Instance]]:

@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_passbench.suite.model import Subgraph, Task, TaskHeader, TensorSpec
-from pytest_passbench.suite.operators import operator_sequence
-
-from .canonical import canonical_source, digest
-from .conditions import condition, record
-from .corpus import Graph
-from .decompose import Piece
-from .dtypes import DTYPES, input_dtype, lower_graph
-from .probe import Probe
-from .rules import complaints
+from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
+from pytest_passbench.forge.canonical import canonical_source, digest
+from pytest_passbench.forge.conditions import condition, record
+from pytest_passbench.forge.corpus import Graph
+from pytest_passbench.forge.decompose import Piece
+from pytest_passbench.forge.dtypes import DTYPES, input_dtype, lower_graph
+from pytest_passbench.forge.probe import Probe
+from pytest_passbench.forge.rules import complaints
+from pytest_passbench.suite.allowlist import operator_sequence
 
 FACTORS = (1.0, 8.0)
 """Activations are enlarged by the first of these with which no null answer passes below t = 0."""

@@ -7,11 +7,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from pytest_passbench.errors import UserError
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.forge.capture import Captured
+from pytest_passbench.forge.clean import literals
 from pytest_passbench.suite.printing import to_source
-
-from .capture import Captured
-from .clean import literals
 
 
 def lift(captured: Captured) -> None:

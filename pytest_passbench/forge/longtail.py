@@ -17,10 +17,9 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.suite.model import Subgraph, Task
-
-from .pool import Job, run_jobs
-from .probe import Probe
+from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.forge.pool import Job, run_jobs
+from pytest_passbench.forge.probe import Probe
 
 Function = Callable[..., Any]
 PAIRS = 24

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.errors import UserError
+from pytest_passbench.core.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Case:
 
 def all_cases() -> list[Case]:
     """Every case of every source library that is installed."""
-    from .sources import SOURCES
+    from pytest_passbench.forge.sources import SOURCES
 
     return [case for source in SOURCES for case in source.cases()]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 
-from pytest_passbench.score.ladder import LADDER, NEVER, tolerances
+from pytest_passbench.core.ladder import LADDER, NEVER, tolerances
 
 Values = Sequence[torch.Tensor]
 SAMPLE = 1 << 14

@@ -9,12 +9,11 @@ from typing import Any
 import torch
 from torch import fx
 
+from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.forge.clean import functional
+from pytest_passbench.forge.null import null_from
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.instantiate import example_inputs
-from pytest_passbench.suite.model import Subgraph, Task
-
-from .clean import functional
-from .null import null_from
 
 Values = dict[fx.Node, Any]
 

@@ -8,12 +8,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from pytest_passbench.suite.operators import is_metadata, op_name, operator_sequence
-
-from .clean import is_inplace
-from .conditions import is_degenerate
-from .null import passes
-from .probe import Probe, downstream
+from pytest_passbench.forge.clean import is_inplace
+from pytest_passbench.forge.conditions import is_degenerate
+from pytest_passbench.forge.null import passes
+from pytest_passbench.forge.probe import Probe, downstream
+from pytest_passbench.suite.allowlist import is_metadata, op_name, operator_sequence
 
 Rule = Callable[[Probe], Iterator[str]]
 

@@ -11,16 +11,15 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.errors import UserError
-from pytest_passbench.suite.model import Task
-
-from .corpus import Graph, capture_case
-from .curate import choose, draw
-from .group import make_task
-from .models import Case, Variant
-from .select import candidates, select
-from .sources.rows import draw as draw_input
-from .windows import Window, fusible, matching, typical_windows
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.task import Task
+from pytest_passbench.forge.choose import candidates, select
+from pytest_passbench.forge.corpus import Graph, capture_case
+from pytest_passbench.forge.curate import choose, draw
+from pytest_passbench.forge.group import make_task
+from pytest_passbench.forge.models import Case, Variant
+from pytest_passbench.forge.sources.rows import draw as draw_input
+from pytest_passbench.forge.windows import Window, fusible, matching, typical_windows
 
 EXAMPLE = "example_inputs"
 """A function of this name in the user's file gives the inputs: a tuple or dict of tensors."""
@@ -117,7 +116,7 @@ def case_of_hub(name: str) -> Case:
         raise UserError("transformers is not installed", remedy="pip install 'pytest-passbench[forge]'")
     from transformers import AutoConfig
 
-    from .sources.transformers import case_of_config
+    from pytest_passbench.forge.sources.transformers import case_of_config
 
     try:
         config = AutoConfig.from_pretrained(name)

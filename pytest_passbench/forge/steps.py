@@ -15,18 +15,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_passbench.suite.model import Task
+from pytest_passbench.core.task import Task
+from pytest_passbench.forge import corpus_file, windows
+from pytest_passbench.forge.canonical import digest
+from pytest_passbench.forge.choose import Candidate, Ops, candidates, select
+from pytest_passbench.forge.corpus import Graph, capture_case
+from pytest_passbench.forge.curate import choose, draw
+from pytest_passbench.forge.group import make_task, path_of, task_id
+from pytest_passbench.forge.models import Case
+from pytest_passbench.forge.pool import Job, run_jobs
 from pytest_passbench.suite.published import write_sample
 from pytest_passbench.suite.taskfile import read_task, write_task
-
-from . import corpus_file, windows
-from .canonical import digest
-from .corpus import Graph, capture_case
-from .curate import choose, draw
-from .group import make_task, path_of, task_id
-from .models import Case
-from .pool import Job, run_jobs
-from .select import Candidate, Ops, candidates, select
 
 LITE_SUBGRAPHS = 5
 QUOTAS = ((0.50, 9), (0.90, 17), (1.0, 40))

@@ -8,13 +8,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
+from pytest_passbench.forge.canonical import digest
+from pytest_passbench.forge.corpus import Graph
+from pytest_passbench.forge.decompose import calls, connected, cut, light_runs
+from pytest_passbench.forge.fusible import fusible_runs
+from pytest_passbench.forge.ngrams import fold, typical
 from pytest_passbench.suite.opnames import is_metadata, is_random, op_name
-
-from .canonical import digest
-from .corpus import Graph
-from .decompose import calls, connected, cut, light_runs
-from .fusible import fusible_runs
-from .ngrams import fold, typical
 
 MERGES = 4000
 MOST_RUNS, LONGEST_RUN = 16, 24

@@ -11,37 +11,38 @@ from typing import Any
 
 import torch
 
-from ..candidate.layout import Candidate, PassDir
-from ..hashes import of_task
-from ..protocol import READ, Order
-from ..report.record import Arm as ArmRecord
-from ..report.record import Record
-from ..settings import Settings
-from ..suite.build import build_graph
-from ..suite.model import Subgraph, Task
-from ..timing.looks import LOOKS, Stopping
-from ..timing.session import Arms
-from . import priority, sandbox
-from .arm import Arm, ArmSettings
-from .audits import layers
-from .audits.auditor import Auditor
-from .awake import Awake
-from .budget import Allowance, Budget
-from .builder.build import Builder
-from .builder.store import cache_folder
-from .builder.triton_build import TritonBuilder
-from .clock import EAGER
-from .cores import Cores
-from .cuda import device_state
-from .failures import ArmFailure, printable
-from .floor import TWIN, Noise
-from .inputs import Inputs, chosen
-from .pages import Pages, plan_layout
-from .planning import Planner
-from .readings import Readings, folder
-from .seed import Secret
-from .stopwatch import Stopwatch
-from .subject import CANDIDATE, Subject
+from pytest_passbench.candidate.layout import Candidate, PassDir
+from pytest_passbench.core.record import Arm as ArmRecord
+from pytest_passbench.core.record import Record
+from pytest_passbench.core.seed import Secret
+from pytest_passbench.core.settings import Settings
+from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.judge.arms import sandbox
+from pytest_passbench.judge.arms.arm import Arm, ArmSettings
+from pytest_passbench.judge.arms.cuda import device_state
+from pytest_passbench.judge.arms.failures import ArmFailure, printable
+from pytest_passbench.judge.audits import layers
+from pytest_passbench.judge.audits.auditor import Auditor
+from pytest_passbench.judge.builder.build import Builder
+from pytest_passbench.judge.builder.store import cache_folder
+from pytest_passbench.judge.builder.triton_build import TritonBuilder
+from pytest_passbench.judge.inputs import Inputs, chosen
+from pytest_passbench.judge.inputs.pages import Pages, plan_layout
+from pytest_passbench.judge.machine import priority
+from pytest_passbench.judge.machine.awake import Awake
+from pytest_passbench.judge.machine.cores import Cores
+from pytest_passbench.judge.measure.allowance import Allowance, Budget
+from pytest_passbench.judge.measure.cpu_clock import EAGER
+from pytest_passbench.judge.measure.floor import TWIN, Noise
+from pytest_passbench.judge.measure.stopwatch import Stopwatch
+from pytest_passbench.judge.reading.planning import Planner
+from pytest_passbench.judge.reading.readings import Readings, folder
+from pytest_passbench.judge.subject import CANDIDATE, Subject
+from pytest_passbench.protocol import READ, Order
+from pytest_passbench.run.hashes import of_task
+from pytest_passbench.suite.build import build_graph
+from pytest_passbench.timing.looks import LOOKS, Stopping
+from pytest_passbench.timing.measurement import Arms
 
 #: What a subgraph may have if no budget says otherwise: the pairs of the first look, on a noisy machine cut short;
 #: and what noise left open, when it is measured again: it is the rounds that are noisy, so there pairs are longer.

@@ -8,29 +8,29 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..protocol import Layout, Order
-from ..report.record import Arm as ArmRecord
-from ..report.record import PassReport, Record, Speed
-from ..score.ladder import NEVER
-from ..timing.looks import Stopping
-from ..timing.rounds import BLOCK, calls_per_block, shape
-from ..timing.session import Arms, Result, measure
-from .arm import Arm
-from .audits.auditor import Auditor
-from .awake import Awake
-from .budget import Allowance
-from .checker import Checker
-from .clock import EAGER, FLOAT64, CpuClock
-from .cores import Cores, exclusive, pinned
-from .failures import ArmFailure, printable
-from .floor import TWIN
-from .forks import ArmFailed, blaming
-from .inputs import Inputs
-from .pages import Pages
-from .planning import Planner
-from .seed import Secret
-from .stopwatch import Stopwatch
-from .template import Program, Template
+from pytest_passbench.core.ladder import NEVER
+from pytest_passbench.core.record import Arm as ArmRecord
+from pytest_passbench.core.record import PassReport, Record, Speed
+from pytest_passbench.core.seed import Secret
+from pytest_passbench.judge.arms.arm import Arm
+from pytest_passbench.judge.arms.failures import ArmFailure, printable
+from pytest_passbench.judge.arms.forks import ArmFailed, blaming
+from pytest_passbench.judge.arms.template import Program, Template
+from pytest_passbench.judge.audits.auditor import Auditor
+from pytest_passbench.judge.inputs import Inputs
+from pytest_passbench.judge.inputs.pages import Pages
+from pytest_passbench.judge.machine.awake import Awake
+from pytest_passbench.judge.machine.cores import Cores, exclusive, pinned
+from pytest_passbench.judge.measure.allowance import Allowance
+from pytest_passbench.judge.measure.cpu_clock import EAGER, FLOAT64, CpuClock
+from pytest_passbench.judge.measure.floor import TWIN
+from pytest_passbench.judge.measure.stopwatch import Stopwatch
+from pytest_passbench.judge.reading.planning import Planner
+from pytest_passbench.judge.verify.checker import Checker
+from pytest_passbench.protocol import Layout, Order
+from pytest_passbench.timing.looks import Stopping
+from pytest_passbench.timing.measurement import Arms, Result, measure
+from pytest_passbench.timing.rounds import BLOCK, calls_per_block, shape
 
 CANDIDATE = "candidate"
 MOST_PROBES = 20
@@ -337,7 +337,7 @@ def clock_of(device: str) -> type[CpuClock]:
     """The clock for blocks on this device."""
     if not device.startswith("cuda"):
         return CpuClock
-    from .cuda import CudaClock
+    from pytest_passbench.judge.arms.cuda import CudaClock
 
     return CudaClock
 

@@ -11,20 +11,20 @@ from typing import Any
 
 import torch
 
-from ..candidate.layout import Candidate, PassDir
-from ..protocol import KIND_OTHER_TYPE, KIND_TENSOR
-from ..reader.load import load_passes
-from ..reader.local import LocalKernels, as_passes
-from ..report.record import Arm, Record
-from ..rewrite.pipelines import build
-from ..settings import Settings
-from ..suite.build import build_graph
-from ..suite.model import Subgraph, Task
-from .inputs import Inputs
-from .outputs import Form, Output
-from .seed import Secret
-from .subject import pass_reports
-from .verify import compare, null_from
+from pytest_passbench.candidate.layout import Candidate, PassDir
+from pytest_passbench.core.record import Arm, Record
+from pytest_passbench.core.seed import Secret
+from pytest_passbench.core.settings import Settings
+from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.judge.inputs import Inputs
+from pytest_passbench.judge.subject import pass_reports
+from pytest_passbench.judge.verify.compare import compare, null_from
+from pytest_passbench.judge.verify.outputs import Form, Output
+from pytest_passbench.protocol import KIND_OTHER_TYPE, KIND_TENSOR
+from pytest_passbench.reader.importing import load_passes
+from pytest_passbench.reader.local import LocalKernels, as_passes
+from pytest_passbench.rewrite.pipelines import build
+from pytest_passbench.suite.build import build_graph
 
 NOTE = "trusted: nothing is scored"
 

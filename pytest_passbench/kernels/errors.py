@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_passbench.errors import UserError
+from pytest_passbench.core.errors import UserError
 
 
 class CompileError(UserError):

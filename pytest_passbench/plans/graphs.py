@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from ..suite.operators import resolve, spelling
-from .values import ValueRefused, decode, encode
+from pytest_passbench.plans.values import ValueRefused, decode, encode
+from pytest_passbench.suite.allowlist import resolve, spelling
 
 MAX_CALLS = 2000
 _MORE = (("torch", torch), ("torch.nn.functional", torch.nn.functional), ("operator", operator), ("math", math))

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .values import encode
+from pytest_passbench.plans.values import encode
 
 VERSION = 1
 MAX_STEPS = 512
@@ -72,7 +72,7 @@ class Argument:
 class Request:
     """A match that needs a plan.
 
-    ``arguments`` are the wrapper's, encoded (:mod:`.values`); ``{"tensor": i}`` stands for ``tensors[i]``. A value of
+    ``arguments`` are the wrapper's, encoded (:mod:`pytest_passbench.plans.values`); ``{"tensor": i}`` stands for ``tensors[i]``. A value of
     the graph that is passed twice is one tensor. Two tensors are taken to share no memory (``docs/launch-plans.md``).
     ``outputs`` is the number of values that the pattern returns, ``sequence`` whether it returns them as one.
     """

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import torch
 
-from . import launch
-from .launch import (
+from pytest_passbench.plans import launch
+from pytest_passbench.plans.launch import (
     ITEM_BYTES,
     Allocate,
     Argument,
@@ -33,7 +33,7 @@ from .launch import (
     TritonType,
     Tuned,
 )
-from .values import ValueRefused, decode
+from pytest_passbench.plans.values import ValueRefused, decode
 
 _LARGEST = 1 << 40  # of a size, a stride, or an offset
 

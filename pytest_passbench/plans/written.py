@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..suite.operators import resolve
-from .launch import Copy, Fill, Launch, LaunchPlan, Operand, Operator, Step, TritonLaunch, Tuned
+from pytest_passbench.plans.launch import Copy, Fill, Launch, LaunchPlan, Operand, Operator, Step, TritonLaunch, Tuned
+from pytest_passbench.suite.allowlist import resolve
 
 
 def written(plan: LaunchPlan, parameters: Sequence[frozenset[int | str]]) -> frozenset[int]:

@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 
-from ..kernels import cpp, signatures
-from ..plans.launch import CppKernel, Launch, TritonKernel, TritonLaunch, TritonType, Tuned
-from . import streams
-from .load import PACKAGE
-from .recording import Recording, Refused
-from .triton_reference import reference_of
+from pytest_passbench.kernels import cpp, signatures
+from pytest_passbench.plans.launch import CppKernel, Launch, TritonKernel, TritonLaunch, TritonType, Tuned
+from pytest_passbench.reader import streams
+from pytest_passbench.reader.importing import PACKAGE
+from pytest_passbench.reader.recording import Recording, Refused
+from pytest_passbench.reader.triton_reference import reference_of
 
 #: The recording of this process, while a wrapper runs.
 _current: list[Recording] = []

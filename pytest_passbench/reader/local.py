@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from ..plans.launch import Request
-from ..plans.values import decode
-from ..rewrite.passes import Kernel, Pass
-from .load import LoadedPass
-from .main import told
+from pytest_passbench.plans.launch import Request
+from pytest_passbench.plans.values import decode
+from pytest_passbench.reader.importing import LoadedPass
+from pytest_passbench.reader.main import told
+from pytest_passbench.rewrite.passes import Kernel, Pass
 
 
 def as_passes(loaded: Iterable[LoadedPass]) -> list[Pass]:

@@ -16,17 +16,17 @@ from typing import Any
 
 import torch
 
-from ..plans import parse
-from ..plans.graphs import to_data
-from ..plans.launch import Argument, Request, contiguous
-from ..plans.values import ValueRefused
-from ..protocol import ProtocolError, receive, send
-from ..rewrite.errors import PassError
-from ..runner import harden, seccomp
-from . import launches, tensors
-from .load import LoadedPass, load_passes
-from .recording import Recording, Refused, culprit
-from .trace import parameters, trace
+from pytest_passbench.plans import parse
+from pytest_passbench.plans.graphs import to_data
+from pytest_passbench.plans.launch import Argument, Request, contiguous
+from pytest_passbench.plans.values import ValueRefused
+from pytest_passbench.protocol import ProtocolError, receive, send
+from pytest_passbench.reader import launches, tensors
+from pytest_passbench.reader.importing import LoadedPass, load_passes
+from pytest_passbench.reader.recording import Recording, Refused, culprit
+from pytest_passbench.reader.trace import parameters, trace
+from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.walls import harden, seccomp
 
 MESSAGE_LIMIT = 12_000  # characters of a traceback that travel
 _PADDING = 1 << 22  # bytes: how far two recordings' memory may lie apart

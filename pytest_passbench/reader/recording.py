@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..plans.launch import (
+from pytest_passbench.plans.launch import (
     MAX_TABLES,
     Allocate,
     Copy,
@@ -31,7 +31,7 @@ from ..plans.launch import (
     Step,
     Table,
 )
-from ..plans.values import ValueRefused, encode
+from pytest_passbench.plans.values import ValueRefused, encode
 
 _ALLOCATE = frozenset(["empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"])
 _FILLED = {

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from .recording import Refused
+from pytest_passbench.reader.recording import Refused
 
 
 class _Unused:

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ..plans.launch import ITEM_BYTES, Argument, Request
-from ..plans.values import decode
-from .recording import Refused
+from pytest_passbench.plans.launch import ITEM_BYTES, Argument, Request
+from pytest_passbench.plans.values import decode
+from pytest_passbench.reader.recording import Refused
 
 _RANDOM_BYTES = 1 << 20  # at the beginning of a tensor; the rest is zero
 _LINE = 64

@@ -10,8 +10,8 @@ import torch
 from torch.fx import Graph, Proxy, Tracer
 from torch.overrides import TorchFunctionMode
 
-from ..plans.graphs import Traced
-from ..rewrite.errors import PassError
+from pytest_passbench.plans.graphs import Traced
+from pytest_passbench.rewrite.errors import PassError
 
 
 class _Factories(TorchFunctionMode):  # type: ignore[misc]

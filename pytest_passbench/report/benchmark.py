@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pytest_passbench.report.record import Arm, Record, Speed
+from pytest_passbench.core.record import Arm, Record, Speed
 
 
 def wanted(config: pytest.Config) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from pytest_passbench.core.escape import cell
+from pytest_passbench.core.run import Run
 from pytest_passbench.report import tables
-from pytest_passbench.report.escape import cell
-from pytest_passbench.report.run import Run
 from pytest_passbench.report.tables import Table
 
 NAME = "results.md"

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import exp, log, sqrt
 
-from pytest_passbench.report.record import Arm, Record, Speed
-from pytest_passbench.report.run import Run
+from pytest_passbench.core.ladder import T_FROZEN, T_STRICT
+from pytest_passbench.core.record import Arm, Record, Speed
+from pytest_passbench.core.run import Run
 from pytest_passbench.score import board, es
-from pytest_passbench.score.ladder import T_FROZEN, T_STRICT
 from pytest_passbench.score.subgraph import Judged, from_record
 
 MOST_SHARDS = 1000

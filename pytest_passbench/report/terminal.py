@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from tabulate import tabulate
 
+from pytest_passbench.core.escape import line, middle
+from pytest_passbench.core.run import Run
 from pytest_passbench.report import tables
-from pytest_passbench.report.escape import line, middle
-from pytest_passbench.report.run import Run
 from pytest_passbench.report.tables import Table
 
 _LIGHT = ("-9", "-8", "-7", "-10", "-6", "5", "4")

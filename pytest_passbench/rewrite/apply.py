@@ -11,19 +11,19 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
-from ..plans.graphs import Traced
-from ..plans.launch import Argument, Form, Request
-from ..plans.values import ValueRefused, encode
-from ..report.record import PassReport
-from ..suite.operators import METHODS, spelling
-from .errors import PassError
-from .explain import explain
-from .inplace import thread_inplace
-from .match import Match, Search, Target
-from .meta import call, evaluate, fold_metadata, metadata_nodes, record_values, value_of
-from .operators import covered_names, operator_names
-from .passes import Kernels, Pass
-from .pattern import Pattern, prepare
+from pytest_passbench.core.record import PassReport
+from pytest_passbench.plans.graphs import Traced
+from pytest_passbench.plans.launch import Argument, Form, Request
+from pytest_passbench.plans.values import ValueRefused, encode
+from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.rewrite.explain import explain
+from pytest_passbench.rewrite.inplace import thread_inplace
+from pytest_passbench.rewrite.match import Match, Search, Target
+from pytest_passbench.rewrite.meta import call, evaluate, fold_metadata, metadata_nodes, record_values, value_of
+from pytest_passbench.rewrite.operators import covered_names, operator_names
+from pytest_passbench.rewrite.passes import Kernels, Pass
+from pytest_passbench.rewrite.pattern import Pattern, prepare
+from pytest_passbench.suite.allowlist import METHODS, spelling
 
 ALIGNMENT = 16  # bytes: what a wrapper may ask of an address
 

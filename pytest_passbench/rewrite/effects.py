@@ -12,8 +12,8 @@ from typing import Any
 
 from torch.fx import Node
 
-from .meta import storages, value_of
-from .normalise import Call, canonical
+from pytest_passbench.rewrite.meta import storages, value_of
+from pytest_passbench.rewrite.normalise import Call, canonical
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .match import Miss, Target
-from .pattern import Pattern
+from pytest_passbench.rewrite.match import Miss, Target
+from pytest_passbench.rewrite.pattern import Pattern
 
 
 def explain(pattern: Pattern, target: Target, best: Miss | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch.fx import Graph, Node
 
-from .normalise import canonical
+from pytest_passbench.rewrite.normalise import canonical
 
 
 def thread_inplace(graph: Graph) -> None:

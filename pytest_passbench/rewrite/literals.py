@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from . import names
-from .meta import value_of
-from .normalise import Call
+from pytest_passbench.rewrite import names
+from pytest_passbench.rewrite.meta import value_of
+from pytest_passbench.rewrite.normalise import Call
 
 _SIZED = frozenset({"view", "reshape", "expand"})
 

@@ -14,12 +14,12 @@ from typing import Any, NoReturn
 import torch
 from torch.fx import GraphModule, Node
 
-from . import names
-from .effects import Effects, hazards, hidden_reads
-from .literals import align, computes_floating, equal, show
-from .meta import evaluate, value_of
-from .normalise import canonical
-from .pattern import Pattern
+from pytest_passbench.rewrite import names
+from pytest_passbench.rewrite.effects import Effects, hazards, hidden_reads
+from pytest_passbench.rewrite.literals import align, computes_floating, equal, show
+from pytest_passbench.rewrite.meta import evaluate, value_of
+from pytest_passbench.rewrite.normalise import canonical
+from pytest_passbench.rewrite.pattern import Pattern
 
 _STEPS = 20_000  # of backtracking per place: an ambiguous pattern gives up rather than hanging the build
 

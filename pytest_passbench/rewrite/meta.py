@@ -12,8 +12,8 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.node import map_arg
 
-from ..plans.values import MAX_ITEMS
-from . import names
+from pytest_passbench.plans.values import MAX_ITEMS
+from pytest_passbench.rewrite import names
 
 _BITS = 64
 _GROWING = frozenset({operator.pow, operator.mul, operator.imul})

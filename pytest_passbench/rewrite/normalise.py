@@ -2,7 +2,7 @@
 
 ``x.softmax(-1)``, ``torch.softmax(x, dim=-1)``, ``F.softmax(x, -1)`` and ``torch.ops.aten.softmax.int(x,
 -1)`` all become ``Call("softmax", {"input": x, "dim": -1})``. Parameter names come from the ATen schemas
-and, where an operator has none, from the Python signature; :mod:`.names` lists what neither knows.
+and, where an operator has none, from the Python signature; :mod:`pytest_passbench.rewrite.names` lists what neither knows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from . import names
+from pytest_passbench.rewrite import names
 
 Signature = inspect.Signature
 _EMPTY = inspect.Parameter.empty

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from .errors import PassError
-from .meta import storages
+from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.rewrite.meta import storages
 
 _LIBRARY = torch.library.Library("passbench_runtime", "DEF")
 _COUNT = itertools.count()

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch.fx import Node
 
-from ..suite.opnames import is_metadata, op_name
-from .meta import value_of
+from pytest_passbench.rewrite.meta import value_of
+from pytest_passbench.suite.opnames import is_metadata, op_name
 
 if TYPE_CHECKING:
-    from .match import Target
+    from pytest_passbench.rewrite.match import Target
 
 # Identities by definition: a pass that does only these has done nothing.
 _IDENTITIES = frozenset({

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
-from ..plans.graphs import Traced, from_data
-from ..plans.launch import Request
-from ..plans.values import ValueRefused
-from .errors import PassError
-from .inplace import thread_inplace
+from pytest_passbench.plans.graphs import Traced, from_data
+from pytest_passbench.plans.launch import Request
+from pytest_passbench.plans.values import ValueRefused
+from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.rewrite.inplace import thread_inplace
 
 Kernel = Callable[..., Any]
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from torch.fx import Node
 
-from ..plans.graphs import Traced
-from .errors import PassError
-from .meta import metadata_nodes
-from .normalise import Call, canonical
+from pytest_passbench.plans.graphs import Traced
+from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.rewrite.meta import metadata_nodes
+from pytest_passbench.rewrite.normalise import Call, canonical
 
 
 @dataclass(frozen=True)

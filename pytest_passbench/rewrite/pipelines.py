@@ -13,14 +13,14 @@ from typing import Any, cast
 import torch
 from torch.fx import GraphModule
 
-from ..plans.graphs import Traced
-from ..plans.launch import Request
-from ..report.record import PassReport
-from .apply import Rewritten, apply_passes
-from .errors import PassError
-from .meta import forget_values
-from .opaque import opaque
-from .passes import Kernels, Pass
+from pytest_passbench.core.record import PassReport
+from pytest_passbench.plans.graphs import Traced
+from pytest_passbench.plans.launch import Request
+from pytest_passbench.rewrite.apply import Rewritten, apply_passes
+from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.rewrite.meta import forget_values
+from pytest_passbench.rewrite.opaque import opaque
+from pytest_passbench.rewrite.passes import Kernels, Pass
 
 Call = Callable[..., tuple[Any, ...]]
 

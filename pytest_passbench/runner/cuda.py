@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from ..protocol import MAX_OUTPUTS, Layout
-from .describe import Tables
-from .pages import Pages, Slot
-from .serve import Block, Call
+from pytest_passbench.protocol import MAX_OUTPUTS, Layout
+from pytest_passbench.runner.output_tables import Tables
+from pytest_passbench.runner.pages import Pages, Slot
+from pytest_passbench.runner.serve import Block, Call
 
 _USUAL_L2 = 64 << 20  # bytes, where torch does not tell
 

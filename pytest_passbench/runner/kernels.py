@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-from ..plans import parse
-from ..plans.launch import LaunchPlan, Request, Tuned
-from ..protocol import receive, send
-from .libcuda import Driver
-from .machine_code import MachineCode
-from .replay import Replayed, cpp_function, replay
-from .tuning import tune
+from pytest_passbench.plans import parse
+from pytest_passbench.plans.launch import LaunchPlan, Request, Tuned
+from pytest_passbench.protocol import receive, send
+from pytest_passbench.runner.libcuda import Driver
+from pytest_passbench.runner.machine_code import MachineCode
+from pytest_passbench.runner.replay import Replayed, cpp_function, replay
+from pytest_passbench.runner.tuning import tune
 
 
 class AskedKernels:
@@ -70,7 +70,7 @@ class AskedKernels:
         if "machine" in told:
             return None  # each of its launches has machine code of its own
         if "triton" in told:
-            from .triton_kernels import make_kernel
+            from pytest_passbench.runner.triton_kernels import make_kernel
 
             return make_kernel(told["triton"])
         library = self._library(descriptors[told["library"]])

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from ..plans.launch import MAX_MEMORY, Operand, TritonLaunch
-from ..plans.machine_code import Binary, Passed
-from . import libcuda
-from .libcuda import Driver, LaunchAttribute, LaunchConfig
+from pytest_passbench.plans.launch import MAX_MEMORY, Operand, TritonLaunch
+from pytest_passbench.plans.machine_code import Binary, Passed
+from pytest_passbench.runner import libcuda
+from pytest_passbench.runner.libcuda import Driver, LaunchAttribute, LaunchConfig
 
 _FORMATS = {
     "fp64": "<d",

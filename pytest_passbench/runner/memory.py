@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ..protocol import DEPTHS
+from pytest_passbench.protocol import DEPTHS
 
 PAGE = 4096
 HUGE = 2 << 20  # bytes of a huge page

@@ -12,7 +12,7 @@ import os
 
 import torch
 
-from ..protocol import Layout
+from pytest_passbench.protocol import Layout
 
 Slot = tuple[torch.Tensor, ...]
 

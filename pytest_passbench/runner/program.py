@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from ..protocol import Order
-from ..rewrite.passes import Kernels, Pass
-from ..rewrite.pipelines import Built, build, build_baseline
-from ..suite.build import build_graph
-from .reference import in_float64
+from pytest_passbench.protocol import Order
+from pytest_passbench.rewrite.passes import Kernels, Pass
+from pytest_passbench.rewrite.pipelines import Built, build, build_baseline
+from pytest_passbench.runner.float64 import in_float64
+from pytest_passbench.suite.build import build_graph
 
 
 def prepare(order: Order, sample: list[torch.Tensor], kernels: Kernels) -> Built:

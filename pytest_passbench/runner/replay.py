@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import torch
 
-from ..plans.launch import (
+from pytest_passbench.plans.launch import (
     Allocate,
     Copy,
     Fill,

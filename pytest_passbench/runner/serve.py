@@ -15,10 +15,20 @@ from typing import Any
 
 import torch
 
-from ..protocol import DONE, FLAG_COLLECT, FLAG_EMPTY, FLAG_PREPARE, GO, OUTCOME_OK, OUTCOME_RAISED, send
-from . import harden, memory, seccomp
-from .describe import Tables
-from .pages import Pages, Slot
+from pytest_passbench.protocol import (
+    DONE,
+    FLAG_COLLECT,
+    FLAG_EMPTY,
+    FLAG_PREPARE,
+    GO,
+    OUTCOME_OK,
+    OUTCOME_RAISED,
+    send,
+)
+from pytest_passbench.runner import memory
+from pytest_passbench.runner.output_tables import Tables
+from pytest_passbench.runner.pages import Pages, Slot
+from pytest_passbench.walls import harden, seccomp
 
 Call = Callable[..., Any]
 

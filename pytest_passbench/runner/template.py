@@ -21,15 +21,16 @@ from typing import Any
 
 import torch
 
-from ..protocol import Layout, Order, ProtocolError, receive, send
-from ..rewrite.errors import PassError
-from . import harden, memory, seccomp
-from .children import reap
-from .kernels import AskedKernels
-from .pages import Pages
-from .program import facts, prepare
-from .replay import Replayed, poison
-from .serve import Block, serve
+from pytest_passbench.protocol import Layout, Order, ProtocolError, receive, send
+from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.runner import memory
+from pytest_passbench.runner.kernels import AskedKernels
+from pytest_passbench.runner.pages import Pages
+from pytest_passbench.runner.program import facts, prepare
+from pytest_passbench.runner.replay import Replayed, poison
+from pytest_passbench.runner.serve import Block, serve
+from pytest_passbench.walls import harden, seccomp
+from pytest_passbench.walls.children import reap
 
 #: Without what Python and its modules do after each ``os.fork`` (new locks, new random numbers, and what a pass may
 #: have registered): a runner has one thread and needs none of it, and pays for every page that it touches.
@@ -202,6 +203,6 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
 def _block_for(device: str) -> Callable[..., Block]:
     if not device.startswith("cuda"):
         return Block
-    from .cuda import CudaBlock
+    from pytest_passbench.runner.cuda import CudaBlock
 
     return partial(CudaBlock, device)

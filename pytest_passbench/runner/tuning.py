@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from ..plans.launch import LaunchPlan, Tuned
-from .replay import Code, replay
+from pytest_passbench.plans.launch import LaunchPlan, Tuned
+from pytest_passbench.runner.replay import Code, replay
 
 REPEATS = 10
 

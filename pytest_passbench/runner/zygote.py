@@ -13,9 +13,10 @@ import socket
 import sys
 from typing import Any
 
-from ..protocol import READ, ProtocolError, receive, send
-from . import harden, memory
-from .confine import confine
+from pytest_passbench.protocol import READ, ProtocolError, receive, send
+from pytest_passbench.runner import memory
+from pytest_passbench.walls import harden
+from pytest_passbench.walls.confine import confine
 
 _templates = set[int]()  # those that were forked here and are not buried yet
 
@@ -50,12 +51,12 @@ def _import(wants: dict[str, Any]) -> dict[str, str]:
     torch.set_num_threads(1)
     versions = {"torch": torch.__version__, "python": sys.version.split()[0]}
     if wants["pipeline"] == READ:
-        from ..reader.main import warm_up
+        from pytest_passbench.reader.main import warm_up
 
         versions["triton"] = _import_triton()
         warm_up()
     else:
-        from . import template  # noqa: F401 - and what a template needs
+        from pytest_passbench.runner import template  # noqa: F401 - and what a template needs
 
         versions["triton"] = _import_triton()
         _warm_up(wants["pipeline"])
@@ -69,8 +70,8 @@ def _warm_up(pipeline: str) -> None:
 
     Eager needs little of it, but has to be like the others.
     """
-    from ..rewrite.pipelines import warm_up
-    from ..suite.build import build_graph
+    from pytest_passbench.rewrite.pipelines import warm_up
+    from pytest_passbench.suite.build import build_graph
 
     build_graph("def forward(in_0):\n    return (torch.relu(in_0),)", "warm-up")
     warm_up(pipeline)
@@ -86,7 +87,7 @@ def _import_triton() -> str:
 
 
 def _serve(channel: socket.socket, message: dict[str, Any], fds: list[int]) -> None:
-    from .children import reap
+    from pytest_passbench.walls.children import reap
 
     if message["op"] == "reap":
         ended = reap()  # orphans as well, whose last parent this process is
@@ -121,11 +122,11 @@ def _become(message: dict[str, Any], fds: list[int]) -> None:
     """Be a template or a reader; never returns. Whatever ends this process, the judge sees the socket close."""
     try:
         if message["op"] == "reader":
-            from ..reader.main import main as reader_main
+            from pytest_passbench.reader.main import main as reader_main
 
             reader_main(message, fds)
         else:
-            from .template import main as template_main
+            from pytest_passbench.runner.template import main as template_main
 
             template_main(message, fds)
     finally:

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_passbench.errors import UserError
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.ladder import T_STRICT
+from pytest_passbench.core.settings import ScoreSettings
 from pytest_passbench.score.es import Scores, aggregate, evaluate, geomean, ladder
-from pytest_passbench.score.ladder import T_STRICT
 from pytest_passbench.score.subgraph import NOT_JUDGED, Judged, from_record
-from pytest_passbench.settings import ScoreSettings
 
 if TYPE_CHECKING:
-    from pytest_passbench.report.run import Run
+    from pytest_passbench.core.run import Run
 
 Tasks = Mapping[str, Sequence[Judged]]
 

@@ -1,4 +1,4 @@
-"""S(t), ES(t) and AS, computed subgraph by subgraph; :mod:`.factored` has the published factors.
+"""S(t), ES(t) and AS, computed subgraph by subgraph; :mod:`pytest_passbench.score.factored` has the published factors.
 
 Sources: the published PassBench definition; the null guard is this project's (docs/scores.md).
 Everything is summed in log10, so that hundreds of failures at b = 0.001 underflow nowhere.
@@ -12,10 +12,10 @@ from math import log10
 from pathlib import Path
 from typing import Any
 
-from pytest_passbench.errors import UserError
-from pytest_passbench.score.ladder import T_FROZEN, T_MIN
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.ladder import T_FROZEN, T_MIN
+from pytest_passbench.core.settings import Interpretation, ScoreSettings
 from pytest_passbench.score.subgraph import LEVELS, TOP, Judged, level
-from pytest_passbench.settings import Interpretation, ScoreSettings
 
 Curve = dict[int, float | None]
 """A value per t; None where a speed that it needs was not measured."""
@@ -29,7 +29,7 @@ WEIGHTS: dict[int, float] = {
 
 
 MOST_P = 10.0
-"""With speedups within :data:`.subgraph.SPEEDUPS` no slowdown's power underflows."""
+"""With speedups within :data:`pytest_passbench.score.subgraph.SPEEDUPS` no slowdown's power underflows."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""S(t) and ES(t) from their published factors: a second way to the numbers of :mod:`.es`."""
+"""S(t) and ES(t) from their published factors: a second way to the numbers of :mod:`pytest_passbench.score.es`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log10
 
+from pytest_passbench.core.ladder import T_FROZEN
+from pytest_passbench.core.settings import ScoreSettings
 from pytest_passbench.score.es import geomean, power10, speed_at, unmeasured
-from pytest_passbench.score.ladder import T_FROZEN
 from pytest_passbench.score.subgraph import Judged, level
-from pytest_passbench.settings import ScoreSettings
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_passbench.errors import UserError
-from pytest_passbench.score.ladder import NEVER, T_FROZEN
-from pytest_passbench.settings import Interpretation
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.ladder import NEVER, T_FROZEN
+from pytest_passbench.core.settings import Interpretation
 
 if TYPE_CHECKING:
-    from pytest_passbench.report.record import Record
+    from pytest_passbench.core.record import Record
 
 NOT_JUDGED = "not_judged"
 """The class of a subgraph that the run set out to judge and has no record of: nothing is known of it."""
@@ -49,7 +49,7 @@ SPEEDUPS = (1e-12, 1e12)
 class Judged:
     """What a score needs to know of one subgraph.
 
-    ``dtypes`` and ``correct_from`` have one entry per output (:mod:`.ladder` has the codes); ``speedup`` is
+    ``dtypes`` and ``correct_from`` have one entry per output (:mod:`pytest_passbench.core.ladder` has the codes); ``speedup`` is
     eager time / candidate time, None where nothing ran or where the speed was not measured; ``null_from``
     is the smallest t at which a null answer passes, 99 where none does.
     """

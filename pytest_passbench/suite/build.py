@@ -7,8 +7,8 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..errors import UserError
-from .parse import BUILTINS, ROOTS, Program, parse
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.suite.source import BUILTINS, ROOTS, Program, parse
 
 if TYPE_CHECKING:
     import torch.fx
@@ -64,7 +64,8 @@ class _Builder(ast.NodeVisitor):
     def __init__(self, program: Program, device: str) -> None:
         import torch
 
-        from . import literals, operators
+        from pytest_passbench.suite import allowlist as operators
+        from pytest_passbench.suite import constants as literals
 
         self.program, self.torch = program, torch
         self.operators, self.literals = operators, literals
@@ -196,7 +197,7 @@ class _Builder(ast.NodeVisitor):
         if isinstance(owner, self.literals.Limits):
             return self.placed(owner.number, node.attr, node)
         if not isinstance(owner, self.torch.fx.Node) or node.attr not in self.operators.ATTRIBUTES:
-            self.fail(f"attribute {node.attr!r} is not allowed", node, "see the allow-list in suite/operators.py")
+            self.fail(f"attribute {node.attr!r} is not allowed", node, "see the allow-list in suite/allowlist.py")
         return self.call(getattr, owner, node.attr)
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
@@ -240,7 +241,7 @@ class _Builder(ast.NodeVisitor):
         if not isinstance(owner, self.torch.fx.Node):
             self.fail(f"method {name!r} of something that is no tensor", node)
         if name not in self.operators.METHODS:
-            self.fail(f"tensor method {name!r} is not allowed", node, "see the allow-list in suite/operators.py")
+            self.fail(f"tensor method {name!r} is not allowed", node, "see the allow-list in suite/allowlist.py")
         if name in ("cuda", "cpu"):
             name, args, kwargs = "to", [self.device], {}
         if name == "to" and args and isinstance(args[0], str):

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from ..errors import UserError
+from pytest_passbench.core.errors import UserError
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

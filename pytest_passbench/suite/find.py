@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from ..errors import UserError
-from . import published, taskfile
-from .model import Task, TaskHeader
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.task import Task, TaskHeader
+from pytest_passbench.suite import published, taskfile
 
 Kind = Literal["task", "sample", "subgraph"]
 SUITES = ("lite", "train", "full", "all")

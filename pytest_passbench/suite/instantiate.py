@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .model import Subgraph, TensorSpec
+from pytest_passbench.core.task import Subgraph, TensorSpec
 
 
 def example_inputs(subgraph: Subgraph, device: str = "cpu", seed: int = 0) -> list[torch.Tensor]:

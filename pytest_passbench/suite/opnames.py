@@ -80,7 +80,7 @@ def op_name(node: torch.fx.Node) -> str:
 
 
 def _function_name(target: Any) -> str:
-    from .operators import spelling
+    from pytest_passbench.suite.allowlist import spelling
 
     prefix, _, name = (spelling(target) or str(getattr(target, "__name__", target))).rpartition(".")
     is_family = prefix in ("torch.fft", "torch.linalg", "torch.special")

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..errors import UserError
-from .operators import ATTRIBUTES, METHODS, spelling
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.suite.allowlist import ATTRIBUTES, METHODS, spelling
 
 _INFIX: dict[Callable[..., Any], str] = {
     operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.floordiv: "//",
@@ -25,7 +25,7 @@ _PREFIX: dict[Callable[..., Any], str] = {operator.neg: "-", operator.pos: "+", 
 def to_source(gm: torch.fx.GraphModule) -> str:
     """The canonical ``def forward(in_0, ...)`` of a graph: temporaries tmp_0, tmp_1, ..., a tuple returned.
 
-    :func:`.build.build_graph` of the text gives the same graph, and the same text again. Raises UserError
+    :func:`pytest_passbench.suite.build.build_graph` of the text gives the same graph, and the same text again. Raises UserError
     naming the operator for what the allow-list has no spelling of, and for submodules and attributes
     (lift them to inputs).
     """
@@ -99,13 +99,13 @@ class _Printer:
         if dotted is None:
             qualified = f"{getattr(node.target, '__module__', '')}.{name}" if name else str(node.target)
             raise UserError(
-                f"operator {qualified.strip('.')!r} has no allowed spelling", remedy="see suite/operators.py"
+                f"operator {qualified.strip('.')!r} has no allowed spelling", remedy="see suite/allowlist.py"
             )
         return f"{dotted}({self.arguments(node.args, node.kwargs)})"
 
     def method(self, name: str, node: torch.fx.Node) -> str:
         if name not in METHODS or not node.args or not isinstance(node.args[0], torch.fx.Node):
-            raise UserError(f"tensor method {name!r} has no allowed spelling", remedy="see suite/operators.py")
+            raise UserError(f"tensor method {name!r} has no allowed spelling", remedy="see suite/allowlist.py")
         return f"{self.value(node.args[0])}.{name}({self.arguments(node.args[1:], node.kwargs)})"
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

@@ -12,10 +12,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
-from .model import Subgraph, Task, TaskHeader, TensorSpec
-from .parse import parse
-from .tensormeta import print_specs, read_specs, read_symbols
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
+from pytest_passbench.suite.source import parse
+from pytest_passbench.suite.tensormeta import print_specs, read_specs, read_symbols
 
 LIST = "graph_list.txt"
 MODEL = "model.py"
@@ -117,8 +117,8 @@ def _task(folder: Path, members: list[tuple[str, Path]]) -> Task:
 
 
 def _operators(model: Path) -> tuple[str, ...]:
-    from .build import build_graph
-    from .opnames import operator_sequence
+    from pytest_passbench.suite.build import build_graph
+    from pytest_passbench.suite.opnames import operator_sequence
 
     return operator_sequence(build_graph(_read(model), str(model)))
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import yaml
 
-from ..errors import UserError
-from .document import Cursor, Document
-from .model import Subgraph, Task, TaskHeader, TensorSpec
-from .parse import Program, parse
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
+from pytest_passbench.suite.document import Cursor, Document
+from pytest_passbench.suite.source import Program, parse
 
 SUFFIX = ".task.yaml"
 FORMAT = "task/1"

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
-from .model import TensorSpec
-from .taskfile import DTYPES, spec_problem
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.task import TensorSpec
+from pytest_passbench.suite.taskfile import DTYPES, spec_problem
 
 _NAMES = {"inf": math.inf, "nan": math.nan, "Ellipsis": ...}
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {

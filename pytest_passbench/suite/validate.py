@@ -13,11 +13,11 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
 )
 
-from ..errors import UserError
-from .build import build_graph
-from .instantiate import example_inputs
-from .model import Subgraph, Task
-from .opnames import operator_sequence
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.suite.build import build_graph
+from pytest_passbench.suite.instantiate import example_inputs
+from pytest_passbench.suite.opnames import operator_sequence
 
 _NEEDS_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
 

@@ -3,10 +3,10 @@
 This side imports neither torch nor Triton, and runs nothing of the candidate.
 """
 
-from .options import check_options
-from .reference import KernelReference
-from .refusal import KernelRefusal
-from .stores import stored
-from .text import KernelText, kernel_text
+from pytest_passbench.candidate.triton.options import check_options
+from pytest_passbench.candidate.triton.reference import KernelReference
+from pytest_passbench.candidate.triton.refusal import KernelRefusal
+from pytest_passbench.candidate.triton.stores import stored
+from pytest_passbench.candidate.triton.text import KernelText, kernel_text
 
 __all__ = ["KernelReference", "KernelRefusal", "KernelText", "check_options", "kernel_text", "stored"]

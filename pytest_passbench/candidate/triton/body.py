@@ -11,9 +11,27 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from .names import ATTRIBUTES, CALLABLE_BUILTINS, DROPPED_CALLS, HIDDEN_ATTRIBUTES, MODULES, NEVER, RESERVED
-from .refusal import KernelRefusal
-from .values import MAX_INTEGER, MAX_STRING, Constant, Function, Member, Module, Unsupported, Value, member_expression
+from pytest_passbench.candidate.triton.names import (
+    ATTRIBUTES,
+    CALLABLE_BUILTINS,
+    DROPPED_CALLS,
+    HIDDEN_ATTRIBUTES,
+    MODULES,
+    NEVER,
+    RESERVED,
+)
+from pytest_passbench.candidate.triton.refusal import KernelRefusal
+from pytest_passbench.candidate.triton.values import (
+    MAX_INTEGER,
+    MAX_STRING,
+    Constant,
+    Function,
+    Member,
+    Module,
+    Unsupported,
+    Value,
+    member_expression,
+)
 
 MAX_NODES = 20_000
 MAX_DEPTH = 150  # unparsing takes three frames a level

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from .values import Value, read_value
+from pytest_passbench.candidate.triton.values import Value, read_value
 
 MAX_FUNCTIONS = 64
 MAX_VALUES = 256

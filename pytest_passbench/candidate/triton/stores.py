@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from .text import KernelText
+from pytest_passbench.candidate.triton.text import KernelText
 
 _LOADS = frozenset({"load", "gather", "load_tensor_descriptor", "atomic_load"})
 _STORES = frozenset({"store", "scatter", "store_tensor_descriptor"})

@@ -12,12 +12,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from ..complexity import TooComplex
-from ..parse import parse
-from .body import Body, check_name, constexpr, is_constexpr
-from .names import CALLABLE_BUILTINS, DTYPES, RESERVED
-from .reference import KernelReference
-from .refusal import KernelRefusal
+from pytest_passbench.candidate.complexity import TooComplex
+from pytest_passbench.candidate.syntax import parse
+from pytest_passbench.candidate.triton.body import Body, check_name, constexpr, is_constexpr
+from pytest_passbench.candidate.triton.names import CALLABLE_BUILTINS, DTYPES, RESERVED
+from pytest_passbench.candidate.triton.reference import KernelReference
+from pytest_passbench.candidate.triton.refusal import KernelRefusal
 
 _FROM_FILES = "; a Triton kernel's text is read from the candidate's files"
 _LITERAL_OPTIONS = frozenset({"noinline", "do_not_specialize", "do_not_specialize_on_alignment"})

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .names import MEMBERS, MODULES
+from pytest_passbench.candidate.triton.names import MEMBERS, MODULES
 
 MAX_INTEGER = 2**64
 MAX_STRING = 100

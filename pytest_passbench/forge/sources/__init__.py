@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import diffusers, monai, pytorchcv, torch_geometric, transformers, vit_pytorch
+from pytest_passbench.forge.sources import diffusers, monai, pytorchcv, torch_geometric, transformers, vit_pytorch
 
 SOURCES = (transformers, diffusers, vit_pytorch, pytorchcv, monai, torch_geometric)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..models import Case, Variant
-from .rows import Row
-from .rows import cases as make_cases
+from pytest_passbench.forge.models import Case, Variant
+from pytest_passbench.forge.sources.rows import Row
+from pytest_passbench.forge.sources.rows import cases as make_cases
 
 LIBRARY = "monai"
 LICENSE = "Apache-2.0"

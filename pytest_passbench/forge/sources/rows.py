@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ..models import Case, Variant
+from pytest_passbench.forge.models import Case, Variant
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,9 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.errors import UserError
-
-from ..models import Case, Variant
-from . import transformers_rows as rows
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.forge.models import Case, Variant
+from pytest_passbench.forge.sources import transformers_rows as rows
 
 LIBRARY = "transformers"
 LICENSE = "Apache-2.0"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..models import Case, Variant
-from .rows import Row
-from .rows import cases as make_cases
+from pytest_passbench.forge.models import Case, Variant
+from pytest_passbench.forge.sources.rows import Row
+from pytest_passbench.forge.sources.rows import cases as make_cases
 
 LIBRARY = "vit-pytorch"
 LICENSE = "MIT"

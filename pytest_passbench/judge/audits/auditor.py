@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ...report.record import Finding, Record
-from ...settings import Settings
-from ..aliasing import FRESH, owners
-from ..arm import Arm
-from ..clock import EAGER, CpuClock
-from ..forks import blaming
-from ..outputs import read_call
-from . import plausibility, timing
-from .blocks import CANDIDATE, Blocks
-from .layers import chosen, note, pairs_of_blocks, violation
+from pytest_passbench.core.record import Finding, Record
+from pytest_passbench.core.settings import Settings
+from pytest_passbench.judge.arms.arm import Arm
+from pytest_passbench.judge.arms.forks import blaming
+from pytest_passbench.judge.audits import clock_evidence as timing
+from pytest_passbench.judge.audits import plausibility
+from pytest_passbench.judge.audits.blocks import CANDIDATE, Blocks
+from pytest_passbench.judge.audits.layers import chosen, note, pairs_of_blocks, violation
+from pytest_passbench.judge.measure.cpu_clock import EAGER, CpuClock
+from pytest_passbench.judge.verify.aliasing import FRESH, owners
+from pytest_passbench.judge.verify.outputs import read_call
 
 if TYPE_CHECKING:
-    from ..checker import Checker
-    from ..subject import Subject
+    from pytest_passbench.judge.subject import Subject
+    from pytest_passbench.judge.verify.checker import Checker
 
 #: Operators that ``replacement_args`` may put into a graph: they move or describe data.
 ALLOWED = frozenset({

@@ -16,16 +16,16 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ...score.ladder import NEVER, T_FROZEN, tolerances
-from ..checker import Standing
-from ..clock import EAGER
-from ..forks import ArmFailed, blaming
-from ..inputs import Batch, Inputs
-from ..inputs.beyond import Range, other_last_bit, with_special
-from ..outputs import Output, read_call
-from ..pages import Pages
-from ..runner import Runner
-from ..verify import Verdict
+from pytest_passbench.core.ladder import NEVER, T_FROZEN, tolerances
+from pytest_passbench.judge.arms.forks import ArmFailed, blaming
+from pytest_passbench.judge.arms.runner import Runner
+from pytest_passbench.judge.inputs import Batch, Inputs
+from pytest_passbench.judge.inputs.beyond import Range, other_last_bit, with_special
+from pytest_passbench.judge.inputs.pages import Pages
+from pytest_passbench.judge.measure.cpu_clock import EAGER
+from pytest_passbench.judge.verify.checker import Standing
+from pytest_passbench.judge.verify.compare import Verdict
+from pytest_passbench.judge.verify.outputs import Output, read_call
 
 CANDIDATE = "candidate"
 SECONDS = 0.008  # for all ranges: of those that are not about large values chance leaves some out if they take longer

@@ -14,20 +14,20 @@ from dataclasses import dataclass
 
 import torch
 
-from ...report.record import Finding
-from ..awake import Awake
-from ..checker import Standing
-from ..clock import EAGER
-from ..cores import Cores
-from ..forks import blaming, fork_all
-from ..inputs import Batch, Inputs
-from ..outputs import Output, read_call
-from ..pages import Pages
-from ..runner import Runner
-from ..template import Program, Template
-from ..verify import Verdict, compare
-from .beyond import Beyond
-from .layers import violation
+from pytest_passbench.core.record import Finding
+from pytest_passbench.judge.arms.forks import blaming, fork_all
+from pytest_passbench.judge.arms.runner import Runner
+from pytest_passbench.judge.arms.template import Program, Template
+from pytest_passbench.judge.audits.beyond import Beyond
+from pytest_passbench.judge.audits.layers import violation
+from pytest_passbench.judge.inputs import Batch, Inputs
+from pytest_passbench.judge.inputs.pages import Pages
+from pytest_passbench.judge.machine.awake import Awake
+from pytest_passbench.judge.machine.cores import Cores
+from pytest_passbench.judge.measure.cpu_clock import EAGER
+from pytest_passbench.judge.verify.checker import Standing
+from pytest_passbench.judge.verify.compare import Verdict, compare
+from pytest_passbench.judge.verify.outputs import Output, read_call
 
 BLOCK_SECONDS, MOST_CALLS = 0.005, 4
 VERIFIED = 2  # calls of a block

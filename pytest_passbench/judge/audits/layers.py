@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...report.record import Finding, Record
-from ...settings import Settings
+from pytest_passbench.core.record import Finding, Record
+from pytest_passbench.core.settings import Settings
 
 LAYERS = ("outputs", "clock", "plausibility")
 STANDARD_BLOCKS, PARANOID_BLOCKS = 1, 4

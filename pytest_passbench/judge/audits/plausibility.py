@@ -8,9 +8,9 @@ import math
 import time
 from collections.abc import Sequence
 
-from ...report.record import Finding
-from ..outputs import Output
-from .layers import violation, warning
+from pytest_passbench.core.record import Finding
+from pytest_passbench.judge.audits.layers import violation, warning
+from pytest_passbench.judge.verify.outputs import Output
 
 BUFFER = 256 << 10  # bytes: what stays in a core's own cache, so the fastest that memory gets
 FASTER = 2.0  # than that is not measured but made up

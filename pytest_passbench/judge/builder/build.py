@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...candidate import native
-from ...kernels import signatures, toolchain
-from ...kernels.errors import CompileError
-from ...kernels.signatures import Signature
-from ..sandbox import Walls
-from . import check, compile
-from .flags import check as check_flags
-from .refusals import CompileFailed, KernelRefused
-from .store import Store
+from pytest_passbench.candidate import cpp_text as native
+from pytest_passbench.judge.arms.sandbox import Walls
+from pytest_passbench.judge.builder import check, compile
+from pytest_passbench.judge.builder.flags import check as check_flags
+from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused
+from pytest_passbench.judge.builder.store import Store
+from pytest_passbench.kernels import signatures, toolchain
+from pytest_passbench.kernels.errors import CompileError
+from pytest_passbench.kernels.signatures import Signature
 
 KEPT_BYTES = 256 << 20  # of libraries, in memory
 
@@ -39,7 +39,7 @@ class Builder:
 
     def library(self, source: str, flags: tuple[str, ...] = (), openmp: bool = False) -> Built:
         """The library of ``source``. Raises :class:`KernelRefused`, :class:`CompileFailed` (of which
-        :class:`~.refusals.LimitReached` is one), or a UserError if this machine has no compiler."""
+        :class:`~pytest_passbench.judge.builder.refusals.LimitReached` is one), or a UserError if this machine has no compiler."""
         screen(source, flags)
         options = toolchain.options(flags, openmp=openmp)
         key = toolchain.key(source, compile.arguments(options), toolchain.compiler())

@@ -7,9 +7,9 @@ import platform
 import re
 from itertools import pairwise
 
-from . import elf, symbols
-from .elf import Library, Malformed, Segment
-from .refusals import CompileFailed, KernelRefused
+from pytest_passbench.judge.builder import elf, symbols
+from pytest_passbench.judge.builder.elf import Library, Malformed, Segment
+from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused
 
 _NOTE, _PHDR, _EH_FRAME, _PROPERTY = 4, 6, 0x6474E550, 0x6474E553
 _SEGMENTS = {elf.LOAD, elf.DYNAMIC, elf.STACK, elf.RELRO, _NOTE, _PHDR, _EH_FRAME, _PROPERTY}

@@ -14,10 +14,10 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from ...kernels import toolchain
-from .. import sandbox
-from . import process
-from .refusals import CompileFailed, LimitReached, limit_reached
+from pytest_passbench.judge.arms import sandbox
+from pytest_passbench.judge.builder import process
+from pytest_passbench.judge.builder.refusals import CompileFailed, LimitReached, limit_reached
+from pytest_passbench.kernels import toolchain
 
 SECONDS = 60
 MEMORY_BYTES = 2 << 30  # of each process of the compiler

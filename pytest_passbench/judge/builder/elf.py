@@ -2,7 +2,7 @@
 
 It reads what the dynamic loader reads: program headers, the dynamic table and what that points to, never section
 headers. Each number is checked against the file before it is used, so that any file gives either an
-answer or :class:`Malformed`. What a library must be lies in :mod:`~.check`.
+answer or :class:`Malformed`. What a library must be lies in :mod:`~pytest_passbench.judge.builder.check`.
 """
 
 from __future__ import annotations

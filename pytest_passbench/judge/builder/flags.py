@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .refusals import KernelRefused
+from pytest_passbench.judge.builder.refusals import KernelRefused
 
 _MOST, _LONGEST = 64, 80
 _OPTIMISATIONS = """

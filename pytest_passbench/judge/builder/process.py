@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 
-from .refusals import LimitReached
+from pytest_passbench.judge.builder.refusals import LimitReached
 
 
 def run(command: list[str], source: bytes, environment: dict[str, str], seconds: float) -> tuple[int, bytes, bytes]:

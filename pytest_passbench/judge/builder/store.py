@@ -8,7 +8,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from ...errors import UserError
+from pytest_passbench.core.errors import UserError
 
 CACHE_BYTES = 1 << 30  # on disk
 _DIGEST_BYTES = hashlib.sha256().digest_size

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...candidate.triton import KernelText
-from ...plans.machine_code import BYTES, Binary
-from ..messages import BadMessage, parse
-from ..sandbox import Walls
-from . import triton_run
-from .refusals import CompileFailed, LimitReached, limit_reached
-from .store import Store
-from .triton_types import Specialised
+from pytest_passbench.candidate.triton import KernelText
+from pytest_passbench.judge.arms.messages import BadMessage, parse
+from pytest_passbench.judge.arms.sandbox import Walls
+from pytest_passbench.judge.builder import triton_run
+from pytest_passbench.judge.builder.refusals import CompileFailed, LimitReached, limit_reached
+from pytest_passbench.judge.builder.store import Store
+from pytest_passbench.judge.builder.triton_types import Specialised
+from pytest_passbench.plans.machine_code import BYTES, Binary
 
 CODE_BYTES = 16 << 20
 _HIDDEN = 2  # pointers to scratch memory, at most: the kernel's own since Triton 3.2, a profiler's since 3.5

@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...plans.machine_code import ANSWER
-from .. import sandbox
-from ..messages import BadMessage, Fields, Flag, Items, Kinds, Text, Whole, parse
-from . import process
-from .refusals import CompileFailed
+from pytest_passbench.judge.arms import sandbox
+from pytest_passbench.judge.arms.messages import BadMessage, Fields, Flag, Items, Kinds, Text, Whole, parse
+from pytest_passbench.judge.builder import process
+from pytest_passbench.judge.builder.refusals import CompileFailed
+from pytest_passbench.plans.machine_code import ANSWER
 
 SECONDS = 60  # of one launch
 SECONDS_IN_ALL = 300  # of the launches of one kernel that are asked for at once

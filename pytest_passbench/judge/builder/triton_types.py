@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...candidate.triton import KernelText, check_options
-from ...plans.launch import Argument, Operand, TritonLaunch, TritonType
-from ...plans.machine_code import BYTES, Passed, fits
+from pytest_passbench.candidate.triton import KernelText, check_options
+from pytest_passbench.plans.launch import Argument, Operand, TritonLaunch, TritonType
+from pytest_passbench.plans.machine_code import BYTES, Passed, fits
 
 _MULTIPLE = 16  # of bytes in an address, or of a number
 _SHORT = {

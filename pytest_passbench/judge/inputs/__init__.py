@@ -4,7 +4,7 @@ A key of the run's secret and a counter (block, call, input) decide every value,
 again when it is verified, and nothing that a candidate saw tells anything of what it will see.
 """
 
-from .draws import Batch, Inputs
-from .generator import Generator, chosen
+from pytest_passbench.judge.inputs.draws import Batch, Inputs
+from pytest_passbench.judge.inputs.generator import Generator, chosen
 
 __all__ = ["Batch", "Generator", "Inputs", "chosen"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from .distribution import Draw, Normal
+from pytest_passbench.judge.inputs.distribution import Draw, Normal
 
 TIMES, SHARE = 30.0, 1e-3
 TAIL = 4.4  # deviations: no value is further from its mean

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ...suite.model import TensorSpec
+from pytest_passbench.core.task import TensorSpec
 
 EXTREME = 1e30  # recorded bounds beyond this are masks ("minus infinity"), not values
 NARROW = 1e-3  # a standard deviation below this share of the mean is a constant, and gets widened

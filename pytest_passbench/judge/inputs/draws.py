@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import torch
 
-from ...suite.model import TensorSpec
-from ..pages import Pages
-from .beyond import Range, changed, movable, ranges
-from .distribution import DRAWN_AS, Draw, Literal, distribution
-from .generator import Generator, chosen
+from pytest_passbench.core.task import TensorSpec
+from pytest_passbench.judge.inputs.beyond import Range, changed, movable, ranges
+from pytest_passbench.judge.inputs.distribution import DRAWN_AS, Draw, Literal, distribution
+from pytest_passbench.judge.inputs.generator import Generator, chosen
+from pytest_passbench.judge.inputs.pages import Pages
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Protocol
 
-from .distribution import Draw
+from pytest_passbench.judge.inputs.distribution import Draw
 
 
 class Writer(Protocol):
@@ -36,9 +36,9 @@ def chosen() -> Generator:
 
 def best() -> Generator:
     """The fastest generator that works here."""
-    from .library import NoLibrary
-    from .native import Native
-    from .portable import Portable
+    from pytest_passbench.judge.inputs.compiled import Native
+    from pytest_passbench.judge.inputs.library import NoLibrary
+    from pytest_passbench.judge.inputs.portable import Portable
 
     try:
         return Native()

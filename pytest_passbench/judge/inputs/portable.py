@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .distribution import ASIDE, NARROWER, Choice, Draw, Integers, Normal
+from pytest_passbench.judge.inputs.distribution import ASIDE, NARROWER, Choice, Draw, Integers, Normal
 
 _PIECE = 1 << 18  # values drawn at a time
 

@@ -1,0 +1,122 @@
+"""What a pass file says, read from its syntax tree. Reading is bounded: in size, in depth, and so in time."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_passbench.candidate.complexity import TooComplex, check_complexity
+
+MAX_BYTES = 1 << 20
+_DECLARED = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
+_UTF_8 = frozenset({"utf-8", "utf8", "utf-8-sig", "utf8-sig", "ascii", "us-ascii"})
+REQUIRED = ("pattern", "replacement_args", "replacement_func")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A pass that cannot work, by its author's fault (status ``compile_fail``)."""
+
+    stem: str
+    file: Path
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.message}"
+
+
+def read_fault(file: Path, stem: str) -> Fault | None:
+    """What is wrong with a pass file: a syntax error, or one of its three functions missing. None if
+    nothing is.
+    """
+    try:
+        tree = parse(file)
+    except SyntaxError as error:
+        return Fault(stem, file, error.lineno or 1, f"syntax error: {error.msg}")
+    except TooComplex as error:
+        return Fault(stem, file, error.line, str(error))
+    except (ValueError, OSError) as error:
+        return Fault(stem, file, 1, f"cannot be parsed: {error}")
+    names = set(_defined(tree.body))
+    missing = [name for name in REQUIRED if name not in names]
+    if missing and "*" not in names:
+        return Fault(stem, file, 1, f"defines no {' and no '.join(missing)}")
+    return None
+
+
+def parse(file: Path) -> ast.Module:
+    """The file's syntax tree. Raises SyntaxError, TooComplex, ValueError (null bytes, not UTF-8), OSError."""
+    with file.open("rb") as stream:
+        data = stream.read(MAX_BYTES + 1)
+    return parse_text(data, str(file))
+
+
+def parse_text(data: bytes, name: str) -> ast.Module:
+    """The syntax tree of a file's contents, with the same limits and exceptions as :func:`parse`."""
+    if len(data) > MAX_BYTES:
+        raise TooComplex(1, f"more than {MAX_BYTES} bytes")
+    text = _decode(data)
+    check_complexity(text)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an invalid escape in a candidate's string is no matter of ours
+            return ast.parse(text, name)
+    except (RecursionError, MemoryError):
+        raise TooComplex(1, "nested too deeply") from None
+
+
+def _decode(data: bytes) -> str:
+    """The text, with ``\\n`` at the end of every line."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8 (byte {error.start})") from None
+    if "\0" in text:
+        raise ValueError("contains null bytes")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    for line in text.split("\n", 2)[:2]:
+        declared = _DECLARED.match(line)
+        if declared and declared[1].lower().replace("_", "-") not in _UTF_8:
+            raise ValueError(f"is not UTF-8 but declares {declared[1][:40]}")
+        if line.strip() and not line.lstrip().startswith("#"):
+            break  # a declaration counts in the second line only below a comment
+    return text
+
+
+def _defined(body: list[ast.stmt]) -> Iterator[str]:
+    """The names that a module's top level binds; ``*`` where it takes all of another module's."""
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from (alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name))
+        elif isinstance(node, (ast.If, ast.Try, ast.With)):
+            for block in ("body", "orelse", "finalbody"):
+                yield from _defined(getattr(node, block, []))
+            for handler in getattr(node, "handlers", []):
+                yield from _defined(handler.body)
+
+
+def imports_triton(file: Path) -> bool:
+    """Whether a Python file imports Triton anywhere. A file that does not parse imports nothing."""
+    try:
+        tree = parse(file)
+    except (SyntaxError, TooComplex, ValueError, OSError):
+        return False
+    return any(name.partition(".")[0] == "triton" for node in ast.walk(tree) for name in _imported(node))
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and not node.level:
+        return [node.module or ""]
+    return []

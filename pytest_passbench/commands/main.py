@@ -1,0 +1,53 @@
+"""The console script ``passbench``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import printable
+
+COMMANDS = (
+    "tasks",
+    "score",
+    "audit",
+    "merge",
+    "verify",
+    "doctor",
+    "plan",
+    "forge",
+)  # fmt: skip
+"""The modules of :mod:`pytest_passbench.commands`, in the order in which the help lists them.
+
+Each has ``add(subparsers)``, which sets ``run`` as its parser's default, and imports what is heavy in
+``run``.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand and return the exit code: 1 where the user's input is at fault, 2 for usage."""
+    args = parser().parse_args(argv)
+    try:
+        code = int(args.run(args))
+        sys.stdout.flush()
+        return code
+    except UserError as error:
+        print(f"passbench: error: {printable(str(error))}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # The reader (head, less) has gone: no fault, but nothing may be flushed to it at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line, every subcommand added."""
+    top = argparse.ArgumentParser(prog="passbench", description="Judge tensor-compiler passes.")
+    subparsers = top.add_subparsers(metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        import_module(f"pytest_passbench.commands.{name}").add(subparsers)
+    return top

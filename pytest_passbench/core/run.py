@@ -1,0 +1,120 @@
+"""One run as a value: its settings, its environment and its records."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from pytest_passbench.core.record import Record
+from pytest_passbench.core.settings import ScoreSettings
+
+SCHEMA = "passbench/1"
+
+
+@dataclass
+class Run:
+    """Everything that a results file holds; docs/results.md has it field by field.
+
+    ``tasks`` are the ids that were selected, judged or not; ``selected`` says for each candidate how many subgraphs
+    of which task were to be judged; ``candidates`` have ``name``, ``path`` and ``content_hash``; ``started`` and
+    ``finished`` are ISO 8601 times; ``parts`` says what a merged run was made of; ``hashes`` are the SHA-256 of each
+    task judged (``tasks``) and of the ``harness``; ``digest`` is what the file said.
+    """
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+    tasks: list[str] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    candidates: list[dict[str, Any]] = field(default_factory=list)
+    seed: dict[str, Any] = field(default_factory=dict)
+    noise: dict[str, Any] = field(default_factory=dict)
+    started: str = ""
+    finished: str = ""
+    interrupted: bool = False
+    parts: list[dict[str, Any]] = field(default_factory=list)
+    selected: dict[str, dict[str, int]] = field(default_factory=dict)
+    hashes: dict[str, Any] = field(default_factory=dict)
+    digest: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The run as JSON-ready builtins, with its schema and the digest of its present contents."""
+        content = self.content()
+        return {**content, "digest": digest(content)}
+
+    def content(self) -> dict[str, Any]:
+        """Everything that the digest covers."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "digest"}
+        values["records"] = [record.to_json() for record in self.records]
+        return {"schema": SCHEMA, **values}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Run:
+        """The run that :meth:`to_json` wrote. Raises KeyError or TypeError on a form that is not ours."""
+        values = {f.name: data[f.name] for f in fields(cls) if f.name in data}
+        values["records"] = [Record.from_json(item) for item in data["records"]]
+        return cls(**values)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether the digest that was read is that of the contents."""
+        return self.digest == digest(self.content())
+
+    @property
+    def score_settings(self) -> ScoreSettings:
+        """The b, p and interpretation that the run was made with; the defaults where it names none."""
+        known = {f.name for f in fields(ScoreSettings)}
+        score = self.settings.get("score")
+        given = score if isinstance(score, dict) else {}
+        return ScoreSettings(**{name: value for name, value in given.items() if name in known})
+
+    @property
+    def names(self) -> list[str]:
+        """The candidates' names in the order given, with any that only the records know behind them."""
+        listed = [str(candidate.get("name", "")) for candidate in self.candidates]
+        return list(dict.fromkeys(listed + [record.candidate for record in self.records]))
+
+    @property
+    def baselines(self) -> list[str]:
+        """The baselines' names, in the order in which the records have them."""
+        return list(dict.fromkeys(name for record in self.records for name in record.baselines))
+
+    def interpreted(self, task: str) -> bool:
+        """Whether some record of the task says that Triton's interpreter ran it."""
+        return any(record.task == task and "interpreter" in record.arm.speed_note for record in self.records)
+
+    def count(self, candidate: str, task: str) -> int:
+        """How many subgraphs of a task were to be judged for a candidate; 1, the least, where the file is silent."""
+        return self.selected.get(candidate, {}).get(task, 1)
+
+    def of(self, candidate: str) -> list[Record]:
+        """One candidate's records."""
+        return [record for record in self.records if record.candidate == candidate]
+
+    def beside(self, baseline: str) -> list[Record]:
+        """The records that have the baseline: for each subgraph the first candidate's."""
+        first: dict[tuple[str, str], Record] = {}
+        for record in self.records:
+            if baseline in record.baselines:
+                first.setdefault((record.task, record.subgraph), record)
+        return list(first.values())
+
+
+def plain(value: Any) -> Any:
+    """``value`` in builtins that JSON has; NaN and infinities, which it lacks, as ``{"float": "nan"}``."""
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return {"float": repr(value)}
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return str(value)
+
+
+def digest(content: dict[str, Any]) -> str:
+    """sha256 over the canonical JSON of ``content``: keys sorted, no spaces, ASCII. In hex."""
+    text = json.dumps(plain(content), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()

@@ -1,0 +1,55 @@
+"""Everything a run can be told, in one frozen value.
+
+Built by :mod:`pytest_passbench.plugin.options` from the command line and ini file, or directly by callers of
+:func:`pytest_passbench.evaluate`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+Pipeline = Literal["dynamo", "direct", "inductor"]
+Policy = Literal["kernels", "open"]
+Audit = Literal["off", "standard", "paranoid"]
+Sandbox = Literal["auto", "required"]
+Interpretation = Literal["default", "mismatch_extended"]
+
+
+@dataclass(frozen=True)
+class ScoreSettings:
+    """The parameters of S(t), ES(t) and AS (docs/scores.md)."""
+
+    b: float = 0.1
+    p: float = 0.0
+    interpretation: Interpretation = "default"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One run's settings. Times in seconds.
+
+    ``audit_skip`` names audit layers to leave out: for measuring what each of them costs and stops.
+    """
+
+    candidates: tuple[Path, ...] = ()
+    tasks: tuple[Path, ...] = ()
+    suite: str = "lite"
+    tolerance: int = -5
+    device: str = "cpu"
+    pipeline: Pipeline = "dynamo"
+    policy: Policy = "kernels"
+    audit: Audit = "standard"
+    audit_skip: tuple[str, ...] = ()
+    sandbox: Sandbox = "auto"
+    baselines: tuple[str, ...] = ()
+    threads: int = 1
+    timeout: float = 120.0
+    budget: float | None = None
+    trusted: bool = False
+    report_dir: Path = Path("reports")
+    fail_under: tuple[tuple[str, float], ...] = ()
+    shard: tuple[int, int] | None = None
+    seed: str | None = None
+    score: ScoreSettings = field(default_factory=ScoreSettings)

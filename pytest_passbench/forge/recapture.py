@@ -1,0 +1,38 @@
+"""Whether committed tasks can be made again: a fresh capture of an architecture must give the same hashes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_passbench.core.task import Task
+from pytest_passbench.forge.corpus import capture_case
+from pytest_passbench.forge.curate import draw
+from pytest_passbench.forge.models import Case
+from pytest_passbench.forge.suite_check import identities
+from pytest_passbench.forge.windows import matching
+
+
+@dataclass(frozen=True)
+class Verified:
+    """One architecture: how many committed subgraphs came out again, and which did not."""
+
+    case: str
+    same: int
+    missing: tuple[str, ...]
+
+
+def verify(case: Case, tasks: Sequence[Task]) -> Verified:
+    """Capture ``case`` anew, cut the operators of every task that names it, and compare the hashes."""
+    mine = [task for task in tasks if case.name in task.header.sources]
+    graphs = capture_case(case)
+    found = list(matching(graphs, {task.header.ops for task in mine}))
+    made = {instance.key for instance in draw(found, {case.name: graphs})}
+    known = [(key, f"{task.id}/{name}") for task in mine for key, name in identities(task) if _owns(case, task, name)]
+    missing = tuple(name for key, name in known if key not in made)
+    return Verified(case.name, len(known) - len(missing), missing)
+
+
+def _owns(case: Case, task: Task, name: str) -> bool:
+    source = next(s.source for s in task.subgraphs if s.id == name)
+    return source.startswith(f"{case.name} (")

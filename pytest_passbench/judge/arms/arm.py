@@ -1,0 +1,269 @@
+"""An arm: one sandbox with its zygote, and the templates that are forked in it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.judge.arms import processes, replies, sandbox
+from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.arms.template import OUTPUT_LIMIT, Template
+from pytest_passbench.judge.arms.wire import hear, peer, socket_pair
+from pytest_passbench.judge.reading.reader import Reader
+from pytest_passbench.protocol import READ, Layout, Order, ProtocolError, send
+
+START_LIMIT = 120.0  # seconds for a zygote to import what it needs
+FILE_BYTES = 256 << 20
+PROCESSES = 2048
+NAME_WIDTH = 24  # of an arm's name on its command line, for people: the same length for all
+MOST_ATTEMPTS = 100  # to end all processes of a sandbox, a millisecond apart
+
+
+@dataclass(frozen=True)
+class ArmSettings:
+    """What a sandbox is started with."""
+
+    name: str
+    device: str
+    threads: int
+    pipeline: str
+    walls: sandbox.Walls
+    timeout: float
+    candidate: Path | None = None  # the folder to be read, in a reader's sandbox
+    judged: bool = False  # runs a candidate's kernels
+
+
+class Arm:
+    """One sandbox with its zygote. Starts at once, in the background; :meth:`ready` waits for it."""
+
+    def __init__(self, settings: ArmSettings) -> None:
+        self.settings = settings
+        self.versions: dict[str, str] = {}
+        self._channel, theirs = socket_pair()
+        self._status_read, status_write = os.pipe()
+        strong = settings.walls.strong
+        #: Where an arm behind weak walls may write: its alone, and removed with it.
+        self._scratch = None if strong else tempfile.TemporaryDirectory(prefix="passbench-")
+        send(self._channel, self._wants())
+        command = self._command(theirs.fileno(), status_write)
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the arm
+        self._process = subprocess.Popen(
+            command,
+            pass_fds=(theirs.fileno(), status_write),
+            stdin=subprocess.DEVNULL,
+            stdout=self._errors,
+            stderr=self._errors,
+            env=self._environment(),
+            start_new_session=True,
+        )
+        os.close(status_write)
+        theirs.close()
+        self.zygote = 0
+        self._own: set[int] = set()
+
+    def _environment(self) -> dict[str, str]:
+        own = {} if self._scratch is None else {"HOME": self._scratch.name, "TMPDIR": self._scratch.name}
+        if self.settings.pipeline == READ:
+            own["TRITON_INTERPRET"] = ""  # launches are noted, not interpreted
+        return sandbox.environment(self.settings.threads, self.settings.device, own)
+
+    def _wants(self) -> dict[str, Any]:
+        """What the zygote is told first, eager's the same as the candidate's: what a process has loaded, and where,
+        makes a program some per cent faster or slower. So it is not on the command line either, above the stack.
+        """
+        wants: dict[str, Any] = {"pipeline": self.settings.pipeline}
+        if self._scratch is not None:
+            devices = self.settings.device.startswith("cuda")
+            scratch = Path(self._scratch.name)
+            wants["paths"] = sandbox.weak_paths(self.settings.candidate, scratch, devices)
+        return wants
+
+    def _command(self, channel: int, status: int) -> list[str]:
+        parent = str(Path(__file__).resolve().parent.parent.parent)
+        start = (
+            f"import sys; sys.path.insert(0, {parent!r}); from pytest_passbench.runner.zygote import main; main()"
+        )
+        program = [sys.executable, "-P", "-c", start, f"{channel:08}", f"{self.settings.name:{NAME_WIDTH}}"]
+        line = sandbox.command(
+            program, self.settings.walls, self.settings.candidate, self.settings.device.startswith("cuda")
+        )
+        if self.settings.walls.strong:
+            line[1:1] = ["--json-status-fd", str(status)]
+        return line
+
+    def ready(self) -> None:
+        """Wait until the zygote has imported what it needs.
+
+        Raises UserError: no candidate has run yet, so it is this machine's or this installation's fault.
+        """
+        if self.zygote:
+            return
+        self._channel.settimeout(START_LIMIT)
+        try:
+            self.zygote = peer(self._channel)
+            hello = hear(self._channel, replies.ZYGOTE, "start")
+        except (ProtocolError, TimeoutError, ArmFailure) as error:
+            raise UserError(
+                f"the sandbox of the arm {self.settings.name!r} did not start: {self._said()}",
+                remedy="`passbench doctor` says what this machine lacks",
+            ) from error
+        self.versions = hello["versions"]
+
+    def _said(self) -> str:
+        self._errors.seek(0)
+        return self._errors.read()[-OUTPUT_LIMIT:].decode("utf-8", "replace").strip() or "no message"
+
+    def start_template(self, order: Order, layout: Layout, pages_fd: int) -> Template:
+        """Have a template forked for ``order``; it builds in the background. Raises ArmFailure."""
+        message = {"op": "template", "order": asdict(order), "layout": layout.to_json()}
+        mine, log, number = self._fork(message, (pages_fd,))
+        if self.settings.device.startswith("cuda"):
+            from pytest_passbench.judge.arms.cuda import CudaTemplate
+
+            return CudaTemplate(self, mine, log, number)
+        return Template(self, mine, log, number)
+
+    def start_reader(self, folder: str, stems: Sequence[str]) -> Reader:
+        """Have a reader forked for the passes of a folder (as seen in the sandbox). Raises ArmFailure."""
+        mine, log, _number = self._fork({"op": "reader", "folder": folder, "stems": list(stems)})
+        return Reader(self, mine, log, stems)
+
+    def _fork(
+        self, message: dict[str, Any], descriptors: tuple[int, ...] = ()
+    ) -> tuple[socket.socket, IO[bytes], int]:
+        """Order a child of the zygote: our end of its channel, the file with what it prints, its number inside."""
+        self.ready()
+        log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by whoever gets it
+        mine, theirs = socket_pair()
+        limits = {"memory": self._memory(), "file_bytes": FILE_BYTES, "processes": PROCESSES}
+        limits["network"] = self.settings.walls.strong
+        try:
+            send(self._channel, {**message, "limits": limits}, (theirs.fileno(), *descriptors, log.fileno()))
+            number = int(hear(self._channel, replies.FORKED, "fork")["forked"])
+        except (ProtocolError, TimeoutError) as error:
+            raise ArmFailure("crash", "fork", "the zygote is gone") from error
+        finally:
+            theirs.close()
+        return mine, log, number
+
+    def _memory(self) -> int:
+        """Bytes of address space: CUDA reserves far more than it uses."""
+        physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return int(physical * (64 if self.settings.device.startswith("cuda") else 0.6))
+
+    def everything_inside(self) -> list[int]:
+        """All processes of the sandbox but the zygote (host process ids)."""
+        root = self._process.pid
+        walls_own = {root, self.zygote, processes.parent_if_any(self.zygote)}
+        inside = [pid for pid in processes.descendants(root) if pid not in walls_own]
+        return [pid for pid in inside if processes.alive(pid)]
+
+    def end_strays(self, template: int) -> None:
+        """End what else runs in the sandbox once a template is built: compilers, and whatever a pass started.
+
+        Raises ArmFailure where that goes on making processes.
+        """
+        self._own.add(template)
+        for _ in range(MOST_ATTEMPTS):
+            strays = self.strays()
+            if not strays:
+                return
+            for pid in strays:
+                processes.kill(pid)
+            time.sleep(0.001)
+        raise ArmFailure("integrity", "build", "the candidate goes on starting processes after it is built")
+
+    def note_runner(self, pid: int) -> None:
+        """Take a runner for one of ours. Raises ArmFailure where anything runs beside it that is not."""
+        self._own.add(pid)
+        if self.strays():
+            raise ArmFailure("integrity", "fork", "a process that the candidate started still runs beside its runner")
+
+    def strays(self) -> list[int]:
+        """Processes of a candidate's sandbox that are neither templates nor runners: they are never stopped."""
+        if not self.settings.judged:
+            return []
+        return [pid for pid in self.everything_inside() if pid not in self._own]
+
+    def end_children(self) -> None:
+        """Kill whatever runs in the sandbox besides the zygote, and let the zygote bury it. Waits until it is so."""
+        if not self.zygote:
+            return
+        if self.everything_inside():
+            self.signal_all(signal.SIGKILL)
+        for _ in range(MOST_ATTEMPTS):
+            if not self.kill_children():
+                break
+            time.sleep(0.001)
+        self._own.clear()
+        self.reap()
+
+    def signal_all(self, number: signal.Signals) -> None:
+        """Have the zygote send a signal to whatever else runs in the sandbox, if the walls are strong.
+
+        A zygote that answers anything else is no zygote any more: its sandbox ends.
+        """
+        try:
+            send(self._channel, {"op": "signal", "number": int(number)})
+            hear(self._channel, replies.SIGNALLED, "fork")
+        except (ProtocolError, TimeoutError):
+            return
+        except ArmFailure:
+            self._process.kill()
+
+    def kill_children(self) -> bool:
+        """Kill whatever runs in the sandbox besides the zygote; whether there was anything."""
+        inside = self.everything_inside() if self.zygote else []
+        for pid in inside:
+            processes.kill(pid)
+        return bool(inside)
+
+    def destroy(self) -> None:
+        """End the sandbox at once: with its first process all others end, however many they are."""
+        if self.zygote:
+            processes.kill(self.zygote)
+        self._process.kill()
+        self.kill_children()
+
+    def reap(self) -> list[list[int]]:
+        """Templates that ended: pid inside, signal. Empty where the zygote is gone too.
+
+        A zygote that answers anything else is no zygote any more: its sandbox ends.
+        """
+        try:
+            send(self._channel, {"op": "reap"})
+            message = hear(self._channel, replies.ENDED, "fork")
+        except (ProtocolError, TimeoutError):
+            return []
+        except ArmFailure:
+            self._process.kill()
+            return []
+        return list(message["ended"])
+
+    @property
+    def alive(self) -> bool:
+        """Whether the sandbox still runs."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """End the sandbox and everything in it."""
+        if not self.settings.walls.strong:
+            for pid in self.everything_inside():
+                processes.kill(pid)
+        self._channel.close()
+        self._process.kill()
+        self._process.wait()
+        self._errors.close()
+        os.close(self._status_read)
+        if self._scratch is not None:
+            self._scratch.cleanup()

@@ -1,0 +1,117 @@
+"""The forms of all control messages that the judge hears: of a sandbox's zygote, a template, a runner."""
+
+from __future__ import annotations
+
+from pytest_passbench.judge.arms.messages import (
+    ADDRESS,
+    Anything,
+    Fields,
+    Flag,
+    Items,
+    Kinds,
+    OneOf,
+    Row,
+    Text,
+    Whole,
+    Word,
+)
+from pytest_passbench.plans.launch import MAX_SOURCE
+from pytest_passbench.protocol import MAX_OUTPUTS
+
+_PID = Whole(0, 1 << 31)
+_NAME = Text(400)
+_LONG = Text(1 << 18)  # what explains itself: shortened where it is kept, not refused
+_OPERATORS = Items(_NAME, most=1 << 16)
+
+#: What a zygote says first.
+ZYGOTE = Fields(
+    {
+        "status": Word("ready"),
+        "pid": _PID,
+        "versions": Fields({"torch": _NAME, "python": _NAME, "triton": _NAME}),
+    }
+)
+
+#: A process was forked.
+FORKED = Fields({"forked": _PID})
+
+#: Everything in the sandbox was sent a signal.
+SIGNALLED = Fields({"signalled": Flag()})
+
+#: Children that ended, with the signal that ended them.
+ENDED = Fields({"ended": Items(Row(_PID, Whole(0, 127)), most=1 << 12)})
+
+_PASS = Fields(
+    {
+        "name": _LONG,
+        "matches": Whole(0, 1 << 31),
+        "operators": _OPERATORS,
+        "miss": _LONG,
+        "computed": _OPERATORS,
+    }
+)
+
+_READY = Fields(
+    {
+        "passes": Items(_PASS, most=1 << 12),
+        "operators": _OPERATORS,
+        "rewritten": Flag(),
+        "missed": Flag(),
+        "mutated": Items(Whole(0, 1 << 16), most=1 << 10),
+        "outputs": Whole(-1, 1 << 31),
+    },
+    optional={"interpreted": Flag()},
+)
+_FAILED = Fields({"phase": _NAME, "message": _LONG})
+
+#: A program is built, or could not be.
+BUILT = Kinds(
+    "status",
+    {
+        "ready": _READY,
+        "compile_fail": _FAILED,
+        "runtime_fail": _FAILED,
+        # A launch plan, before the building goes on; for a CUDA device of this capability (90 for 9.0).
+        "wanted": Fields({"request": Anything()}, optional={"capability": Whole(10, 1000)}),
+    },
+)
+
+_TABLES = {
+    "pid": _PID,
+    "filtered": Flag(),
+    "pages": ADDRESS,
+    "entries": ADDRESS,
+    "forms": ADDRESS,
+    "text": ADDRESS,
+    "width": Whole(0, MAX_OUTPUTS),
+}
+
+#: What a runner says first: where its tables lie.
+RUNNER = Fields(_TABLES)
+
+#: The same of a runner on a device, which keeps copies on the host.
+CUDA_RUNNER = Fields({**_TABLES, "copies": ADDRESS, "input_copy": ADDRESS, "device_seconds": ADDRESS})
+
+_REFUSED = Fields({"rule": Text(40), "message": _LONG, "file": _NAME, "line": Whole(0, 1 << 31)})
+
+#: A reader has loaded its passes, or could not.
+READ = Kinds(
+    "status",
+    {
+        "ready": Fields(
+            {"passes": Items(Fields({"name": _NAME, "pattern": Anything(), "replacement": Anything()}), most=1 << 12)}
+        ),
+        "failed": Fields({"message": _LONG}),
+    },
+)
+
+#: The kernels of a reader's modules.
+KERNELS = Fields(
+    {
+        "libraries": Items(Row(Text(MAX_SOURCE), Items(_NAME, most=64), Flag()), most=1 << 12),
+        "triton": Items(Text(MAX_SOURCE), most=1 << 12),
+    }
+)
+
+#: A recording: a plan (whose content :mod:`pytest_passbench.plans.parse` checks), or why there is none.
+RECORDED = OneOf({"plan": Anything(), "refused": _REFUSED, "raised": _LONG, "ended": Whole(0, 127)})

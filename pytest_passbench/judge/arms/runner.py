@@ -1,0 +1,181 @@
+"""A measured process, from outside: stopped, except while a block runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import struct
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_passbench.judge.arms import processes, replies
+from pytest_passbench.judge.arms.failures import ArmFailure, ending, printable
+from pytest_passbench.judge.arms.messages import ADDRESS_END
+from pytest_passbench.judge.arms.processes import Gone
+from pytest_passbench.judge.arms.watch import Watch
+from pytest_passbench.judge.arms.wire import hear, peer
+from pytest_passbench.judge.machine import priority
+from pytest_passbench.judge.verify.ownpages import own_pages
+from pytest_passbench.protocol import DONE, FLAG_EMPTY, GO, NONCE_BYTES, OUTCOME_RAISED, TEXT_BYTES, Layout
+from pytest_passbench.timing.rounds import FEW_PAGES
+
+if TYPE_CHECKING:
+    from pytest_passbench.judge.arms.template import Template
+
+_SO_RCVTIMEO_FORM = struct.Struct("@ll")
+
+
+@dataclass(frozen=True)
+class BlockTime:
+    """One block: wall seconds by the judge's clock, CPU seconds of the runner, pages touched for the first time."""
+
+    wall: float
+    cpu: float
+    touched: int
+
+    @property
+    def warm(self) -> bool:
+        """Whether the process had (nearly) all its memory already."""
+        return self.touched <= FEW_PAGES
+
+
+class Runner:
+    """A measured process. Stopped, except during :meth:`block`."""
+
+    hello_form = replies.RUNNER
+
+    def __init__(self, template: Template, channel: socket.socket, core: frozenset[int]) -> None:
+        self.template, self._channel = template, channel
+        channel.settimeout(template.arm.settings.timeout)
+        self.pid = peer(channel)
+        if not self._expected():
+            raise ArmFailure("integrity", "fork", "another process than the runner answered")
+        self.hello = hear(channel, self.hello_form, "fork")
+        _place(self.pid, core)  # first, so that it stops there and not on the judge's core
+        processes.stop(self.pid)
+        self.watch = Watch(self.pid)
+        self.watch.wait_stopped()
+        for thread in processes.threads(self.pid):  # of a process that uses a device there are several
+            _place(thread, core)
+            priority.prefer(thread)
+        self._clock, self._memory = processes.cpu_clock(self.pid), self.watch.memory()
+        #: Whether the judge waits for answers without going to sleep: where it has a core to itself. Waking up
+        #: takes as long as a short call, and while it sleeps, others on its core disturb the arm's caches.
+        self.polling = core.isdisjoint(os.sched_getaffinity(0))
+        self._limit(template.arm.settings.timeout)
+        try:
+            template.arm.note_runner(self.pid)
+        except ArmFailure:
+            self.close()
+            raise
+
+    def _expected(self) -> bool:
+        """Whether the process that answered is the one that the template forked."""
+        return processes.parent_if_any(self.pid) == self.template.pid
+
+    def _limit(self, seconds: float) -> None:
+        # A blocking socket with the kernel's own time-out: one system call less than Python's, in every block.
+        self._channel.settimeout(None)
+        form = _SO_RCVTIMEO_FORM.pack(int(seconds), int(seconds % 1 * 1e6))
+        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, form)
+
+    def block(self, calls: int, empty: bool = False, depth: int = 0) -> BlockTime:
+        """Run a block and stop the clock once the stop is on its way. Raises ArmFailure.
+
+        ``depth``: one of the :data:`DEPTHS` of the stack.
+        """
+        return self._step(calls, FLAG_EMPTY if empty else 0, depth)
+
+    def _step(self, calls: int, flags: int, depth: int = 0) -> BlockTime:
+        pid, channel, clock = self.pid, self._channel, self._clock
+        nonce = os.urandom(NONCE_BYTES)
+        go = GO.pack(nonce, calls, flags, depth)
+        try:
+            cpu = processes.cpu_seconds(clock)
+            begin = time.perf_counter_ns()
+            channel.send(go)
+            os.kill(pid, signal.SIGCONT)
+            answer = self._poll() if self.polling else channel.recv(DONE.size)
+            os.kill(pid, signal.SIGSTOP)
+            end = time.perf_counter_ns()
+            self.watch.wait_stopped()
+            cpu = processes.cpu_seconds(clock) - cpu
+            before, self._memory = self._memory, self.watch.memory()
+        except BlockingIOError as error:
+            limit = self.template.arm.settings.timeout
+            raise ArmFailure("timeout", "run", f"a block of {calls} calls took more than {limit:g} s") from error
+        except (OSError, Gone) as error:
+            raise self._ended() from error
+        self._check(answer, nonce, calls)
+        touched = max(now - then for now, then in zip(self._memory, before, strict=True))
+        return BlockTime((end - begin) * 1e-9, cpu, touched)
+
+    def _poll(self) -> bytes:
+        """Ask for the answer until it is there, as long as the socket's own time-out."""
+        receive, deadline = self._channel.recv, time.monotonic() + self.template.arm.settings.timeout
+        while True:
+            try:
+                return receive(DONE.size, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise
+
+    def _check(self, answer: bytes, nonce: bytes, calls: int) -> None:
+        if len(answer) != DONE.size:
+            raise self._ended()
+        echoed, made, outcome = DONE.unpack(answer)
+        if echoed != nonce or made != calls:
+            raise ArmFailure("integrity", "run", "the runner's answer is not to the judge's question")
+        if outcome == OUTCOME_RAISED:
+            raise ArmFailure("runtime_fail", "run", self._text())
+
+    def _text(self) -> str:
+        data = processes.read_memory(self.pid, self.hello["text"], TEXT_BYTES)
+        return printable(bytes(data).split(b"\0", 1)[0].decode("utf-8", "replace"))
+
+    def _ended(self) -> ArmFailure:
+        time.sleep(0.01)
+        message = ending(self.template.runner_signal(), "the runner")
+        return ArmFailure("crash", "run", message)
+
+    def fetch(self, _call: int) -> list[int] | None:
+        """Where copies of a call's outputs lie on the host; None where the outputs themselves do."""
+        return None
+
+    def input_bytes(self, layout: Layout, slot: int, index: int, place: range) -> bytearray:
+        """What these bytes of a call's input hold now. Raises ArmFailure."""
+        return self.memory(self._input(layout, slot, index) + place.start, len(place))
+
+    def written(self, layout: Layout, slot: int, index: int, size: int) -> list[range] | None:
+        """Which of the ``size`` bytes of a call's input the process may have written to; None where nobody knows."""
+        return own_pages(self.pid, self._input(layout, slot, index), size)
+
+    def _input(self, layout: Layout, slot: int, index: int) -> int:
+        return int(self.hello["pages"]) + slot * layout.stride + layout.offsets[index]
+
+    def memory(self, address: int, size: int) -> bytearray:
+        """Memory of the stopped runner. Raises ArmFailure where it has none there."""
+        if not 0 <= address <= address + size < ADDRESS_END:
+            raise ArmFailure("integrity", "read", f"said that something lies at {address}, which is no address")
+        try:
+            return processes.read_memory(self.pid, address, size)
+        except Gone as error:
+            raise ArmFailure("crash", "read", str(error)) from error
+
+    def close(self, core: int | None = None) -> None:
+        """End the process, in the background, on the arms' cores or on ``core``."""
+        self._channel.close()
+        self.watch.close()
+        priority.no_longer(self.pid)
+        if core is not None:
+            _place(self.pid, frozenset({core}))
+        processes.kill(self.pid)
+
+
+def _place(thread: int, cores: frozenset[int]) -> None:
+    """Have it run there; that it is gone will be told by whoever asks it next."""
+    with contextlib.suppress(ProcessLookupError):
+        os.sched_setaffinity(thread, cores)

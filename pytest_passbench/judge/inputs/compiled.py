@@ -1,0 +1,126 @@
+"""Values from compiled code (native/): AES-128 in counter mode where the CPU has it, ChaCha8 elsewhere, and the
+transform to values in the same loop."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import struct
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
+from statistics import NormalDist
+from typing import Any
+
+from pytest_passbench.judge.inputs import library
+from pytest_passbench.judge.inputs.distribution import ASIDE, NARROWER, Choice, Draw, Integers, Normal
+
+CHACHA8, AES_NI, VAES = range(3)
+NAMES = ("ChaCha8", "AES-128-CTR (AES-NI)", "AES-128-CTR (VAES)")
+_FLOATS = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
+_INTEGER, _CHOICE = 4, 5
+_SIZES = {"float64": 8, "int64": 8, "uint64": 8, "float32": 4, "int32": 4, "uint32": 4} | dict.fromkeys(
+    ("float16", "bfloat16", "int16", "uint16"), 2
+)
+_BITS = {"float64": "<d", "float32": "<f", "float16": "<e"}
+_u64, _double = ctypes.c_uint64, ctypes.c_double
+
+
+class _Input(ctypes.Structure):
+    """An input as generate.cpp has it."""
+
+    _fields_ = (
+        ("kind", ctypes.c_int32),
+        ("size", ctypes.c_int32),
+        *((name, _u64) for name in ("index", "offset", "count")),
+        *((name, _double) for name in ("mean", "deviation", "low", "high", "narrower", "aside")),
+        *((name, _u64) for name in ("first", "range", "share")),
+    )
+
+
+class Native:
+    """The compiled generator. ``cipher``: one of the three, the best one by default. Raises NoLibrary."""
+
+    def __init__(self, cipher: int | None = None) -> None:
+        self.library: Any = library.load()
+        self.cipher = self.library.passbench_best() if cipher is None else cipher
+        self.name = NAMES[self.cipher]
+        self.library.passbench_write.restype = None
+        self.library.passbench_write.argtypes = (
+            *(ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p, _u64, ctypes.c_void_p, ctypes.c_int32),
+            *(ctypes.c_void_p, _u64, _u64, _u64),
+        )
+
+    def writer(self, key: bytes, draws: Sequence[Draw | None]) -> NativeWriter:
+        """A writer of these inputs."""
+        return NativeWriter(self, key, draws)
+
+
+class NativeWriter:
+    """Writes one subgraph's inputs."""
+
+    def __init__(self, native: Native, key: bytes, draws: Sequence[Draw | None]) -> None:
+        self._write, self._cipher, self._key = native.library.passbench_write, native.cipher, key
+        self._inputs = {i: _input(i, draw) for i, draw in enumerate(draws) if draw is not None and draw.count}
+        self._all = (_Input * len(self._inputs))(*self._inputs.values())
+
+    def block(self, block: int, calls: int, address: int, offsets: Sequence[int], stride: int) -> None:
+        """Write the inputs of all calls of a block."""
+        for item in self._all:
+            item.offset = offsets[item.index]
+        self._call(block, self._all, len(self._all), address, stride, 0, calls)
+
+    def one(self, block: int, call: int, index: int, address: int) -> None:
+        """Write one input of one call."""
+        if index in self._inputs:
+            self._call(block, ctypes.byref(self._inputs[index]), 1, address, 0, call, 1)
+
+    def _call(self, block: int, inputs: Any, count: int, address: int, stride: int, first: int, calls: int) -> None:
+        self._write(self._cipher, self._key, table(), block, inputs, count, address, stride, first, calls)
+
+
+def _input(index: int, draw: Draw) -> _Input:
+    size = _SIZES.get(draw.dtype, 1)
+    item = _Input(kind=_FLOATS.get(draw.dtype, _INTEGER), size=size, index=index, count=draw.count)
+    of = draw.of
+    if isinstance(of, Normal):
+        item.mean, item.deviation, item.low, item.high = of.mean, of.deviation, of.low, of.high
+        item.narrower, item.aside = NARROWER, ASIDE
+    elif isinstance(of, Integers):
+        item.first, item.range = of.first & (1 << 64) - 1, of.range & (1 << 64) - 1
+    elif isinstance(of, Choice):
+        item.kind, item.share = _CHOICE, of.share
+        item.first, item.range = _bits(of.chosen, draw.dtype), _bits(of.other, draw.dtype)
+    return item
+
+
+def _bits(value: float, dtype: str) -> int:
+    """The bits of a value in a float dtype; what is too great for it is infinite."""
+    if dtype == "bfloat16":
+        bits = _bits(value, "float32")
+        return bits >> 16 if not math.isfinite(value) else bits + 0x7FFF + (bits >> 16 & 1) >> 16
+    try:
+        return int.from_bytes(struct.pack(_BITS[dtype], value), "little")
+    except OverflowError:
+        return _bits(math.copysign(math.inf, value), dtype)
+
+
+@cache
+def table() -> ctypes.Array[ctypes.c_float]:
+    """The inverse normal distribution on (0, 1/2], turned positive, as 32 straight pieces, two an octave of
+    u = 2^15 .. 2^31 (a probability of u / 2^32): intercepts, then slopes.
+
+    Straight pieces lie outside of the curve, so all is scaled to a variance of 1.
+    """
+    edges = [2.0**octave * (1 + half / 2) for octave in range(15, 31) for half in range(2)] + [2.0**31]
+    curve = [-NormalDist().inv_cdf(edge * 2.0**-32) for edge in edges]
+    squares = edges[0] * curve[0] ** 2  # what lies below the first piece has the value of its beginning
+    for (a, b), (x, y) in zip(pairwise(edges), pairwise(curve), strict=True):
+        squares += (b - a) * (x * x + x * y + y * y) / 3
+    scale = (edges[-1] / squares) ** 0.5
+    found = (ctypes.c_float * 64)()
+    for number, ((a, b), (x, y)) in enumerate(zip(pairwise(edges), pairwise(curve), strict=True)):
+        place = number + 2 * (15 + 127) & 31  # the last bits of a float32's exponent, and its first one behind them
+        found[32 + place] = (y - x) / (b - a) * scale
+        found[place] = x * scale - (y - x) / (b - a) * scale * a
+    return found

@@ -1,0 +1,1 @@
+"""The cores that arms run on: choosing them, keeping them awake, and running first on them."""

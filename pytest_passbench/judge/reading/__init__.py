@@ -1,0 +1,1 @@
+"""A candidate as data: its reader from outside, launch plans, kernels' texts."""

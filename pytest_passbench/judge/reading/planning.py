@@ -1,0 +1,206 @@
+"""From a match to launch plan and compiled kernels: what a template asks for while it builds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pytest_passbench.candidate.triton import KernelText, stored
+from pytest_passbench.core.record import Finding
+from pytest_passbench.core.settings import Policy
+from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.audits.layers import describe, violation, warning
+from pytest_passbench.judge.builder.build import Builder, Built
+from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused
+from pytest_passbench.judge.builder.store import sealed
+from pytest_passbench.judge.builder.triton_build import TritonBuilder
+from pytest_passbench.judge.reading.reader import VIOLATIONS, Reader, Refusal, named
+from pytest_passbench.judge.reading.triton_code import machine_code
+from pytest_passbench.judge.reading.triton_texts import TextRefused, checked_text
+from pytest_passbench.kernels.errors import CompileError
+from pytest_passbench.kernels.signatures import Signature
+from pytest_passbench.plans import parse
+from pytest_passbench.plans.launch import CppKernel, Launch, LaunchPlan, Operand, Operator, Request, TritonKernel
+from pytest_passbench.plans.written import written
+from pytest_passbench.suite.allowlist import resolve
+
+_INTEGERS = {
+    f"{sign}int{bits}": (-(1 << (bits - 1)) if not sign else 0, 1 << (bits - (not sign)))
+    for sign in ("", "u")
+    for bits in (8, 16, 32, 64)
+}
+
+
+LIBRARY_BYTES = 64 << 20  # of all compiled kernels of a pass directory, which the judge keeps in memory
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a template gets for a match: the plan, and its kernels ready to be loaded.
+
+    ``compiled`` are libraries, then all machine code of Triton kernels in one piece, if there is any.
+    """
+
+    message: dict[str, Any]
+    compiled: tuple[bytes, ...]
+    findings: tuple[Finding, ...]
+
+    def descriptors(self) -> tuple[int, ...]:
+        """Return a new descriptor of each, for the caller to close."""
+        return tuple(sealed(data) for data in self.compiled)
+
+
+@dataclass
+class Planner:
+    """Answers for one pass directory. ``root`` is its folder on disk, ``folder`` its name within the candidate."""
+
+    reader: Reader
+    builder: Builder
+    triton: TritonBuilder
+    policy: Policy
+    root: Path
+    folder: str
+    _known: dict[str, Answer] = field(default_factory=dict)
+    _compiled: set[bytes] = field(default_factory=set)  # of all plans
+
+    def answer(self, data: Any, capability: int | None = None) -> Answer:
+        """Return the answer to a template's request. ``capability`` is its CUDA device's, if it has one.
+
+        Raises ArmFailure, with a finding if a rule is broken.
+        """
+        try:
+            request = parse.request(data)
+        except parse.PlanRefused as error:
+            raise ArmFailure("integrity", "plan", f"a request that is none: {error}") from error
+        key = f"{capability} {request!r}"
+        if key not in self._known:
+            self._known[key] = self._answer(request, capability)
+        return self._known[key]
+
+    def _answer(self, request: Request, capability: int | None) -> Answer:
+        try:
+            plan = self.reader.record(request, self.policy)
+            check(request, plan, self.policy)
+            message, compiled = self._kernels(plan, capability)
+        except Refusal as refusal:
+            raise self._failure(request.name, "plan", refusal) from refusal
+        except TextRefused as refusal:
+            raise self._text_failure(request.name, refusal) from refusal
+        except KernelRefused as refusal:
+            raise self._failure(request.name, "kernel", Refusal(refusal.rule, refusal.message)) from refusal
+        except (CompileFailed, CompileError) as error:
+            raise ArmFailure("compile_fail", "compile", f"pass {request.name}: {error}") from error
+        return Answer({"plan": plan.to_data(), **message}, compiled, tuple(self._tables(request.name, plan)))
+
+    def _failure(self, name: str, layer: str, refusal: Refusal) -> ArmFailure:
+        """Return a refusal as the arm's failure: a violation, or something that no plan can hold."""
+        file = named(refusal.file, self.folder) or named(f"{name}.py", self.folder)
+        who = "the kernel wrapper " if layer == "plan" else ""
+        said = f"pass {name}: {who}{refusal.message}"
+        if layer == "plan" and refusal.rule not in VIOLATIONS:
+            place = f"{file}:{refusal.line}: " if refusal.line else ""
+            return ArmFailure("runtime_fail", "plan", f"{place}{said}")
+        found = violation(layer, refusal.rule, said, file, refusal.line)
+        return ArmFailure("integrity", layer, describe(found), (found,), frozenset({name}))
+
+    def _text_failure(self, name: str, refusal: TextRefused) -> ArmFailure:
+        if refusal.rule is None:
+            place = f"{named(refusal.file, self.folder)}:{refusal.line}"
+            return ArmFailure("compile_fail", "compile", f"{place}: pass {name}: {refusal.message}")
+        return self._failure(name, "kernel", Refusal(refusal.rule, refusal.message, refusal.file, refusal.line))
+
+    def _kernels(self, plan: LaunchPlan, capability: int | None) -> tuple[dict[str, Any], tuple[bytes, ...]]:
+        """Return what a template is told of the plan's kernels, and what was compiled.
+
+        Triton's interpreter takes a kernel's text; a device takes machine code, and gets no text. ``written`` are the
+        arguments that the plan writes to.
+        """
+        libraries: list[Built] = []
+        texts: dict[int, KernelText] = {}
+        told: list[dict[str, Any]] = []
+        writes: list[frozenset[int | str]] = []
+        for number, kernel in enumerate(plan.kernels):
+            if isinstance(kernel, TritonKernel):
+                texts[number] = text = checked_text(kernel, plan, number, self.root)
+                told.append({"machine": text.name} if capability is not None else {"triton": text.to_json()})
+                writes.append(frozenset(stored(text)))
+                continue
+            built = self.builder.library(kernel.source, kernel.flags, kernel.openmp)
+            self._count(built.data)
+            signature = built.functions.get(kernel.function)
+            if signature is None or signature.result != "void":
+                raise Refusal("kernel", f"launches {kernel.function}, which its source does not define")
+            for step in plan.steps:
+                if isinstance(step, Launch) and step.kernel == number:
+                    _check_arguments(kernel, signature, step.arguments)
+            if built not in libraries:
+                libraries.append(built)
+            place = libraries.index(built)
+            told.append({"library": place, "function": kernel.function, "parameters": list(signature.parameters)})
+            writes.append(frozenset(signature.written))
+        message: dict[str, Any] = {"kernels": told, "written": sorted(written(plan, writes))}
+        compiled = [library.data for library in libraries]
+        if texts and capability is not None:
+            machine = machine_code(plan, texts, self.triton, capability)
+            message["machine"] = machine.to_data()
+            compiled.append(bytes(machine.code))
+            self._count(compiled[-1])
+        return message, tuple(compiled)
+
+    def _count(self, data: bytes) -> None:
+        """Take note of compiled kernels. Raises Refusal if all of them together are too large."""
+        self._compiled.add(data)
+        if sum(len(known) for known in self._compiled) > LIBRARY_BYTES:
+            raise Refusal("size", f"brings libraries of more than {LIBRARY_BYTES >> 20} MiB")
+
+    def _tables(self, name: str, plan: LaunchPlan) -> list[Finding]:
+        size = sum(table.nbytes for table in plan.tables)
+        return [warning("plan", "table", f"pass {name} brings {size} bytes of constant tables")] if size else []
+
+
+def check(request: Request, plan: LaunchPlan, policy: Policy) -> None:
+    """Raise Refusal for a plan that is well-formed, and no kernel of the candidate's own."""
+    if len(plan.returns) != request.outputs:
+        raise Refusal("result", f"returns {len(plan.returns)} values, and the pattern returns {request.outputs}")
+    operators = [step.name for step in plan.steps if isinstance(step, Operator)]
+    if policy != "open":
+        if operators:
+            raise Refusal("torch-op", f"computes with torch ({operators[0]})")
+        if not plan.launches:
+            raise Refusal("torch-op", "launches no kernel: it only allocates, copies or hands on its arguments")
+    for name in operators:
+        said = f"calls {name}, which is no operator of a graph"
+        try:
+            found: Any = resolve(f"torch.ops.{name}")
+        except Exception as error:
+            raise Refusal("operator", said) from error
+        if not isinstance(found, torch._ops.OpOverload):  # several operators of one name: none of them can be called
+            raise Refusal("operator", said)
+
+
+def _check_arguments(kernel: CppKernel, signature: Signature, arguments: tuple[Any, ...]) -> None:
+    parameters, name = signature.parameters, kernel.function
+    if len(parameters) != len(arguments):
+        raise Refusal("argument", f"launches {name} with {len(arguments)} arguments of {len(parameters)}")
+    for position, (kind, value) in enumerate(zip(parameters, arguments, strict=True)):
+        if not _fits(kind, value):
+            raise Refusal("argument", f"launches {name} with a wrong argument {position + 1}: no {kind}")
+        if isinstance(value, Operand) and value.source == "table" and position in signature.written:
+            message = f"lets {name} write to a tensor made outside the call (argument {position + 1})"
+            raise Refusal("outside", f"{message}: allocate it inside, or make the parameter a pointer to const")
+
+
+def _fits(kind: str, value: Any) -> bool:
+    if kind == "pointer":
+        return value is None or isinstance(value, Operand)
+    if kind == "dtype":
+        return value in (torch.float32, torch.bfloat16, torch.float16)
+    if kind in ("float32", "float64"):
+        return isinstance(value, (int, float))
+    if kind == "bool":
+        return isinstance(value, int) and value in (0, 1)
+    low, high = _INTEGERS[kind]
+    return isinstance(value, int) and low <= value < high

@@ -1,0 +1,203 @@
+"""A reader from outside: the process that imports a candidate's passes and records what their wrappers do.
+
+It is not believed: what it says is checked for its form and then executed as data, nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import select
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_passbench.judge.arms import processes, replies
+from pytest_passbench.judge.arms.failures import ArmFailure, ending, printable
+from pytest_passbench.judge.arms.processes import Gone
+from pytest_passbench.judge.arms.template import OUTPUT_LIMIT
+from pytest_passbench.judge.arms.wire import hear
+from pytest_passbench.plans import parse
+from pytest_passbench.plans.launch import LaunchPlan, Request
+from pytest_passbench.protocol import ProtocolError, send
+
+if TYPE_CHECKING:
+    from pytest_passbench.judge.arms.arm import Arm
+
+RECORDINGS = 2
+MAX_PROCESSES = 64  # of a candidate's own while its passes are read
+LOOK = 0.25  # seconds between two looks at how many there are
+FREEZE_LIMIT = 1.0  # seconds for all processes of a sandbox to stop; one that waits for its vfork never does
+#: Rules whose breach is a violation; any other refusal says what a wrapper cannot do.
+VIOLATIONS = frozenset({"torch-op"})
+
+
+class Refusal(Exception):
+    """A recording was refused, by ``rule``; the place is in the candidate's folder."""
+
+    def __init__(self, rule: str, message: str, file: str = "", line: int = 0) -> None:
+        self.rule, self.message, self.file, self.line = rule, message, file, line
+        super().__init__(f"{file}:{line}: {message}" if file else message)
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """The kernels of a candidate's modules: source, flags and OpenMP of C++ libraries, references to Triton's."""
+
+    libraries: list[tuple[str, tuple[str, ...], bool]]
+    triton: list[str]
+
+
+class Reader:
+    """A process with one pass directory's modules. Starts in the background; :meth:`passes` waits for it."""
+
+    def __init__(self, arm: Arm, channel: socket.socket, log: Any, stems: Sequence[str]) -> None:
+        """``stems`` are the names of the passes that it is to read."""
+        self._arm, self._channel, self._log, self._stems = arm, channel, log, list(stems)
+        self._told: list[dict[str, Any]] | None = None
+        self._imported = self._printed = 0  # bytes of what was printed while the modules were loaded, and so far
+        self._frozen = False
+
+    def passes(self) -> list[dict[str, Any]]:
+        """Return the passes as data, in order. Raises ArmFailure if they cannot be loaded."""
+        if self._told is None:
+            answer = self._hear(replies.READ, "load")
+            if answer["status"] != "ready":
+                raise ArmFailure("compile_fail", "load", answer["message"])
+            if [item["name"] for item in answer["passes"]] != self._stems:  # a pass that is out goes by its name
+                raise ArmFailure("integrity", "load", "the passes that were read are not those of the candidate")
+            self._told = answer["passes"]
+            self._imported = self._printed = os.fstat(self._log.fileno()).st_size
+        return self._told
+
+    def kernels(self) -> Kernels:
+        """Return all kernels that the modules have, whether or not a plan uses them. Raises ArmFailure."""
+        self._send({"op": "kernels"})
+        answer = self._hear(replies.KERNELS, "load")
+        libraries = [(source, tuple(flags), openmp) for source, flags, openmp in answer["libraries"]]
+        return Kernels(libraries, answer["triton"])
+
+    def record(self, request: Request, policy: str) -> LaunchPlan:
+        """Return the plan of a wrapper's call: what all recordings agree on. Raises Refusal, ArmFailure."""
+        first = self._recorded(request, policy)
+        for _ in range(RECORDINGS - 1):
+            other = self._recorded(request, policy)
+            if other.to_data() != first.to_data():  # as data, since no number that is none equals itself
+                raise Refusal("differs", f"recorded twice, differs {_difference(first, other)}")
+        return first
+
+    def _recorded(self, request: Request, policy: str) -> LaunchPlan:
+        seed = secrets.randbits(62)
+        self._send({"op": "record", "request": request.to_data(), "policy": policy, "seed": seed})
+        answer = self._hear(replies.RECORDED, "plan")
+        ((kind, content),) = answer.items()
+        if kind == "raised":
+            raise ArmFailure("runtime_fail", "wrapper", content)
+        if kind == "ended":
+            raise ArmFailure("crash", "wrapper", ending(content, "the process that recorded the kernel wrapper"))
+        if kind == "refused":
+            raise Refusal(content["rule"], content["message"], content["file"], content["line"])
+        try:
+            return parse.plan(content, request.tensors)
+        except parse.PlanMisused as error:
+            raise Refusal("plan", str(error)) from error
+        except parse.PlanRefused as error:
+            raise Refusal("plan", f"was recorded as something that is no launch plan: {error}") from error
+
+    def freeze(self) -> None:
+        """Stop whatever runs in the sandbox until the next question: it must not take time from what is timed."""
+        freeze(self._arm)
+        self._frozen = True
+
+    def _send(self, message: dict[str, Any]) -> None:
+        if self._frozen:
+            thaw(self._arm)
+            self._frozen = False
+        try:
+            send(self._channel, message)
+        except ProtocolError as error:
+            raise ArmFailure("crash", "load", "the process that reads the passes is gone") from error
+
+    def _hear(self, schema: Any, phase: str) -> Any:
+        limit = self._arm.settings.timeout
+        self._channel.settimeout(limit)
+        try:
+            self._wait(limit, phase)
+            return hear(self._channel, schema, phase)
+        except TimeoutError as error:
+            raise ArmFailure("timeout", phase, f"no answer within {limit:g} s") from error
+        except ProtocolError as error:
+            signals = [number for _pid, number in self._arm.reap() if number]
+            said = ending(signals[-1] if signals else 0, "the process that reads the passes")
+            raise ArmFailure("crash", phase, said) from error
+
+    def _wait(self, limit: float, phase: str) -> None:
+        """Wait for an answer, and see meanwhile that the candidate starts no processes without end."""
+        deadline = time.monotonic() + limit
+        while not select.select([self._channel], [], [], LOOK)[0]:
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            if len(self._arm.everything_inside()) > MAX_PROCESSES:
+                self._arm.destroy()
+                raise ArmFailure("crash", phase, f"started more than {MAX_PROCESSES} processes while it was read")
+
+    def output(self) -> str:
+        """Return what was printed while the modules were loaded and since the last time, capped and printable."""
+        size = os.fstat(self._log.fileno()).st_size
+        parts = (0, self._imported), (min(self._printed, size), size)
+        self._printed = size
+        data = b"".join(os.pread(self._log.fileno(), min(end - start, OUTPUT_LIMIT), start) for start, end in parts)
+        text = printable(data[:OUTPUT_LIMIT].decode("utf-8", "replace"))
+        return text + (" […]" if sum(end - start for start, end in parts) > OUTPUT_LIMIT else "")
+
+    def close(self) -> None:
+        """End the process and whatever it has started."""
+        self._channel.close()
+        self._log.close()
+        self._arm.end_children()
+
+
+def _difference(one: LaunchPlan, other: LaunchPlan) -> str:
+    pairs = enumerate(zip(one.steps, other.steps, strict=False), 1)
+    number = next((number for number, (a, b) in pairs if a.to_data() != b.to_data()), None)
+    if number is not None:
+        return f"at step {number}"
+    return "in the number of steps" if len(one.steps) != len(other.steps) else "in tables, kernels or results"
+
+
+def freeze(arm: Arm) -> None:
+    """Stop all that runs in a reader's sandbox: it must not take time from what is being timed.
+
+    The processes must be the same, and stopped, in two looks at them: one that hands on its work to a child and ends
+    can be missed by a single one. A sandbox that does not come to rest ends.
+    """
+    arm.signal_all(signal.SIGSTOP)
+    deadline, before = time.monotonic() + FREEZE_LIMIT, set[int]()
+    while time.monotonic() < deadline and len(before) <= MAX_PROCESSES:
+        inside = set(arm.everything_inside())
+        running = [pid for pid in inside if not processes.stopped(pid)]
+        if not running and inside == before:
+            return
+        before = inside
+        for pid in running:
+            with contextlib.suppress(Gone):
+                processes.stop(pid)
+                processes.wait_stopped(pid, limit=FREEZE_LIMIT / 4)
+    arm.destroy()
+
+
+def thaw(arm: Arm) -> None:
+    """Let a frozen sandbox go on."""
+    for pid in arm.everything_inside():
+        with contextlib.suppress(Gone):
+            processes.go_on(pid)
+
+
+def named(file: str, folder: Path | str) -> str:
+    """Return a file's path within the candidate."""
+    return f"{folder}/{file}" if folder and file else file

@@ -1,0 +1,92 @@
+"""What is known of a candidate's passes in a run: as data from a reader, and which of them are out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pytest_passbench.candidate.layout import Candidate, PassDir
+from pytest_passbench.core.settings import Policy
+from pytest_passbench.judge.arms.arm import Arm
+from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.builder.build import Builder
+from pytest_passbench.judge.builder.triton_build import TritonBuilder
+from pytest_passbench.judge.reading.planning import Planner
+
+
+class Readings:
+    """One reader at a time, of the pass directory that is being judged; passes that broke a rule stay out."""
+
+    def __init__(
+        self, policy: Policy, builder: Builder, triton: TritonBuilder, start: Callable[[Path], Arm], mount: str
+    ) -> None:
+        """``start`` starts a sandbox that sees a candidate's folder, at ``mount`` ("": where it is)."""
+        self._policy, self._builder, self._triton = policy, builder, triton
+        self._start, self._mount = start, mount
+        self._arm: tuple[Path, Arm] | None = None
+        self._planner: tuple[Path, Planner] | None = None
+        self._failures: dict[Path, ArmFailure] = {}
+        self._caught: dict[Path, set[str]] = {}
+
+    def arm(self, candidate: Candidate) -> Arm:
+        """Return the sandbox of a candidate's readers, started if there is none."""
+        path = candidate.path.resolve()
+        if self._arm is None or self._arm[0] != path or not self._arm[1].alive:
+            self.close()
+            self._arm = path, self._start(path)
+        return self._arm[1]
+
+    def planner(self, candidate: Candidate, passes: PassDir) -> Planner:
+        """Return who answers for a pass directory, its reader loaded. Raises ArmFailure if it cannot be loaded."""
+        if passes.path in self._failures:
+            raise self._failures[passes.path]
+        arm = self.arm(candidate)
+        if self._planner is None or self._planner[0] != passes.path:
+            self.forget()
+            reader = arm.start_reader(self._inside(candidate, passes), passes.stems)
+            where = folder(candidate, passes)
+            planner = Planner(reader, self._builder, self._triton, self._policy, passes.path, where)
+            self._planner = passes.path, planner
+        planner = self._planner[1]
+        try:
+            planner.reader.passes()
+        except ArmFailure as failure:
+            self._failures[passes.path] = failure
+            self.forget()
+            raise
+        return planner
+
+    def passes(self, planner: Planner, passes: PassDir) -> tuple[dict[str, Any], ...]:
+        """Return the passes of a directory as data, without those that are out."""
+        out = self._caught.get(passes.path, set())
+        return tuple(item for item in planner.reader.passes() if item["name"] not in out)
+
+    def caught(self, passes: PassDir, stems: set[str]) -> None:
+        """Put passes that broke a rule out from now on: all of the directory if none is named."""
+        known = stems & set(passes.stems) or set(passes.stems)
+        self._caught.setdefault(passes.path, set()).update(known)
+
+    def forget(self) -> None:
+        """End the reader: the next question starts another one."""
+        if self._planner is not None:
+            self._planner[1].reader.close()
+            self._planner = None
+
+    def close(self) -> None:
+        """End the reader and its sandbox."""
+        self.forget()
+        if self._arm is not None:
+            self._arm[1].close()
+            self._arm = None
+
+    def _inside(self, candidate: Candidate, passes: PassDir) -> str:
+        """Return where a pass directory lies in the sandbox."""
+        relative = passes.path.resolve().relative_to(candidate.path.resolve())
+        return str((Path(self._mount) if self._mount else candidate.path.resolve()) / relative)
+
+
+def folder(candidate: Candidate, passes: PassDir) -> str:
+    """Return a pass directory's path within its candidate; "" for the candidate itself."""
+    relative = passes.path.resolve().relative_to(candidate.path.resolve()).as_posix()
+    return "" if relative == "." else relative

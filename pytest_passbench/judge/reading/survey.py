@@ -1,0 +1,174 @@
+"""A candidate looked over without being judged: its passes read in a sandbox, its kernels screened and compiled.
+
+With a task also its launch plans: the passes are matched, as data, on that task's subgraphs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pytest_passbench.candidate.layout import Candidate, PassDir
+from pytest_passbench.candidate.triton import KernelReference, KernelRefusal, kernel_text
+from pytest_passbench.core.record import Finding
+from pytest_passbench.core.settings import Policy
+from pytest_passbench.core.task import Task
+from pytest_passbench.judge.arms import sandbox
+from pytest_passbench.judge.arms.arm import Arm, ArmSettings
+from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.arms.template import Template
+from pytest_passbench.judge.audits.layers import violation, warning
+from pytest_passbench.judge.builder.build import Builder
+from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused
+from pytest_passbench.judge.builder.store import cache_folder
+from pytest_passbench.judge.builder.triton_build import TritonBuilder
+from pytest_passbench.judge.inputs.pages import Pages, plan_layout
+from pytest_passbench.judge.reading.planning import Answer, Planner
+from pytest_passbench.judge.reading.reader import named
+from pytest_passbench.judge.reading.readings import Readings, folder
+from pytest_passbench.kernels.errors import CompileError
+from pytest_passbench.protocol import READ, Order
+
+TIMEOUT = 120.0  # seconds for any answer of the reader
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The launch plan of one match: JSON-ready."""
+
+    subgraph: str
+    name: str
+    plan: dict[str, Any]
+
+
+@dataclass
+class Survey:
+    """Findings, the passes that could be read, and the plans of their matches."""
+
+    findings: list[Finding] = field(default_factory=list)
+    passes: list[str] = field(default_factory=list)
+    plans: list[Planned] = field(default_factory=list)
+
+
+def survey(path: Path, policy: Policy = "kernels", task: Task | None = None) -> Survey:
+    """Look a candidate over. Raises UserError for a folder that is no candidate, or if no sandbox starts."""
+    candidate, walls, found = Candidate.open(path), sandbox.walls(), Survey()
+    builder, triton = Builder(walls, cache_folder()), TritonBuilder(walls, cache_folder())
+
+    def start(folder: Path) -> Arm:
+        return Arm(ArmSettings("reader", "cpu", 1, READ, walls, TIMEOUT, folder))
+
+    readings = Readings(policy, builder, triton, start, sandbox.CANDIDATE_MOUNT if walls.strong else "")
+    try:
+        chosen = candidate.directories if task is None else filter(None, [candidate.passes_for(task.id)])
+        for passes in chosen:
+            _Looker(candidate, passes, readings, builder, walls, found).look(task)
+    finally:
+        readings.close()
+    return found
+
+
+class _Looker:
+    """One pass directory."""
+
+    def __init__(
+        self,
+        candidate: Candidate,
+        passes: PassDir,
+        readings: Readings,
+        builder: Builder,
+        walls: sandbox.Walls,
+        found: Survey,
+    ) -> None:
+        self._candidate, self._passes, self._readings = candidate, passes, readings
+        self._builder, self._walls, self._found = builder, walls, found
+        self._folder = folder(candidate, passes)
+
+    def look(self, task: Task | None) -> None:
+        for fault in self._passes.faults:
+            file = named(fault.file.name, self._folder)
+            self._found.findings.append(Finding("load", "fault", "violation", fault.message, file, fault.line))
+        if self._passes.faults:
+            return
+        try:
+            planner = self._readings.planner(self._candidate, self._passes)
+            told = self._readings.passes(planner, self._passes)
+            self._found.findings += self._patterns(told)
+            self._found.findings += [*self._libraries(planner), *self._texts(planner)]
+            if task is not None:
+                self._plan(planner, told, task)
+        except ArmFailure as failure:
+            self._fail(failure)
+
+    def _fail(self, failure: ArmFailure) -> None:
+        said = violation("load", failure.status, failure.message, named("", self._folder))
+        self._found.findings += failure.findings or (said,)
+
+    def _patterns(self, told: tuple[dict[str, Any], ...]) -> Iterator[Finding]:
+        for item in told:
+            file = named(f"{item['name']}.py", self._folder)
+            self._found.passes.append(file)
+            for label in ("pattern", "replacement"):
+                if isinstance(item[label], str):
+                    yield violation("load", label, item[label], file)
+
+    def _libraries(self, planner: Planner) -> Iterator[Finding]:
+        for source, flags, openmp in planner.reader.kernels().libraries:
+            try:
+                self._builder.library(source, flags, openmp)
+            except KernelRefused as refusal:
+                yield violation("kernel", refusal.rule, refusal.message, self._folder)
+            except (CompileFailed, CompileError) as error:
+                yield warning("kernel", "compile", str(error))
+
+    def _texts(self, planner: Planner) -> Iterator[Finding]:
+        for text in planner.reader.kernels().triton:
+            try:
+                kernel_text(self._passes.path, KernelReference.from_json(json.loads(text)))
+            except KernelRefusal as refusal:
+                file = named(refusal.file, self._folder)
+                kind = "violation" if refusal.rule else "warning"
+                yield Finding("kernel", refusal.rule or "text", kind, refusal.message, file, refusal.line)
+            except (ValueError, RecursionError) as error:
+                yield warning("kernel", "text", f"a Triton kernel is named in a form that is none: {error}")
+
+    def _plan(self, planner: Planner, told: tuple[dict[str, Any], ...], task: Task) -> None:
+        """Match the passes on a task's subgraphs, in a sandbox, on inputs of zeros; no kernel is run."""
+        arm = Arm(ArmSettings("candidate", "cpu", 1, "direct", self._walls, TIMEOUT, judged=True))
+        try:
+            for subgraph in task.subgraphs:
+                layout = plan_layout(subgraph.inputs)
+                pages = Pages(layout)
+                order = Order("candidate", task.graphs[subgraph.graph], str(task.path), "cpu", "direct", told)
+                try:
+                    self._match(arm.start_template(order, layout, pages.fd), planner, subgraph.id)
+                except ArmFailure as failure:
+                    self._fail(failure)
+                finally:
+                    arm.end_children()
+                    pages.close()
+        finally:
+            arm.close()
+
+    def _match(self, template: Template, planner: Planner, subgraph: str) -> None:
+        try:
+            template.wait(_Noting(planner, subgraph, self._found.plans))
+        finally:
+            template.leave()
+
+
+@dataclass(frozen=True)
+class _Noting:
+    """A planner whose plans are noted."""
+
+    planner: Planner
+    subgraph: str
+    plans: list[Planned]
+
+    def answer(self, data: Any, capability: int | None) -> Answer:
+        answer = self.planner.answer(data, capability)
+        self.plans.append(Planned(self.subgraph, str(data["name"]), answer.message["plan"]))
+        return answer

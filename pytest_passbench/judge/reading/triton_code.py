@@ -1,0 +1,87 @@
+"""Triton launches of a plan as machine code for a CUDA device, and what a template is told about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_passbench.candidate.triton import KernelText
+from pytest_passbench.judge.builder.refusals import CompileFailed
+from pytest_passbench.judge.builder.triton_build import Machine, Mistake, TritonBuilder
+from pytest_passbench.judge.builder.triton_types import Unspecialised, specialise
+from pytest_passbench.judge.reading.reader import Refusal
+from pytest_passbench.judge.reading.triton_texts import TextRefused
+from pytest_passbench.plans.launch import LaunchPlan, TritonLaunch, Tuned
+
+SHOWN = 2000  # characters of why a configuration was not compiled
+
+
+@dataclass
+class MachineCode:
+    """The machine code of a plan in one piece; ``binaries`` lie in it one after the other.
+
+    ``launches`` are the plan's, in its order: a binary's number, or why there is none.
+    """
+
+    code: bytearray = field(default_factory=bytearray)
+    binaries: list[dict[str, Any]] = field(default_factory=list)
+    launches: list[int | str] = field(default_factory=list)
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as JSON-ready data, without the code."""
+        return {"binaries": self.binaries, "launches": self.launches}
+
+
+def machine_code(
+    plan: LaunchPlan, texts: Mapping[int, KernelText], builder: TritonBuilder, capability: int
+) -> MachineCode:
+    """Compile every launch of a plan. ``texts`` are those of its Triton kernels, by their number.
+
+    A configuration of a tuned launch may fail, if another does not. Raises TextRefused for a kernel that cannot be
+    compiled, Refusal for a launch that does not fit its kernel.
+    """
+    launches = plan.triton_launches
+    compiled: dict[int, Machine | CompileFailed] = {}
+    for number, text in texts.items():
+        places = [place for place, launch in enumerate(launches) if launch.kernel == number]
+        try:
+            wanted = [specialise(text, launches[place], plan.tensors) for place in places]
+        except Unspecialised as error:
+            raise Refusal("argument", str(error)) from error
+        compiled.update(zip(places, builder.machines(text, wanted, capability), strict=True))
+    _check_failures(plan, texts, [compiled[place] for place in range(len(launches))])
+    return _packed([compiled[place] for place in range(len(launches))])
+
+
+def _check_failures(
+    plan: LaunchPlan, texts: Mapping[int, KernelText], compiled: list[Machine | CompileFailed]
+) -> None:
+    """Raise TextRefused for a launch that was compiled in none of its configurations."""
+    place = 0
+    for step in plan.steps:
+        last = step.choices[-1][-1] if isinstance(step, Tuned) else step
+        if not isinstance(last, TritonLaunch):
+            continue
+        count = len(step.choices) if isinstance(step, Tuned) else 1
+        failed = [one for one in compiled[place : place + count] if isinstance(one, CompileFailed)]
+        place += count
+        if len(failed) == count:
+            text = texts[last.kernel]
+            line = failed[-1].line if isinstance(failed[-1], Mistake) else 0
+            raise TextRefused(None, f"kernel {text.name}: {failed[-1]}", text.file, line or text.line)
+
+
+def _packed(compiled: list[Machine | CompileFailed]) -> MachineCode:
+    packed, known = MachineCode(), dict[Machine, int]()
+    for one in compiled:
+        if isinstance(one, CompileFailed):
+            packed.launches.append(str(one)[-SHOWN:])
+            continue
+        if one not in known:
+            known[one] = len(packed.binaries)
+            place = [len(packed.code), len(one.code)]
+            packed.binaries.append({"binary": one.binary.to_data(), "place": place})
+            packed.code += one.code
+        packed.launches.append(known[one])
+    return packed

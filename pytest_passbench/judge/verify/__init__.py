@@ -1,0 +1,1 @@
+"""Outputs read from a stopped runner and compared with eager's."""

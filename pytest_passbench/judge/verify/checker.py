@@ -1,0 +1,163 @@
+"""Verification of calls drawn after their block, gathered over a subgraph's rounds."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from pytest_passbench.core.ladder import NEVER
+from pytest_passbench.judge.arms.forks import blaming
+from pytest_passbench.judge.arms.runner import Runner
+from pytest_passbench.judge.inputs import Batch, Inputs
+from pytest_passbench.judge.measure.cpu_clock import EAGER, FLOAT64
+from pytest_passbench.judge.verify.aliasing import changed_input, owners, shares_more
+from pytest_passbench.judge.verify.compare import Verdict, compare, greatest_error, null_from
+from pytest_passbench.judge.verify.outputs import Output, read_call
+from pytest_passbench.judge.verify.overlap import overlap, shared_by_calls
+from pytest_passbench.protocol import Layout
+
+NULL_CALLS = 2
+#: Calls verified of a pair's first rounds, fewer where this takes longer than so many seconds. Where a pair goes on,
+#: each time as long again, the least number comes on top: an arm can't tell which, so what cheats late is seen too.
+LEAST_VERIFIED, MOST_VERIFIED, VERIFY_SECONDS = 1 / 3, 1.5, 0.004
+
+
+@dataclass
+class Standing:
+    """How an arm stands after the calls verified so far."""
+
+    status: str = "correct"
+    message: str = ""
+    correct_from: list[int] = field(default_factory=list)
+    worst: str = ""
+    excess: float = 0.0
+    calls: int = 0
+
+    def add(self, verdict: Verdict) -> None:
+        """Take a further call's verdict in: the worst counts."""
+        self.calls += 1
+        before = self.correct_from or [min(verdict.correct_from, default=NEVER)] * len(verdict.correct_from)
+        self.correct_from = [max(a, b) for a, b in zip(before, verdict.correct_from, strict=True)]
+        if verdict.status != "correct" and self.status == "correct":
+            self.status, self.message = verdict.status, verdict.message
+        if verdict.worst and verdict.excess >= self.excess:
+            self.worst, self.excess = verdict.worst, verdict.excess
+
+
+class Checker:
+    """Compares every arm's outputs with eager's for calls drawn once the round is over."""
+
+    def __init__(
+        self, inputs: Inputs, layout: Layout, mutated: Sequence[int], tolerance: int, rng: random.Random
+    ) -> None:
+        self._inputs, self._layout, self._mutated = inputs, layout, tuple(mutated)
+        self._tolerance, self._rng = tolerance, rng
+        self.standings: dict[str, Standing] = {}
+        self.errors: dict[str, list[float]] = {}
+        self.null_from = NEVER
+        self.dtypes: list[str] = []
+        self.share, self._late, self._late_share = 1.0, math.inf, 0.0
+        self._null_calls = 0
+
+    def expect_pairs(self, rounds: int, spent: float) -> None:
+        """From now on rounds come in pairs of ``rounds`` or more; ``spent`` are the seconds of verifying so far."""
+        verified = max((standing.calls for standing in self.standings.values()), default=1)
+        calls = min(MOST_VERIFIED, VERIFY_SECONDS * verified / max(spent, 1e-6))
+        self.share = min(1.0, max(LEAST_VERIFIED, calls) / rounds)
+        self._late, self._late_share = rounds, min(1.0, LEAST_VERIFIED / rounds)
+
+    def after_round(self, runners: Mapping[str, Runner], batch: Batch, calls: int, before: int) -> None:
+        """Verify one call of the round just finished, each as likely, or none. ``before`` it came so many of the
+        same pair."""
+        if self._rng.random() < (self.share if before < self._late else self._late_share):
+            self.check(runners, batch, self._rng.randrange(calls))
+            self._look_at_calls(runners, calls)
+
+    def check(self, runners: Mapping[str, Runner], batch: Batch, call: int) -> None:
+        """Compare call number ``call``. Raises ArmFailed where an arm's outputs can't be read."""
+        expected = self._read(EAGER, runners[EAGER], call)
+        outputs = {EAGER: expected}
+        for arm in set(runners) - {EAGER}:
+            outputs[arm] = self._read(arm, runners[arm], call, () if arm == FLOAT64 else expected)
+        values = self._inputs.call(batch, call)
+        self.dtypes = [output.form.dtype or "int64" for output in expected]
+        self._note_null(expected, values)
+        self._note_errors(outputs)
+        sharing = owners(runners[EAGER], self._layout, expected, call)
+        for arm, runner in runners.items():
+            if arm not in (EAGER, FLOAT64):
+                with blaming(arm):
+                    verdict = compare(expected, outputs[arm], self._tolerance, self._names(len(expected)))
+                    self._look_at_memory(runner, call, sharing, outputs[arm], values, verdict)
+                self.standings.setdefault(arm, Standing()).add(verdict)
+
+    @staticmethod
+    def _read(arm: str, runner: Runner, call: int, like: Sequence[Output] = ()) -> list[Output]:
+        with blaming(arm):
+            return read_call(runner, call, like)
+
+    def _names(self, count: int) -> list[str]:
+        outputs = count - len(self._mutated)
+        changed = [f"input {self._inputs.name(index)} (changed in place)" for index in self._mutated]
+        return [f"output {index}" for index in range(outputs)] + changed
+
+    def _look_at_memory(
+        self,
+        runner: Runner,
+        call: int,
+        sharing: list[int],
+        outputs: list[Output],
+        values: list[torch.Tensor],
+        verdict: Verdict,
+    ) -> None:
+        """Sharing and mutation count only where the values themselves are in order: first things first."""
+        if verdict.status != "correct":
+            return
+        changed = changed_input(runner, self._layout, call, values, self._mutated)
+        shared = shares_more(sharing, owners(runner, self._layout, outputs, call))
+        if changed is not None:
+            verdict.status = "integrity"
+            verdict.message = f"input {self._inputs.name(changed)} was changed in place; eager leaves it alone"
+        elif shared is not None:
+            verdict.status = "type_mismatch"
+            verdict.message = f"{self._names(len(outputs))[shared]} shares memory that eager's does not share"
+
+    def _look_at_calls(self, runners: Mapping[str, Runner], calls: int) -> None:
+        """Memory of one call's outputs is no other call's, but where eager's is too."""
+        for arm, runner in runners.items():
+            standing = self.standings.get(arm)
+            if standing is None or standing.status != "correct":
+                continue
+            with blaming(arm):
+                found = overlap(runner, self._layout, calls)
+            if found is not None:
+                with blaming(EAGER):
+                    shared = shared_by_calls(runners[EAGER], self._layout, calls)
+                with blaming(arm):
+                    found = overlap(runner, self._layout, calls, shared)
+            if found is not None:
+                standing.status, standing.message = "type_mismatch", str(found)
+
+    def _note_null(self, expected: list[Output], values: list[torch.Tensor]) -> None:
+        if self._null_calls >= NULL_CALLS or (self._null_calls and self.null_from == NEVER):
+            return
+        level = null_from(expected, values)
+        self.null_from = level if self._null_calls == 0 else max(self.null_from, level)
+        self._null_calls += 1
+
+    def _note_errors(self, outputs: Mapping[str, list[Output]]) -> None:
+        """Each arm's greatest absolute error against float64, per output, where that could be computed."""
+        reference = outputs.get(FLOAT64)
+        if reference is None:
+            return
+        for arm, found in outputs.items():
+            if arm == FLOAT64:
+                continue
+            errors = [greatest_error(ref, output) for ref, output in zip(reference, found, strict=True)]
+            if all(map(math.isfinite, errors)):
+                before = self.errors.get(arm, errors)
+                self.errors[arm] = [max(a, b) for a, b in zip(before, errors, strict=True)]

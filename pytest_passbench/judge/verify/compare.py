@@ -1,0 +1,245 @@
+"""Comparing outputs with eager's: the whole ladder of tolerances at once (docs/scores.md)."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+
+import numpy as np
+import torch
+
+from pytest_passbench.core.ladder import BITWISE, NEVER, tolerances
+from pytest_passbench.judge.verify.outputs import Output
+from pytest_passbench.protocol import KIND_COUNT, KIND_SCALAR, KIND_TENSOR
+
+_libc = ctypes.CDLL(None)
+_libc.memcmp.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
+LOWEST, HIGHEST = -10, 1
+PIECE = 1 << 15  # elements compared at a time
+FIRST = 1 << 8  # elements of the first piece: nearly every wrong answer is known from them
+MARGIN = 1e-6  # relative: beyond all that a comparison in float32 may be off by
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The element that misses its tolerance by most: flat index, both values, absolute error, share of the limit."""
+
+    index: tuple[int, ...]
+    expected: float
+    found: float
+    error: float
+    excess: float
+
+
+@dataclass
+class Verdict:
+    """What comparing one call found. ``correct_from`` per output; ``worst`` of the output that misses most."""
+
+    status: str = "correct"
+    message: str = ""
+    correct_from: list[int] = field(default_factory=list)
+    worst: str = ""
+    excess: float = 0.0
+
+
+def compare(expected: Sequence[Output], found: Sequence[Output], tolerance: int, names: Sequence[str]) -> Verdict:
+    """One call's outputs against eager's. ``names`` says what each output is, for the message."""
+    verdict = Verdict()
+    for name, ours, theirs in zip(names, expected, found, strict=True):
+        problem = _different_form(ours, theirs)
+        if problem is not None:
+            status, message = problem
+            return Verdict(status, f"{name}: {message}", [NEVER] * len(expected))
+        _compare_output(name, ours, theirs, tolerance, verdict)
+    return verdict
+
+
+def _different_form(ours: Output, theirs: Output) -> tuple[str, str] | None:
+    a, b = ours.form, theirs.form
+    said = f"eager returns {a.describe()}, the candidate {b.describe()}"
+    if b.kind == KIND_COUNT or a.kind != b.kind or a.dtype != b.dtype or a.device != b.device:
+        return "type_mismatch", said
+    if a.shape != b.shape:
+        return "shape_mismatch", said
+    if a.steps != b.steps:
+        return "type_mismatch", f"has strides {list(b.strides)}, eager's are {list(a.strides)}"
+    return None
+
+
+def _compare_output(name: str, ours: Output, theirs: Output, tolerance: int, verdict: Verdict) -> None:
+    if ours.form.kind == KIND_SCALAR or ours.value is None or theirs.value is None:
+        same = ours.form.kind != KIND_TENSOR and ours.address == theirs.address
+        verdict.correct_from.append(BITWISE if same else NEVER)
+        return
+    level = correct_from(ours.value, theirs.value)
+    verdict.correct_from.append(level)
+    if level == NEVER and _new_nan_or_inf(ours.value, theirs.value):
+        verdict.status = "nan_inf"
+        verdict.message = verdict.message or f"{name}: NaN or Inf where eager has none"
+    worst = worst_element(ours.value, theirs.value, tolerance) if level > tolerance else None
+    if worst is not None and worst.excess >= verdict.excess:
+        verdict.excess = worst.excess
+        verdict.worst = (
+            f"{name}{list(worst.index)}: expected {worst.expected:.9g}, got {worst.found:.9g} "
+            f"(greatest error {worst.error:.3g}, {worst.excess:.3g} times what t = {tolerance} allows)"
+        )
+
+
+def _new_nan_or_inf(expected: torch.Tensor, found: torch.Tensor) -> bool:
+    if not (expected.is_floating_point() or expected.is_complex()):
+        return False
+    return bool((~torch.isfinite(found) & torch.isfinite(expected)).any())
+
+
+def correct_from(expected: torch.Tensor, found: torch.Tensor) -> int:
+    """The smallest t in -10..1 at which ``found`` is close to ``expected`` (same shape and dtype).
+
+    BITWISE (-11) for the same bits, NEVER (99) where not even t = 1 will do.
+    """
+    return BITWISE if same_bytes(expected, found) else _level(expected.reshape(-1), found.reshape(-1))
+
+
+def _level(expected: torch.Tensor, found: torch.Tensor, enough: int = NEVER) -> int:
+    """:func:`correct_from` of flat tensors that may differ; of a level of ``enough`` or more, only that it is.
+
+    Piece by piece, each small enough for a core's cache: tolerances grow with t, so the level only ever rises, and a
+    wrong answer is known from its first piece.
+    """
+    dtype, level = str(expected.dtype).removeprefix("torch."), LOWEST
+    if tolerances(dtype, HIGHEST) == (0.0, 0.0):
+        return BITWISE if torch.equal(expected, found) else NEVER
+    for a, b in zip(_pieces(expected), _pieces(found), strict=True):
+        if level >= enough:
+            break
+        if _surely_within(a, b, *tolerances(dtype, level)):
+            continue
+        level = _Errors(a, b).level(dtype, level)
+    return level
+
+
+def _pieces(flat: torch.Tensor) -> list[torch.Tensor]:
+    return [flat[:FIRST], *flat[FIRST:].split(PIECE)] if flat.numel() > FIRST else [flat]
+
+
+def _surely_within(expected: torch.Tensor, found: torch.Tensor, rtol: float, atol: float) -> bool:
+    """Whether float32 arithmetic is enough to tell: all differences below what is allowed, by more than it rounds.
+
+    False where it isn't, or where anything is infinite or no number.
+    """
+    if expected.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        return False
+    a, b = expected.float(), found.float()
+    beyond_relative = b.sub(a).abs_().sub_(a.abs(), alpha=rtol * (1 - MARGIN))
+    return float(beyond_relative.amax()) < atol * (1 - MARGIN)
+
+
+def same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors of the same shape and dtype hold the same bytes."""
+    a, b = a.contiguous(), b.contiguous()
+    return not _libc.memcmp(a.data_ptr(), b.data_ptr(), a.numel() * a.element_size())
+
+
+class _Errors:
+    """Absolute errors and magnitudes, in twice the precision at least; equal NaN and Inf count as no error. Of one
+    element or more."""
+
+    def __init__(self, expected: torch.Tensor, found: torch.Tensor) -> None:
+        wide = torch.complex128 if expected.is_complex() else _WIDER.get(expected.dtype, torch.float64)
+        a, b = expected.to(wide), found.to(wide)
+        self.error, self.magnitude, self.comparable = (a - b).abs(), a.abs(), True
+        if not math.isfinite(float(self.error.amax())):
+            self._set_apart(a, b)
+
+    def _set_apart(self, a: torch.Tensor, b: torch.Tensor) -> None:
+        finite = torch.isfinite(a) & torch.isfinite(b)
+        same = (a == b) | (torch.isnan(a) & torch.isnan(b))
+        self.comparable = bool((finite | same).all())
+        self.error = torch.where(finite, self.error, 0.0)
+        self.magnitude = torch.where(finite, self.magnitude, 0.0)
+
+    def level(self, dtype: str, least: int) -> int:
+        """The smallest t from ``least`` on that allows them all, or NEVER. What one t allows, those above it do."""
+        if not self.comparable:
+            return NEVER
+        ladder = range(least, HIGHEST + 1)
+        step = bisect_left(ladder, True, key=lambda t: self._within(*tolerances(dtype, t)))
+        return ladder[step] if step < len(ladder) else NEVER
+
+    def _within(self, rtol: float, atol: float) -> bool:
+        return float((self.error - (atol + rtol * self.magnitude)).amax()) <= 0
+
+
+_WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
+
+
+def worst_element(expected: torch.Tensor, found: torch.Tensor, tolerance: int) -> Worst | None:
+    """The element furthest beyond its tolerance at t = ``tolerance``; None where all are within it."""
+    limits = tolerances(str(expected.dtype).removeprefix("torch."), tolerance)
+    greatest, place, begin = 0.0, 0, 0
+    for a, b in zip(_pieces(expected.reshape(-1)), _pieces(found.reshape(-1)), strict=True):
+        if a.numel() and not _surely_within(a, b, *limits):
+            excess, index = (t.item() for t in _excess(a, b, *limits).max(0))
+            if excess > greatest:
+                greatest, place = excess, begin + int(index)
+        begin += a.numel()
+    return _worst(expected, found, place, greatest) if greatest else None
+
+
+def _excess(expected: torch.Tensor, found: torch.Tensor, rtol: float, atol: float) -> torch.Tensor:
+    """Per element its error as a share of what is allowed; 0 where that is enough."""
+    errors = _Errors(expected, found)
+    limit = atol + rtol * errors.magnitude
+    excess = torch.where(errors.error > limit, errors.error / limit.clamp_min(1e-300), 0.0)
+    return torch.where(torch.isfinite(expected) & ~torch.isfinite(found), float("inf"), excess)
+
+
+def _worst(expected: torch.Tensor, found: torch.Tensor, place: int, excess: float) -> Worst:
+    where = tuple(map(int, np.unravel_index(place, expected.shape)))
+    wide = torch.complex128 if expected.is_complex() else torch.float64
+    a, b = (tensor[where].to(wide) for tensor in (expected, found))
+    shown = [float(value.abs() if value.is_complex() else value) for value in (a, b)]
+    return Worst(where, shown[0], shown[1], float((b - a).abs()), excess)
+
+
+def null_from(expected: Sequence[Output], inputs: Sequence[torch.Tensor]) -> int:
+    """The smallest t at which a null answer passes for every output: zeros, a copy of an input, eager's mean."""
+    levels = [_null_level(output.value, inputs) for output in expected if output.value is not None]
+    return max(levels, default=NEVER)
+
+
+def _null_level(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> int:
+    if expected.numel() == 0:
+        return BITWISE
+    flat, level = expected.reshape(-1), NEVER
+    answers = [(_level(flat[:FIRST], one[:FIRST].to(flat.dtype)), one) for one in _null_answers(expected, inputs)]
+    for first, answer in sorted(answers, key=itemgetter(0)):
+        if first >= level:
+            break
+        level = min(level, _level(flat, answer.to(flat.dtype), enough=level))
+    return level
+
+
+def _null_answers(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Flat, inputs in their own dtypes."""
+    flat = expected.reshape(-1)
+    answers = [torch.zeros((), dtype=flat.dtype).expand(flat.shape)]
+    answers += [t.reshape(-1) for t in inputs if t.shape == expected.shape]
+    if flat.is_floating_point():
+        wide = _WIDER.get(flat.dtype, flat.dtype)
+        mean = math.fsum(float(piece.to(wide).sum()) for piece in flat.split(PIECE)) / flat.numel()
+        answers.append(torch.tensor(mean, dtype=flat.dtype).expand(flat.shape))
+    return answers
+
+
+def greatest_error(reference: Output, found: Output) -> float:
+    """The greatest absolute difference from a float64 reference; NaN where the two can't be compared."""
+    a, b = reference.value, found.value
+    if a is None or b is None or a.shape != b.shape or a.dtype != torch.float64 or a.numel() == 0:
+        return float("nan")
+    wide = _WIDER.get(b.dtype, b.dtype)  # from half precision by way of float32: half the time
+    pieces = zip(a.reshape(-1).split(PIECE), b.reshape(-1).split(PIECE), strict=True)
+    return max(float(y.to(wide).to(torch.float64).sub_(x).abs_().amax()) for x, y in pieces)

@@ -1,0 +1,156 @@
+"""Reading a stopped runner's outputs out of its memory."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.arms.runner import Runner
+from pytest_passbench.protocol import (
+    DEVICES,
+    DTYPES,
+    ENTRY,
+    FORM,
+    KIND_COUNT,
+    KIND_SCALAR,
+    KIND_TENSOR,
+    MAX_DIMS,
+    MAX_FORMS,
+)
+
+MOST_BYTES = 4 << 30
+MOST_ELEMENTS = 1 << 40  # of an output, an empty dimension taken for one: torch's own sums must not overflow
+
+
+@dataclass(frozen=True)
+class Form:
+    """What an output claims to be. ``kind`` is one of the protocol's; ``count`` only where that was wrong."""
+
+    kind: int
+    dtype: str
+    device: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    count: int = 0
+
+    def like(self, other: Form) -> bool:
+        """Whether the two differ in nothing but strides that nobody can notice."""
+        ours, theirs = ((form.kind, form.dtype, form.device, form.shape, form.steps) for form in (self, other))
+        return ours == theirs
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The strides that anybody can notice: of dimensions with several places, where there is an element."""
+        if 0 in self.shape:
+            return ()
+        return tuple(stride for size, stride in zip(self.shape, self.strides, strict=True) if size > 1)
+
+    @property
+    def extent(self) -> int:
+        """Elements from the first to the last in memory, both included; 0 where there is none."""
+        if 0 in self.shape:
+            return 0
+        return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+
+    @property
+    def span(self) -> int:
+        """Bytes from the first element's to the last one's."""
+        return self.extent * itemsize(self.dtype)
+
+    def describe(self) -> str:
+        """For a message."""
+        if self.kind == KIND_TENSOR:
+            return f"a {self.dtype} tensor of shape {list(self.shape)} on {self.device}"
+        if self.kind == KIND_COUNT:
+            return f"{self.count} outputs" if self.count >= 0 else "no tuple of outputs"
+        return "a number" if self.kind == KIND_SCALAR else "an object that is no plain tensor"
+
+
+#: What a table says that nothing can be.
+NO_FORM = Form(kind=-1, dtype="", device="", shape=(), strides=())
+
+
+@dataclass(frozen=True)
+class Output:
+    """One output of one call: its form, its address in the runner, and its value (None for another kind)."""
+
+    form: Form
+    address: int
+    value: torch.Tensor | None
+
+
+@functools.cache
+def itemsize(dtype: str) -> int:
+    """Bytes of an element of the dtype of this name."""
+    return int(getattr(torch, dtype).itemsize)
+
+
+def read_call(runner: Runner, call: int, like: Sequence[Output] = ()) -> list[Output]:
+    """The outputs of call number ``call`` of the last block. Raises ArmFailure where they can't be read.
+
+    With ``like`` (eager's), values are read only where an output has the form of eager's: what an arm claims of its
+    outputs then says nothing about how much memory the judge takes to read them.
+    """
+    width = runner.hello["width"]
+    size = ENTRY.size * width
+    entries = runner.memory(runner.hello["entries"] + call * size, size)
+    forms = read_forms(runner)
+    copies = runner.fetch(call)  # what was said of the outputs within the block counts, so it is read before
+    wanted = [output.form for output in like] if like else [None] * width
+    return [
+        _output(runner, ENTRY.unpack_from(entries, i * ENTRY.size), forms, copies[i] if copies else None, wanted[i])
+        for i in range(width)
+    ]
+
+
+def read_forms(runner: Runner) -> bytes:
+    """The runner's table of forms, for :func:`form_at`. Raises ArmFailure where it can't be read."""
+    return bytes(runner.memory(runner.hello["forms"], FORM.size * MAX_FORMS))
+
+
+def form_at(forms: bytes, index: int) -> Form:
+    """One of a table's forms. Raises ArmFailure where the table ends before it."""
+    if index >= MAX_FORMS:
+        raise ArmFailure("type_mismatch", "read", "outputs of too many different forms")
+    return _form(forms[index * FORM.size : (index + 1) * FORM.size])
+
+
+def _output(
+    runner: Runner, entry: tuple[int, ...], forms: bytes, copy: int | None, wanted: Form | None
+) -> Output:
+    address, index = entry
+    form = form_at(forms, index)
+    readable = form.kind == KIND_TENSOR and (form.device == "cpu" or copy is not None)
+    if not readable or (wanted is not None and not form.like(wanted)):
+        return Output(form, address, None)
+    return Output(form, address, _value(runner, address if copy is None else copy, form))
+
+
+@functools.lru_cache(maxsize=256)
+def _form(data: bytes) -> Form:
+    fields = FORM.unpack(data)
+    kind, dtype, device, dims = fields[:4]
+    if kind != KIND_TENSOR:
+        return Form(kind, "", "", (), (), count=dims)
+    if not (0 <= dtype < len(DTYPES) and 0 <= device < len(DEVICES) and 0 <= dims <= MAX_DIMS):
+        return NO_FORM
+    sizes = fields[4 : 4 + dims]
+    strides = fields[4 + MAX_DIMS : 4 + MAX_DIMS + dims]
+    if min((*sizes, *strides, 0)) < 0 or math.prod(max(size, 1) for size in sizes) > MOST_ELEMENTS:
+        return NO_FORM
+    return Form(kind, DTYPES[dtype], DEVICES[device], sizes, strides)
+
+
+def _value(runner: Runner, address: int, form: Form) -> torch.Tensor:
+    dtype, nbytes = getattr(torch, form.dtype), form.span
+    if nbytes == 0:
+        return torch.empty(form.shape, dtype=dtype)
+    if nbytes > MOST_BYTES:
+        raise ArmFailure("type_mismatch", "read", f"an output that spans {nbytes} bytes")
+    flat = torch.frombuffer(runner.memory(address, nbytes), dtype=dtype)
+    return flat.as_strided(form.shape, form.strides)

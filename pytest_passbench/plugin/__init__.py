@@ -1,0 +1,52 @@
+"""The entry point for pytest: options, and the switch. What a run does is in :mod:`pytest_passbench.plugin.active`.
+
+A pytest run without ``--passbench`` imports no more than this module and :mod:`pytest_passbench.plugin.options`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_passbench.plugin import options
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options."""
+    options.add(parser)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Add the hooks that others may implement."""
+    from pytest_passbench.plugin import hookspecs
+
+    pluginmanager.add_hookspecs(hookspecs)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Before any conftest.py is looked for: keep those of candidates out."""
+    namespace = early_config.known_args_namespace
+    if options.enabled(early_config, namespace):
+        from pytest_passbench.plugin.conftest_guard import shield
+
+        shield(early_config, options.candidates(early_config, namespace))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin a run, where one is asked for."""
+    if options.enabled(config):
+        from pytest_passbench.plugin.active import start
+
+        start(config)
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """``-n auto``: as many workers as have a device, or cores, of their own."""
+    if not options.enabled(config):
+        return None
+    from pytest_passbench.plugin import xdist
+
+    settings = options.settings(config, paths=False)
+    return xdist.workers(settings.device, settings.threads)

@@ -1,0 +1,174 @@
+"""The hooks of a run with ``--passbench``: registered only then, so that other runs pay nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.record import Record
+from pytest_passbench.plugin import collect, header
+from pytest_passbench.plugin import summary as finish
+from pytest_passbench.plugin.collect import TaskItem
+from pytest_passbench.plugin.conftest_guard import inside
+from pytest_passbench.plugin.state import KEY, State, is_worker, worker_count, worker_index
+
+PAYLOAD = "passbench_records"
+"""The attribute of a report that carries a task's records, as builtins, through xdist."""
+SELECTED = "passbench_selected"
+"""The attribute of a report that says how many subgraphs were to be judged."""
+NOISE = "passbench_noise"
+"""The attribute of a report that carries what its process knows of the machine's noise."""
+
+
+class Active:
+    """One process's run. What it knows is its :class:`State`."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    def pytest_report_header(self) -> list[str]:
+        """Say what is judged, how, and on what."""
+        return header.lines(self.state)
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """Never look into a candidate's folder."""
+        return True if inside(collection_path, self.state.settings.candidates) else None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+        """Folders of ours: the root of the tasks found by the plugin, published samples."""
+        return collect.directory(path, parent)
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+        """Task files on the paths that pytest was given."""
+        return collect.task_file(file_path, parent)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Keep this shard's tasks, after every other selection."""
+        if self.state.settings.shard is not None:
+            away = collect.not_in_shard(items, *self.state.settings.shard)
+            items[:] = [item for item in items if item not in away]
+            config.hook.pytest_deselected(items=list(away))
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Note what is to come, where this process has the items."""
+        costs = {item.nodeid: item.cost for item in session.items if isinstance(item, TaskItem)}
+        finish.expect(self.state, costs)
+        self.state.expected = -(-sum(costs.values()) // worker_count(session.config))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        """Note what is to come, where the workers have the items."""
+        if not self.state.progress.costs:
+            finish.expect(self.state, finish.costs(self.state, ids))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Put a task's records on its report."""
+        report = yield
+        if isinstance(item, TaskItem) and call.when == "call":
+            setattr(report, PAYLOAD, [record.to_json() for record in item.records])
+            setattr(report, SELECTED, item.selected)
+            if item.records:
+                setattr(report, NOISE, self.state.noise())
+        return report
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take a task's records in, where they came from a worker, and its timings."""
+        payload = getattr(report, PAYLOAD, None)
+        if is_worker(self.state.config) or (payload is None and not report.failed):
+            return
+        self.state.progress.finish(report.nodeid)
+        self.state.noises[getattr(report, "worker_id", "")] = getattr(report, NOISE, {})
+        records = [Record.from_json(data) for data in payload or ()]
+        if hasattr(report, "node"):
+            finish.selected(self.state, report.nodeid, getattr(report, SELECTED, None))
+            for record in records:
+                self.state.add(record)
+        finish.to_benchmark(self.state, report.nodeid, records)
+
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        """Say of a task how many subgraphs are correct, and how long the rest may take."""
+        payload = getattr(report, PAYLOAD, None)
+        if report.when != "call" or payload is None or self.state.run is not None:
+            return None  # of the short summary at the end, too: it has its own line for each failure
+        return finish.status(self.state, report, [Record.from_json(data) for data in payload])
+
+    def pytest_keyboard_interrupt(self) -> None:
+        """Mark the run: what there is gets written."""
+        self.state.ledger.interrupted = True
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """End the judge; on the controller write the results and check the gates."""
+        if not is_worker(session.config) and not session.config.option.collectonly:
+            finish.conclude(self.state, session)
+        self.state.close()
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Show the tables, where the results lie, the seed, and the gates."""
+        if self.state.run is not None:
+            finish.show(self.state, terminalreporter)
+
+    def pytest_unconfigure(self) -> None:
+        """End the judge where the session never finished."""
+        self.state.close()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_setupnodes(self, specs: list[Any]) -> None:
+        """Give every worker its device."""
+        from pytest_passbench.plugin import xdist
+
+        xdist.assign_devices(specs, self.state.settings.device)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Hand the run's seed to a worker: all derive their secrets from the same one."""
+        node.workerinput["passbench_seed"] = self.state.ledger.seed.hex()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
+        """Schedule longest first, unless the user chose another way than ``-n``'s own."""
+        if config.getoption("dist") != "load":
+            return None
+        from pytest_passbench.plugin import xdist
+
+        return xdist.LongestFirst(config, log, self.state.progress.costs)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
+        """Tell pytest-benchmark which device it was: its own machine id knows no GPU."""
+        # Only what stays the same from run to run here: pytest-benchmark warns of any difference.
+        lasting = ("cpu", "cores", "device", "gpu", "threads", "torch", "triton", "sandbox")
+        known = self.state.ledger.environment
+        machine_info["passbench"] = {name: known[name] for name in lasting if name in known}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_passbench_make_session(self, config: pytest.Config, settings: Any, seed: bytes) -> Any:
+        """The judge itself."""
+        from pytest_passbench.api import make_session
+
+        return make_session(settings, seed, worker_index(config))
+
+
+def start(config: pytest.Config) -> None:
+    """Begin a run in this process. Raises pytest.UsageError for whatever the user must mend first."""
+    from pytest_passbench.plugin.start import make_state
+
+    try:
+        state = make_state(config)
+        config.stash[KEY] = state
+        config.pluginmanager.register(Active(state), "passbench-active")
+        if not is_worker(config) and not config.option.collectonly:
+            # Also where only workers will judge: a judge that cannot work here says so before collecting.
+            state.ledger.environment = dict(state.session.environment())
+    except UserError as error:
+        raise pytest.UsageError(str(error)) from None

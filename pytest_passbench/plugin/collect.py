@@ -1,0 +1,212 @@
+"""Tasks as pytest nodes: a file per task, an item per task and candidate. Collecting imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_passbench.api import selected
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import line
+from pytest_passbench.core.record import Record
+from pytest_passbench.plugin import failures as failure
+from pytest_passbench.plugin.live import outcome, status_line
+from pytest_passbench.plugin.select import node_path, read
+from pytest_passbench.plugin.state import KEY, State, is_worker
+
+if TYPE_CHECKING:
+    from pytest_passbench.candidate.layout import Candidate
+    from pytest_passbench.suite.find import TaskRef
+
+SUFFIX = ".task.yaml"
+SAMPLE = "graph_list.txt"
+SUBGRAPH = "model.py"
+BESIDE_SUBGRAPH = "weight_meta.py"
+
+
+class Suite(pytest.Directory):
+    """The tasks that the plugin found itself, under one collector, wherever their files are."""
+
+    def collect(self) -> Iterator[TaskFile]:
+        """A node per task."""
+        for chosen in self.config.stash[KEY].selection.chosen:
+            yield TaskFile.from_parent(
+                self, path=chosen.path, nodeid=chosen.node, ref=chosen.ref, only=chosen.item
+            )
+
+
+class PublishedFolder(pytest.Directory):
+    """A folder in the published layout, met by pytest on its way: a sample, or a bare subgraph."""
+
+    def collect(self) -> Iterator[TaskFile]:
+        """One node, on the file that marks the folder, so that its items can be addressed."""
+        marker = SAMPLE if (self.path / SAMPLE).is_file() else SUBGRAPH
+        yield TaskFile.from_parent(self, path=self.path / marker)
+
+
+class TaskFile(pytest.File):
+    """One task. ``ref`` where it is known already, ``only`` the item to collect (None: all)."""
+
+    def __init__(self, *, ref: TaskRef | UserError | None = None, only: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._ref, self._only = ref, only
+
+    def collect(self) -> Iterator[TaskItem]:
+        """An item per candidate. A file that cannot be read gives items that fail and say why."""
+        state = self.config.stash[KEY]
+        ref = self._ref or _find(self.path)
+        if not isinstance(ref, UserError) and not _wanted(ref, state):
+            return
+        task = self.path.name.removesuffix(SUFFIX) if isinstance(ref, UserError) else ref.id
+        for candidate in state.ledger.candidates:
+            name = f"{task}[{candidate.name}]"
+            if self._only in (None, name, task):
+                # As text, so that pytest takes what is in brackets for a parameter, as --lf does on reading it.
+                nodeid = f"{self.nodeid}::{name}"
+                yield TaskItem.from_parent(
+                    self, name=name, nodeid=nodeid, task=task, ref=ref, candidate=candidate
+                )
+
+
+def _find(path: Path) -> TaskRef | UserError:
+    from pytest_passbench.suite import published
+
+    ref = read(path.parent if path.name in (SAMPLE, SUBGRAPH) else path)
+    if isinstance(ref, UserError) or ref.kind != "subgraph":
+        return ref
+    # Bare subgraph folders often share a name; met one by one they always get their parent's before it.
+    name = published.identifier(f"{ref.path.resolve().parent.name}-{ref.id}")
+    return replace(ref, header=replace(ref.header, id=name))
+
+
+def _wanted(ref: TaskRef, state: State) -> bool:
+    from pytest_passbench.suite import find
+
+    return not state.selection.given or bool(find.select([ref], state.settings.suite))
+
+
+def task_file(path: Path, parent: pytest.Collector) -> TaskFile | None:
+    """The node of a file that pytest meets, if it is a task file."""
+    if not path.name.endswith(SUFFIX):
+        return None
+    from pytest_passbench.suite import find
+
+    if path.is_relative_to(find.installed_tasks()):
+        return TaskFile.from_parent(parent, path=path, nodeid=node_path(path, path, parent.config.rootpath))
+    return TaskFile.from_parent(parent, path=path)
+
+
+def directory(path: Path, parent: pytest.Collector) -> pytest.Directory | None:
+    """The node of a folder that pytest meets, if it is ours."""
+    if not parent.config.stash[KEY].selection.given and path == parent.config.rootpath:
+        return Suite.from_parent(parent, path=path)
+    return PublishedFolder.from_parent(parent, path=path) if _is_published(path) else None
+
+
+def _is_published(path: Path) -> bool:
+    # A model.py alone may be anybody's.
+    bare = (path / SUBGRAPH).is_file() and (path / BESIDE_SUBGRAPH).is_file()
+    return bare or (path / SAMPLE).is_file()
+
+
+def not_in_shard(items: Sequence[pytest.Item], index: int, parts: int) -> list[pytest.Item]:
+    """The items of tasks that belong to other shards. All candidates of a task stay together.
+
+    The costliest tasks are dealt out first, so that the parts take about as long as each other.
+    """
+    costs = {item.task: item.cost for item in items if isinstance(item, TaskItem)}
+    dealt = sorted(costs, key=lambda task: (-costs[task], task))
+    mine = set(dealt[index - 1 :: parts])
+    return [item for item in items if isinstance(item, TaskItem) and item.task not in mine]
+
+
+class TaskItem(pytest.Item):
+    """One task judged for one candidate. ``ref`` is an error where the task could not even be read."""
+
+    def __init__(
+        self, *, task: str, ref: TaskRef | UserError, candidate: Candidate, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.task, self.ref, self.candidate = task, ref, candidate
+        self.records: list[Record] = []
+        #: How many subgraphs are to be judged, once the judge has been asked.
+        self.selected = self.cost
+
+    @property
+    def cost(self) -> int:
+        """What judging it costs, in subgraphs."""
+        return 1 if isinstance(self.ref, UserError) else self.ref.header.subgraphs
+
+    def runtest(self) -> None:
+        """Judge every subgraph. Raises TaskFailedError where one is not correct, UserError for a bad task."""
+        if isinstance(self.ref, UserError):
+            raise self.ref
+        state = self.config.stash[KEY]
+        task = self.ref.load()
+        self.records.clear()
+        self.selected = selected(state.session, task, self.candidate)
+        state.ledger.expect(self.task, self.candidate.name, self.selected)
+        try:
+            for record in state.session.judge(task, self.candidate):
+                self._take(record, state, self.selected)
+        finally:
+            state.live.show("")
+            self.user_properties.extend(properties(self.records, state.settings.tolerance, self.selected))
+        tolerance = state.settings.tolerance
+        failed = [record for record in self.records if failure.failed(record, tolerance)]
+        if failed:
+            raise failure.TaskFailedError(self.records, failed, tolerance)
+
+    def _take(self, record: Record, state: State, total: int) -> None:
+        self._keep(record)
+        if not is_worker(self.config):
+            state.add(record)
+            text = status_line(record, len(self.records), total, state.settings.tolerance)
+            left = state.progress.remaining(len(self.records) / total, self.nodeid)
+            state.live.show(text + (f", {left}" if left else ""))
+
+    def _keep(self, record: Record) -> None:
+        """In place of an earlier record of the same subgraph: what noise left open is measured again."""
+        known = [other.subgraph for other in self.records]
+        if record.subgraph in known:
+            self.records[known.index(record.subgraph)] = record
+        else:
+            self.records.append(record)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The evidence for a failed case; a traceback only for a fault of the judge's own."""
+        error = excinfo.value
+        if isinstance(error, failure.TaskFailedError):
+            return failure.longrepr(self.path, error.line(), error.text())
+        if isinstance(error, UserError):
+            return failure.longrepr(self.path, line(str(error), 300), failure.safe(str(error)))
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """Where it is, in terms of its node id: the same wherever the package is installed."""
+        return self.config.rootpath / self.nodeid.partition("::")[0], None, self.name
+
+
+def properties(records: Sequence[Record], tolerance: int, total: int) -> list[tuple[str, object]]:
+    """What JUnit and other reports say of a task: in all, and for each subgraph in one line."""
+    if not records:
+        return []
+    first = records[0]
+    rows: list[tuple[str, object]] = [
+        ("passbench.task", first.task),
+        ("passbench.candidate", first.candidate),
+        ("passbench.outcome", outcome(records, tolerance, total)),
+    ]
+    return rows + [(f"passbench.subgraph.{record.subgraph}", _summary(record)) for record in records]
+
+
+def _summary(record: Record) -> str:
+    arm = record.arm
+    if arm.speed is None:
+        return arm.status + (f", speed {arm.speed_note}" if arm.speed_note else "")
+    speed = arm.speed
+    return f"{arm.status}, {speed.ratio:.4g}x ({speed.low:.4g} to {speed.high:.4g}), {speed.verdict}"

@@ -1,0 +1,137 @@
+"""What a failed case says: one line for the summary, and the evidence, without a traceback.
+
+Everything that a candidate could have written is capped and has its control characters escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_passbench.core.escape import line as one_line
+from pytest_passbench.core.record import Arm, Record
+
+DETAILED = 6
+"""Different failures of a task that are shown in full; of the rest, a line each."""
+
+OUTPUT_CAP = 4000
+"""Characters shown of one captured output: its end, where a traceback stands."""
+
+TEXT_CAP = 1000
+"""Characters shown of a message."""
+
+NEVER = 99
+
+
+class TaskFailedError(Exception):
+    """Subgraphs of a task were not correct. ``records`` are those of the task, ``failed`` the failed ones."""
+
+    def __init__(self, records: Sequence[Record], failed: Sequence[Record], tolerance: int) -> None:
+        self.records, self.failed, self.tolerance = records, failed, tolerance
+        super().__init__(self.line())
+
+    def line(self) -> str:
+        """The failure in one line."""
+        first = self.failed[0]
+        found = f"{first.subgraph}: {reason(first, self.tolerance)}"
+        more = f" (and {len(self.failed) - 1} more)" if len(self.failed) > 1 else ""
+        return one_line(f"{len(self.failed)} of {len(self.records)} subgraphs failed: {found}{more}", 300)
+
+    def text(self) -> str:
+        """The failure with its evidence."""
+        groups = list(_alike(self.failed, self.tolerance))
+        shown = [describe(alike, self.tolerance) for alike in groups[:DETAILED]]
+        rest = [
+            f"{record.subgraph}: {one_line(reason(record, self.tolerance))}"
+            for alike in groups[DETAILED:]
+            for record in alike
+        ]
+        return "\n\n".join([self.line(), *shown, *(["\n".join(rest)] if rest else [])]) + "\n"
+
+
+def failed(record: Record, tolerance: int) -> bool:
+    """Whether the candidate failed this subgraph at ``tolerance``."""
+    return record.arm.status != "correct" or not correct_at(record.arm, tolerance)
+
+
+def correct_at(arm: Arm, t: int) -> bool:
+    """Whether every output is within the tolerance of ``t``; not where there is none to compare."""
+    return bool(arm.correct_from) and all(at <= t for at in arm.correct_from)
+
+
+def reason(record: Record, tolerance: int) -> str:
+    """Why a subgraph failed, in a few words: its status and where, or that it is not accurate enough."""
+    arm = record.arm
+    if arm.status == "correct":
+        return f"not correct at t = {tolerance}" + (f"; {arm.worst}" if arm.worst else "")
+    phase = f" in {arm.phase}" if arm.phase else ""
+    return f"{arm.status}{phase}" + (f": {arm.message}" if arm.message else "")
+
+
+def _alike(records: Sequence[Record], tolerance: int) -> Iterable[list[Record]]:
+    """The records in groups of the same evidence: a pass that misses does so on every subgraph."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(_evidence(record, tolerance), []).append(record)
+    return groups.values()
+
+
+def describe(alike: Sequence[Record], tolerance: int) -> str:
+    """Subgraphs that failed alike: what happened, where, and what the candidate printed."""
+    first, *others = (safe(record.subgraph) for record in alike)
+    also = [f"  {'also':<9} {', '.join(others)}"] if others else []
+    return "\n".join([f"{first}: {_evidence(alike[0], tolerance)}", *also])
+
+
+def _evidence(record: Record, tolerance: int) -> str:
+    rows = [f"  {label:<9} {safe(text, TEXT_CAP)}" for label, text in _rows(record) if text]
+    return "\n".join([_headline(record, tolerance), *rows, *_output(record.arm.output)])
+
+
+def _headline(record: Record, tolerance: int) -> str:
+    if record.arm.status == "correct":
+        return f"not correct at t = {tolerance}"
+    return record.arm.status + (f" in {record.arm.phase}" if record.arm.phase else "")
+
+
+def _rows(record: Record) -> Iterator[tuple[str, str]]:
+    arm = record.arm
+    yield "message", arm.message
+    yield "outputs", ", ".join(f"{i}: {_from(at)}" for i, at in enumerate(arm.correct_from))
+    yield "worst", arm.worst
+    for report in record.passes:
+        if arm.status == "pass_miss" and report.miss and report.miss not in arm.message:
+            yield "miss", f"{report.name}: {report.miss}"
+    for finding in record.findings:
+        place = f"{finding.file}:{finding.line}: " if finding.file else ""
+        yield finding.severity, f"{place}{finding.message} [{finding.layer}: {finding.rule}]"
+
+
+def _from(at: int) -> str:
+    if at >= NEVER:
+        return "correct at no t"
+    return "bitwise equal" if at <= -11 else f"correct from t = {at}"
+
+
+def _output(output: str) -> list[str]:
+    if not output.strip():
+        return []
+    cut = ["  | ..."] if len(output) > OUTPUT_CAP else []
+    lines = safe(output[-OUTPUT_CAP:].strip("\n")).split("\n")
+    return ["  captured output", *cut, *(f"  | {line}" for line in lines)]
+
+
+def safe(text: str, cap: int | None = None) -> str:
+    """``text`` with everything but printable characters, newlines and tabs escaped, cut to ``cap``."""
+    cut = text if cap is None or len(text) <= cap else text[:cap] + "..."
+    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in cut)
+
+
+def longrepr(path: Path, line: str, text: str) -> Any:
+    """A report of ``text`` whose short summary is ``line``, and which travels through xdist."""
+    from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
+
+    entries = [ReprEntryNative([part + "\n" for part in text.rstrip("\n").split("\n")])]
+    traceback = ReprTraceback(reprentries=entries, extraline=None, style="native")
+    return ReprExceptionInfo(traceback, ReprFileLocation(str(path), 0, line))

@@ -1,0 +1,37 @@
+"""What a run says of itself before it starts."""
+
+from __future__ import annotations
+
+from pytest_passbench.core.escape import line
+from pytest_passbench.core.seed import commitment
+from pytest_passbench.plugin.state import State
+
+
+def lines(state: State) -> list[str]:
+    """The header."""
+    settings = state.settings
+    rows = [
+        f"passbench: device: {settings.device}{_cpu(state)}, threads: {settings.threads}, "
+        f"pipeline: {settings.pipeline}, policy: {settings.policy}, t: {settings.tolerance}{_sandbox(state)}",
+        *(line(f"candidate: {c.name}, content {c.content_hash[:16]}") for c in state.ledger.candidates),
+        state.selection.describe(settings.suite) + _shard(settings.shard),
+    ]
+    if settings.trusted:
+        return [*rows, "trusted: the candidate runs in this process; nothing is scored"]
+    if state.config.option.collectonly:
+        return rows
+    return [*rows, f"seed commitment: sha256 {commitment(state.ledger.seed)}"]
+
+
+def _cpu(state: State) -> str:
+    model = state.ledger.environment.get("cpu")
+    return f" ({line(str(model), 60)})" if model and state.settings.device == "cpu" else ""
+
+
+def _sandbox(state: State) -> str:
+    sandbox = state.ledger.environment.get("sandbox")
+    return f", sandbox: {sandbox}" if sandbox else ""
+
+
+def _shard(shard: tuple[int, int] | None) -> str:
+    return f", shard {shard[0]} of {shard[1]}" if shard else ""

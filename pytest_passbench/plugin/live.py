@@ -1,0 +1,100 @@
+"""What is shown while a run goes on: a task's outcome in a few words, and how long the rest may take."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from pytest_passbench.core.escape import line
+from pytest_passbench.core.record import Record
+from pytest_passbench.plugin.failures import correct_at, failed
+
+
+@dataclass
+class Progress:
+    """Which share of the run is done. Costs are in subgraphs, of every selected item by node id."""
+
+    clock: Callable[[], float] = time.monotonic
+    costs: dict[str, int] = field(default_factory=dict)
+    started: float | None = None
+    _done: dict[str, int] = field(default_factory=dict)
+
+    def expect(self, costs: dict[str, int]) -> None:
+        """Start the clock on these items."""
+        self.costs.update(costs)
+        self.started = self.clock()
+
+    def spent(self) -> float:
+        """Seconds since the clock was started; 0 before."""
+        return 0.0 if self.started is None else self.clock() - self.started
+
+    def finish(self, nodeid: str) -> None:
+        """An item has ended."""
+        self._done[nodeid] = max(1, self.costs.get(nodeid, 1))
+
+    def remaining(self, part: float = 0.0, nodeid: str = "") -> str:
+        """How long the rest may take at the pace so far, in words; empty where nothing is known or left.
+
+        ``part``: the share of the item ``nodeid`` that is done already.
+        """
+        total = sum(max(1, cost) for cost in self.costs.values())
+        done = sum(self._done.values()) + part * self.costs.get(nodeid, 0)
+        if self.started is None or not 0 < done < total:
+            return ""
+        return f"{spell(self.spent() / done * (total - done))} left"
+
+
+def spell(seconds: float) -> str:
+    """A duration as people say it."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def outcome(records: Sequence[Record], tolerance: int, total: int = 0) -> str:
+    """A task in a few words: how many subgraphs are correct (of ``total``, where not all have records), and the
+    speed-up of those."""
+    good = [record for record in records if not failed(record, tolerance)]
+    ratios = [record.arm.speed.ratio for record in good if record.arm.speed is not None]
+    speed = f", {statistics.geometric_mean(ratios):.2f}x" if ratios else ""
+    return f"{len(good)}/{max(len(records), total)} correct{speed}"
+
+
+def status_line(record: Record, index: int, total: int, tolerance: int) -> str:
+    """One subgraph in a few words, for the live line of a terminal."""
+    status = record.arm.status
+    if status == "correct" and not correct_at(record.arm, tolerance):
+        status = f"not correct at {tolerance}"
+    speed = f" {record.arm.speed.ratio:.2f}x" if record.arm.speed is not None else ""
+    return line(f"{index}/{total} {record.subgraph} {status}{speed}")
+
+
+class LiveLine:
+    """Text to the right of the cursor on a terminal, replaced as subgraphs are judged; elsewhere nothing.
+
+    Made once pytest's terminal reporter is there.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._capture: Any = config.pluginmanager.getplugin("capturemanager")
+        reporter: Any = config.pluginmanager.getplugin("terminalreporter")
+        shown = bool(reporter and getattr(reporter, "isatty", False) and config.option.verbose >= 0)
+        self._writer = config.get_terminal_writer() if shown else None
+
+    def show(self, text: str) -> None:
+        """Show ``text`` on the rest of the line; an empty one clears it."""
+        if self._writer is None:
+            return
+        room = self._writer.fullwidth - self._writer.width_of_current_line - 2
+        # Save the cursor, clear to the end of the line, write, restore: pytest's own output goes on unharmed.
+        shown = f"\x1b7\x1b[K {text[: max(0, room)]}\x1b8" if text else "\x1b[K"
+        with self._capture.global_and_fixture_disabled() if self._capture else nullcontext():
+            sys.stdout.write(shown)
+            sys.stdout.flush()

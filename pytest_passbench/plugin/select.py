@@ -1,0 +1,146 @@
+"""Which tasks a run is about, when pytest itself was given no paths to walk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.settings import Settings
+
+if TYPE_CHECKING:
+    from pytest_passbench.suite.find import TaskRef
+
+INSTALLED = "tasks"
+"""What node ids call the folder of the installed tasks, wherever that is."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A task to collect: its node id's path, and which of its items (None: all of them).
+
+    ``ref`` is an error where the file could not be read.
+    """
+
+    path: Path
+    ref: TaskRef | UserError
+    node: str
+    item: str | None = None
+
+    @property
+    def cost(self) -> int:
+        """What judging it costs, in subgraphs."""
+        return 1 if isinstance(self.ref, UserError) else self.ref.header.subgraphs
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The tasks found by this plugin. ``given``: pytest walks the paths of the command line instead.
+
+    ``known``: the ids of all that was found, chosen or not.
+    """
+
+    chosen: tuple[Chosen, ...] = ()
+    known: frozenset[str] = frozenset()
+    total: int = 0
+    given: bool = False
+    costs: dict[str, int] = field(default_factory=dict)
+
+    def describe(self, suite: str) -> str:
+        """The selection in words, for the header."""
+        if self.given:
+            return "suite: the paths given" + ("" if suite == "all" else f", those tagged {suite}")
+        hint = "; --passbench-suite=full for all" if suite == "lite" else ""
+        return f"suite: {suite} ({len(self.chosen)} of {self.total} tasks{hint})"
+
+
+def select(settings: Settings, rootpath: Path, args: Sequence[str], invocation: Path) -> Selection:
+    """Find the tasks. ``args`` are the paths on the command line, if any.
+
+    Node ids of installed tasks (``tasks/...``) are understood though they are no paths from here. Raises
+    UserError where a path of ``--passbench-tasks`` has no tasks.
+    """
+    if args and not _are_installed_ids(args, invocation):
+        return Selection(given=True)
+    from pytest_passbench.suite import find
+
+    bases = [find.installed_tasks()] if args or not settings.tasks else list(settings.tasks)
+    found = [
+        Chosen(path, ref, node_path(path, base, rootpath)) for base in bases for path, ref in discover(base)
+    ]
+    wanted = _matching(found, args) if args else [task for task in found if _tagged(task, settings.suite)]
+    known = frozenset(task.ref.id for task in found if not isinstance(task.ref, UserError))
+    judged = [task for task in found if settings.suite not in ("lite", "full") or _tagged(task, "full")]
+    return Selection(tuple(wanted), known, len(judged), costs={task.node: task.cost for task in wanted})
+
+
+def known_ids(paths: Iterable[Path]) -> frozenset[str]:
+    """The ids of the installed tasks, and of those at ``paths``."""
+    from pytest_passbench.suite import find
+
+    bases = [find.installed_tasks(), *(path for path in paths if path.exists())]
+    refs = [ref for base in bases for _, ref in discover(base)]
+    return frozenset(ref.id for ref in refs if not isinstance(ref, UserError))
+
+
+def discover(base: Path) -> list[tuple[Path, TaskRef | UserError]]:
+    """The tasks at a path; one that cannot be read is there with its error, so that it fails alone.
+
+    Raises UserError where there are none.
+    """
+    from pytest_passbench.suite import find
+
+    try:
+        return [(ref.path, ref) for ref in find.discover(base)]
+    except UserError:
+        return [(path, read(path)) for path, _ in find.walk(base)]
+
+
+def read(path: Path) -> TaskRef | UserError:
+    """The one task at a path, or why there is none."""
+    from pytest_passbench.suite import find
+
+    try:
+        return find.discover(path)[0]
+    except UserError as error:
+        return error
+
+
+def _tagged(task: Chosen, suite: str) -> bool:
+    from pytest_passbench.suite import find
+
+    return isinstance(task.ref, UserError) or bool(find.select([task.ref], suite))
+
+
+def node_path(path: Path, base: Path, rootpath: Path) -> str:
+    """What node ids call ``path``, found through ``base``: the same wherever the package is installed."""
+    from pytest_passbench.suite import find
+
+    installed = find.installed_tasks()
+    if path.is_relative_to(installed):
+        return (Path(INSTALLED) / path.relative_to(installed)).as_posix()
+    if path.is_relative_to(rootpath):
+        return path.relative_to(rootpath).as_posix()
+    relative = Path(os.path.relpath(path, base.parent))
+    return relative.as_posix()
+
+
+def _are_installed_ids(args: Iterable[str], invocation: Path) -> bool:
+    paths = [arg.partition("::")[0] for arg in args]
+    return all(Path(path).parts[:1] == (INSTALLED,) and not (invocation / path).exists() for path in paths)
+
+
+def _matching(found: Sequence[Chosen], args: Sequence[str]) -> list[Chosen]:
+    chosen = []
+    for arg in args:
+        path, _, item = arg.partition("::")
+        prefix = Path(path)
+        hits = [task for task in found if Path(task.node).is_relative_to(prefix)]
+        if not hits:
+            raise UserError("no such path, and no such installed task", where=arg,
+                            remedy="`passbench tasks list` names them")  # fmt: skip
+        chosen += [replace(hit, item=item or None) for hit in hits]
+    return chosen

@@ -1,0 +1,64 @@
+"""How a run starts: everything that can be wrong with its options is found here, before collecting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.settings import Settings
+from pytest_passbench.plugin import options
+from pytest_passbench.plugin.conftest_guard import inside
+from pytest_passbench.plugin.select import Selection, known_ids, select
+from pytest_passbench.plugin.state import State, is_worker
+from pytest_passbench.run.ledger import Ledger, check_machine, open_candidates, run_seed, writable
+
+if TYPE_CHECKING:
+    from pytest_passbench.candidate.layout import Candidate
+
+
+def make_state(config: pytest.Config) -> State:
+    """The state of a run in this process. Raises UserError for a mistake of the user's."""
+    paths = list(config.args) if config.args_source is pytest.Config.ArgsSource.ARGS else []
+    settings = options.settings(config, paths=bool(paths))
+    ledger = Ledger(settings, open_candidates(settings.candidates), _seed(config, settings))
+    report_dir = config.invocation_params.dir / settings.report_dir
+    if not is_worker(config) and not config.option.collectonly:
+        check_machine(settings)
+        if not settings.trusted:
+            writable(report_dir)
+    selection = select(settings, config.rootpath, paths, config.invocation_params.dir)
+    _check_own_directories(ledger.candidates, selection, paths, config.invocation_params.dir)
+    if selection.given:
+        _refuse_candidates(paths, config.invocation_params.dir, settings)
+    else:
+        config.args = [str(config.rootpath)]
+    return State(config, settings, ledger, selection, report_dir)
+
+
+def _seed(config: pytest.Config, settings: Settings) -> bytes:
+    if is_worker(config):
+        return bytes.fromhex(config.workerinput["passbench_seed"])  # type: ignore[attr-defined]
+    return run_seed(settings.seed)
+
+
+def _check_own_directories(
+    candidates: Iterable[Candidate], selection: Selection, paths: Iterable[str], invocation: Path
+) -> None:
+    """Every task that a candidate has a directory of its own for is one of the installed or the given."""
+    if all(not candidate.by_task for candidate in candidates):
+        return
+    given = [invocation / path.partition("::")[0] for path in paths] if selection.given else []
+    known = selection.known | known_ids(given)
+    for candidate in candidates:
+        candidate.check_tasks(known)
+
+
+def _refuse_candidates(paths: list[str], invocation: Path, settings: Settings) -> None:
+    for path in paths:
+        if inside(invocation / path.partition("::")[0], settings.candidates):
+            raise UserError("is inside the candidate, whose folder is never collected", where=path,
+                            remedy="give the paths of tasks")  # fmt: skip

@@ -1,0 +1,89 @@
+"""What one process of a pytest run with ``--passbench`` knows, kept in ``config.stash``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_passbench.core.record import Record
+from pytest_passbench.core.settings import Settings
+from pytest_passbench.plugin.live import LiveLine, Progress
+from pytest_passbench.run.ledger import Ledger
+
+if TYPE_CHECKING:
+    from pytest_passbench.core.run import Run
+    from pytest_passbench.plugin.select import Selection
+    from pytest_passbench.report.gates import Verdict
+
+
+@dataclass
+class State:
+    """The run in this process: a serial run's, the controller's, or an xdist worker's."""
+
+    config: pytest.Config
+    settings: Settings
+    ledger: Ledger
+    selection: Selection
+    report_dir: Path
+    progress: Progress = field(default_factory=Progress)
+    run: Run | None = None
+    folder: Path | None = None
+    verdicts: list[Verdict] = field(default_factory=list)
+    #: How many subgraphs this process will judge, as far as is known: a time budget is spread over them.
+    expected: int = 0
+    #: What each judging process last said of the machine's noise, by its name.
+    noises: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _session: Any = None
+
+    @cached_property
+    def live(self) -> LiveLine:
+        """Where a subgraph's outcome is shown at once."""
+        return LiveLine(self.config)
+
+    @property
+    def session(self) -> Any:
+        """The judge's session of this process, made when first asked for."""
+        if self._session is None:
+            self._session = self.config.hook.pytest_passbench_make_session(
+                config=self.config, settings=self.settings, seed=self.ledger.seed
+            )
+        self._session.expected = self.expected
+        return self._session
+
+    def noise(self) -> dict[str, Any]:
+        """What the judge of this process says of the machine's noise; one of another kind may say nothing."""
+        return dict(getattr(self.session, "noise", dict)())
+
+    def add(self, record: Record) -> None:
+        """Take a record in, and tell whoever listens."""
+        self.ledger.add(record)
+        self.config.hook.pytest_passbench_record(config=self.config, record=record)
+
+    def close(self) -> None:
+        """End the judge's session, if there is one."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+
+KEY = pytest.StashKey[State]()
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this process is an xdist worker, whose records travel to the controller on reports."""
+    return hasattr(config, "workerinput")
+
+
+def worker_count(config: pytest.Config) -> int:
+    """How many processes judge side by side."""
+    return int(config.workerinput["workercount"]) if is_worker(config) else 1  # type: ignore[attr-defined]
+
+
+def worker_index(config: pytest.Config) -> int:
+    """Which worker this is, from 0; 0 in a serial run."""
+    workerid = str(config.workerinput["workerid"]) if is_worker(config) else "gw0"  # type: ignore[attr-defined]
+    return int(workerid.removeprefix("gw"))

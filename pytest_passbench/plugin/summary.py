@@ -1,0 +1,173 @@
+"""How a run goes on and ends: what is expected, what is said of each task, results, gates, the summary."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import line
+from pytest_passbench.core.record import Record
+from pytest_passbench.core.run import Run
+from pytest_passbench.judge.measure.floor import merged
+from pytest_passbench.plugin.collect import SAMPLE, SUBGRAPH
+from pytest_passbench.plugin.live import outcome, spell
+from pytest_passbench.plugin.select import read
+from pytest_passbench.plugin.state import State
+from pytest_passbench.report import gates
+from pytest_passbench.run.ledger import write
+
+TRUSTED = "trusted: nothing is scored"
+LATE = 1.1  # times the budget: starting the sandboxes is not what it pays for
+
+
+def expect(state: State, costs: dict[str, int]) -> None:
+    """Note the items that will be judged, and start the clock of the estimate."""
+    state.progress.expect(costs)
+    pairs = [_parse(nodeid) for nodeid in costs]
+    state.ledger.tasks = list(dict.fromkeys(task for task, _ in pairs))
+    named = {candidate for _, candidate in pairs}
+    state.ledger.candidates = [c for c in state.ledger.candidates if c.name in named] if pairs else []
+    for (task, candidate), cost in zip(pairs, costs.values(), strict=True):
+        state.ledger.expect(task, candidate, cost)
+
+
+def selected(state: State, nodeid: str, count: int | None) -> None:
+    """A worker's judge has said how many subgraphs it set out to judge; a worker that is gone says nothing."""
+    if count is not None:
+        state.ledger.expect(*_parse(nodeid), count)
+
+
+def costs(state: State, ids: Iterable[str]) -> dict[str, int]:
+    """What each of our items costs, by node id, where only the ids are known (an xdist controller)."""
+    names = [candidate.name for candidate in state.ledger.candidates]
+    ours = (nodeid for nodeid in ids if any(nodeid.endswith(f"[{name}]") for name in names))
+    return {nodeid: _cost(state, nodeid.partition("::")[0]) for nodeid in ours}
+
+
+def _cost(state: State, node: str) -> int:
+    if node in state.selection.costs:
+        return state.selection.costs[node]
+    path = state.config.rootpath / node
+    ref = read(path.parent if path.name in (SAMPLE, SUBGRAPH) else path)
+    return 1 if isinstance(ref, UserError) else ref.header.subgraphs
+
+
+def _parse(nodeid: str) -> tuple[str, str]:
+    task, _, candidate = nodeid.rpartition("::")[2].removesuffix("]").partition("[")
+    return task, candidate
+
+
+def status(state: State, report: pytest.TestReport, records: Sequence[Record]) -> tuple[str, str, str]:
+    """What pytest prints for a judged task: category, what follows the file's name, and the verbose word."""
+    said = [TRUSTED] if state.settings.trusted else []
+    task, candidate = _parse(report.nodeid)
+    total = state.ledger.selected.get(candidate, {}).get(task, 0)
+    said += [outcome(records, state.settings.tolerance, total)] if records else []
+    text = ", ".join(filter(None, [*said, state.progress.remaining()]))
+    letter = "." if report.passed else "F"
+    # Under xdist no file names are printed between the dots: a line of its own says which task it was.
+    place = f"\n{report.nodeid.rpartition('::')[2]} " if hasattr(report, "node") else ""
+    room = _room(state.config, place)
+    short = textwrap.shorten(text if len(text) <= room else ", ".join(said), room, placeholder="…")
+    shown = f" {short} " if short != "…" else ""  # where no word fits, the letter alone may
+    return report.outcome, f"{place}{letter}{shown}", f"{report.outcome.upper()} ({text})"
+
+
+def _room(config: pytest.Config, place: str) -> int:
+    """Columns (at least one) for a task's outcome behind ``place``, before the share done that pytest puts at the
+    edge; a line that comes within a column of it gets the share twice."""
+    writer = config.get_terminal_writer()
+    used = len(place) if place else writer.width_of_current_line
+    return max(1, writer.fullwidth - used - len(". ") - len(" ") - len(" [100%]") - 2)
+
+
+def to_benchmark(state: State, nodeid: str, records: Iterable[Record]) -> None:
+    """Give a task's timings to pytest-benchmark, where it is there and asked to save."""
+    from pytest_passbench.report import benchmark
+
+    if not state.settings.trusted and benchmark.wanted(state.config):
+        for record in records:
+            benchmark.add(state.config, nodeid, record)
+
+
+def conclude(state: State, session: pytest.Session) -> None:
+    """Write the run, check its gates, and fail the session where one is not met."""
+    if state.settings.trusted or not state.progress.costs:
+        return
+    state.ledger.noise = merged(list(state.noises.values()))
+    state.run = state.ledger.run()
+    state.config.hook.pytest_passbench_run(config=state.config, run=state.run)
+    state.verdicts = [*gates.check(state.run, state.settings.fail_under), *_write(state, state.run)]
+    if any(not verdict.passed for verdict in state.verdicts) and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _write(state: State, run: Run) -> list[gates.Verdict]:
+    try:
+        state.folder = write(run, state.report_dir)
+    except UserError as error:
+        # The disk may have filled up since it was checked; the tables are still worth showing.
+        return [gates.Verdict(False, f"results not written: {line(str(error))}")]
+    return []
+
+
+def show(state: State, reporter: Any) -> None:
+    """The summary on the terminal."""
+    from pytest_passbench.plugin import options
+    from pytest_passbench.report import terminal
+
+    assert state.run is not None
+    reporter.section("passbench")
+    reporter.write_line(terminal.summary(state.run, reporter._tw.fullwidth))
+    if options.flag(state.config, "passbench_durations"):
+        reporter.write_line(durations(state.run))
+    for text in closing(state):
+        reporter.write_line(text)
+    for verdict in state.verdicts:
+        reporter.write_line(verdict.line, green=verdict.passed, red=not verdict.passed)
+
+
+def closing(state: State) -> list[str]:
+    """The last lines: what is missing or took too long, where the results lie, and the seed."""
+    missing = state.ledger.missing()
+    rows = overdrawn(state.settings.budget, state.progress.spent())
+    if missing:
+        names = ", ".join(map(_lacking, missing[:5]))
+        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        rows.append(line(f"not judged: {names}{more}", 1000))
+    if state.folder is not None:
+        rows += [f"results: {_short(state.folder / name, state)}" for name in ("results.json", "results.md")]
+    return [*rows, f"seed: {state.ledger.seed.hex()}"]
+
+
+def _lacking(item: tuple[str, str, int, int]) -> str:
+    task, candidate, judged, count = item
+    return f"{task} [{candidate}]" + (f" ({count - judged} of {count} subgraphs)" if judged else "")
+
+
+def overdrawn(budget: float | None, spent: float) -> list[str]:
+    """A line about a run that took longer than its budget in seconds; none where it was about as long."""
+    if budget is None or spent < LATE * budget:
+        return []
+    why = "starting up comes on top, and every subgraph gets six short pairs at least"
+    return [f"took {spell(spent)}, more than the budget of {spell(budget)}: {why}"]
+
+
+def _short(path: Path, state: State) -> str:
+    base = state.config.invocation_params.dir
+    return str(path.relative_to(base)) if path.is_relative_to(base) else str(path)
+
+
+def durations(run: Run) -> str:
+    """Seconds by phase, all subgraphs together, the longest first."""
+    totals: dict[str, float] = {}
+    for record in run.records:
+        for phase, seconds in record.durations.items():
+            totals[phase] = totals.get(phase, 0.0) + seconds
+    rows = sorted(totals.items(), key=lambda item: -item[1])
+    return "\n".join(["seconds by phase:", *(f"  {seconds:8.2f}  {phase}" for phase, seconds in rows)])

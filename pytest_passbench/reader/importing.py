@@ -1,0 +1,202 @@
+"""Load a pass directory's modules. This executes candidate code: only a reader calls it.
+
+Inside, the folder is the package ``pass_dir`` whatever it is called on disk, and its files are importable as
+``pass_dir.helper``, ``.helper``, ``<folder name>.helper`` and plain ``helper``: always the same module,
+loaded once. Byte code lying in the folder is never used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any, NoReturn, cast
+
+from pytest_passbench.rewrite.errors import PassError
+
+PACKAGE = "pass_dir"
+_NEVER_SHADOWED = frozenset({"torch", "triton", "numpy", "pytest_passbench"}) | sys.stdlib_module_names
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedPass:
+    """One loaded pass, equal to itself alone.
+
+    ``wrapper`` is what ``replacement_func()`` returns: the callable that does the work."""
+
+    name: str
+    pattern: Callable[..., Any]
+    replacement_args: Callable[..., Any]
+    replacement_func: Callable[[], Callable[..., Any]]
+    wrapper: Callable[..., Any]
+    file: Path
+
+
+class _Source(importlib.machinery.SourceFileLoader):
+    """Compiles the source; neither reads nor writes byte code."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes and the like are not the run's business
+            code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
+
+
+class _Package(importlib.abc.Loader):
+    """The folder itself, as a package; its own ``__init__.py``, where there is one, runs as usual."""
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:  # noqa: ARG002
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:  # noqa: ARG002
+        return None
+
+
+class _Same(importlib.abc.Loader):
+    """A second name for a module of the folder."""
+
+    def __init__(self, real: str) -> None:
+        self._real, self._spec = real, None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:  # noqa: ARG002
+        module = importlib.import_module(self._real)
+        self._spec = module.__spec__  # type: ignore[assignment]
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec
+
+
+def _absent(fullname: str) -> NoReturn:
+    # Other finders would look for byte code and native modules in the folder.
+    raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the folder's modules under all their spellings, before any other finder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._aliases = {folder.name} - _NEVER_SHADOWED - {PACKAGE}
+
+    def find_spec(
+        self, fullname: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        head, _, rest = fullname.partition(".")
+        if head == PACKAGE:
+            return self._spec(fullname, rest) or _absent(fullname)
+        if head in self._aliases and self._has(rest.replace(".", "/")):
+            return importlib.util.spec_from_loader(fullname, _Same(".".join(filter(None, [PACKAGE, rest]))))
+        if head not in _NEVER_SHADOWED and self._has(fullname.replace(".", "/")):
+            return importlib.util.spec_from_loader(fullname, _Same(f"{PACKAGE}.{fullname}"))
+        return None
+
+    def _has(self, relative: str) -> bool:
+        """Whether the folder has this module, or a sub-folder of modules."""
+        where = self.folder / relative
+        return self._file(relative) is not None or (where.is_dir() and any(where.glob("*.py")))
+
+    def _spec(self, fullname: str, rest: str) -> importlib.machinery.ModuleSpec | None:
+        file = self._file(rest) if rest else self._init(self.folder)
+        if file is None and rest and not (self.folder / rest.replace(".", "/")).is_dir():
+            return None
+        where = self.folder / rest.replace(".", "/")
+        search = [str(where)] if where.is_dir() and (file is None or file.name == "__init__.py") else None
+        if file is None:
+            spec = importlib.machinery.ModuleSpec(fullname, _Package(), is_package=True)
+            spec.submodule_search_locations = search or [str(self.folder)]
+            return spec
+        loader = _Source(fullname, str(file))
+        return importlib.util.spec_from_file_location(
+            fullname, file, loader=loader, submodule_search_locations=search
+        )
+
+    def _file(self, dotted: str) -> Path | None:
+        base = self.folder / dotted.replace(".", "/")
+        found = base.with_name(base.name + ".py")
+        return found if found.is_file() else self._init(base)
+
+    @staticmethod
+    def _init(folder: Path) -> Path | None:
+        file = folder / "__init__.py"
+        return file if file.is_file() else None
+
+
+def load_passes(folder: Path, stems: Iterable[str]) -> list[LoadedPass]:
+    """Import the passes of a directory, in order. Raises PassError naming the pass, with file and line.
+
+    What an earlier directory has loaded is forgotten first, so two directories never see each other's
+    helpers.
+    """
+    finder = _install(Path(folder).resolve())
+    return [_load(finder.folder, stem) for stem in stems]
+
+
+def _install(folder: Path) -> _Finder:
+    for old in [f for f in sys.meta_path if isinstance(f, _Finder)]:
+        sys.meta_path.remove(old)
+        _forget(old)
+    finder = _Finder(folder)
+    sys.meta_path.insert(0, finder)
+    return finder
+
+
+def _forget(finder: _Finder) -> None:
+    inside = str(finder.folder)
+    for name, module in list(sys.modules.items()):
+        spec = getattr(module, "__spec__", None)
+        if name.partition(".")[0] == PACKAGE or (spec and str(spec.origin or "").startswith(inside + "/")):
+            del sys.modules[name]
+
+
+def _load(folder: Path, stem: str) -> LoadedPass:
+    file = folder / f"{stem}.py"
+    try:
+        module = importlib.import_module(f"{PACKAGE}.{stem}")
+    except SyntaxError as error:
+        raise PassError(stem, f"syntax error: {error.msg} ({error.filename}:{error.lineno})") from error
+    except (Exception, SystemExit) as error:
+        message = f"import failed: {type(error).__name__}: {error}{_line(error, folder)}"
+        raise PassError(stem, message) from error
+    parts = {
+        name: _callable(module, stem, name, file) for name in ("pattern", "replacement_args", "replacement_func")
+    }
+    return LoadedPass(stem, **parts, wrapper=_wrapper(stem, parts["replacement_func"], file), file=file)
+
+
+def _callable(module: ModuleType, stem: str, name: str, file: Path) -> Callable[..., Any]:
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise PassError(stem, f"{file.name} defines no function {name!r}")
+    return cast("Callable[..., Any]", found)
+
+
+def _wrapper(stem: str, replacement_func: Callable[[], Any], file: Path) -> Callable[..., Any]:
+    try:
+        first, second = replacement_func(), replacement_func()
+    except (Exception, SystemExit) as error:
+        message = f"replacement_func() failed: {type(error).__name__}: {error}{_line(error, file.parent)}"
+        raise PassError(stem, message) from error
+    if first is not second:
+        raise PassError(
+            stem,
+            f"replacement_func() returns a new object at every call; return a module-level function ({file.name})",
+        )
+    if not callable(first):
+        raise PassError(stem, f"replacement_func() returns {type(first).__name__}, not a callable ({file.name})")
+    wrapper: Callable[..., Any] = first
+    return wrapper
+
+
+def _line(error: BaseException, folder: Path) -> str:
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(str(folder))]
+    return f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""

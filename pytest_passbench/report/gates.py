@@ -1,0 +1,37 @@
+"""Gates: the run fails where a score of a candidate is under what was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_passbench.core.run import Run
+from pytest_passbench.score.board import metric, tasks_of
+from pytest_passbench.score.subgraph import NOT_JUDGED
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One gate of one candidate. ``line`` is what the user reads."""
+
+    passed: bool
+    line: str
+
+
+def check(run: Run, gates: Sequence[tuple[str, float]]) -> list[Verdict]:
+    """Every gate for every candidate of the run, in order. What was not measured passes no gate."""
+    return [_check(run, name, *gate) for name in run.names for gate in gates]
+
+
+def _check(run: Run, candidate: str, name: str, least: float) -> Verdict:
+    value = metric(run, candidate, name)
+    missing = sum(item.status == NOT_JUDGED for group in tasks_of(run, candidate).values() for item in group)
+    if missing and name == "gmean":  # the mean of what is correct: a failure does not lower it
+        line = f"gate failed: {name} of {candidate} leaves out {missing} subgraphs that were not judged"
+        return Verdict(False, line)
+    if value is None:
+        line = f"gate failed: {name} of {candidate} was not measured, at least {least:g} is asked for"
+        return Verdict(False, line)
+    if value < least:
+        return Verdict(False, f"gate failed: {name} of {candidate} is {value:.4g}, under {least:g}")
+    return Verdict(True, f"gate passed: {name} of {candidate} is {value:.4g}, at least {least:g}")

@@ -1,0 +1,77 @@
+"""What is wrong with a results file, as far as it can be told without running anything."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+
+from pytest_passbench.core.record import Record, Speed
+from pytest_passbench.core.run import Run
+from pytest_passbench.timing.estimate import estimate
+
+CLOSE = 1e-6
+
+
+def problems(run: Run, counts: Mapping[str, int], hashes: Mapping[str, str]) -> Iterator[str]:
+    """A sentence for everything that does not fit.
+
+    ``counts``: how many subgraphs each task has that each candidate must have records of; ``hashes``: the tasks'
+    contents now. Tasks that are in neither are not looked at.
+    """
+    if not run.untouched:
+        yield "the digest is not that of the contents: the file was changed after it was written"
+    yield from _seed(run)
+    yield from _tasks(run, hashes)
+    yield from _complete(run, counts)
+    for record in run.records:
+        yield from _speeds(record)
+
+
+def _seed(run: Run) -> Iterator[str]:
+    commitment, revealed = run.seed.get("commitment"), run.seed.get("revealed")
+    if not isinstance(commitment, str) or not isinstance(revealed, str):
+        if not run.parts:
+            yield "there is no seed with its commitment"
+        return
+    try:
+        seed = bytes.fromhex(revealed)
+    except ValueError:
+        seed = b""
+    if hashlib.sha256(b"passbench seed:" + seed).hexdigest() != commitment:
+        yield "the revealed seed is not the one that the run committed to"
+
+
+def _tasks(run: Run, hashes: Mapping[str, str]) -> Iterator[str]:
+    noted = run.hashes.get("tasks", {})
+    for task, now in hashes.items():
+        if task in noted and noted[task] != now:
+            yield f"task {task}: its contents are not those that were judged"
+
+
+def _complete(run: Run, counts: Mapping[str, int]) -> Iterator[str]:
+    if run.interrupted:
+        return
+    for name in run.names:
+        found: dict[str, set[str]] = {}
+        for record in run.of(name):
+            if record.subgraph in found.setdefault(record.task, set()):
+                yield f"{name}: {record.task}/{record.subgraph} is there twice"
+            found[record.task].add(record.subgraph)
+        for task, count in counts.items():
+            got = len(found.get(task, ()))
+            if got != count:
+                yield f"{name}: {got} records of task {task}, which has {count} subgraphs to judge"
+
+
+def _speeds(record: Record) -> Iterator[str]:
+    for arm, result in [("candidate", record.arm), *record.baselines.items()]:
+        if result.speed is not None and not _consistent(result.speed):
+            yield f"{record.task}/{record.subgraph}: the speed-up of {arm} is not what its pairs say"
+
+
+def _consistent(speed: Speed) -> bool:
+    if not speed.pairs or not all(speed.pairs):
+        return False
+    ratio = estimate(speed.pairs).ratio
+    return math.isclose(ratio, speed.ratio, rel_tol=CLOSE) and speed.low <= speed.ratio <= speed.high

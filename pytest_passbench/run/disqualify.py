@@ -1,0 +1,36 @@
+"""One caught of ten must not pay: a pass that broke a rule counts as not applied on every subgraph of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pytest_passbench.core.record import Arm, Record
+
+PHASE = "disqualified"
+
+
+def disqualify(records: Sequence[Record]) -> list[Record]:
+    """The records, with ``integrity`` wherever a pass matched that broke a rule on another subgraph.
+
+    A pass is known by candidate, pass directory and name. Records that failed anyhow stay as they are.
+    """
+    caught: dict[tuple[str, str, str], Record] = {}
+    for record in records:
+        if record.arm.status == "integrity" and record.arm.phase != PHASE:
+            for key in _matched(record):
+                caught.setdefault(key, record)
+    return [_judged(record, caught) for record in records]
+
+
+def _matched(record: Record) -> list[tuple[str, str, str]]:
+    return [(record.candidate, record.folder, item.name) for item in record.passes if item.matches]
+
+
+def _judged(record: Record, caught: dict[tuple[str, str, str], Record]) -> Record:
+    guilty = [key for key in _matched(record) if key in caught]
+    if not guilty or record.arm.status != "correct":
+        return record
+    where = caught[guilty[0]]
+    said = f"pass {guilty[0][2]} broke a rule on {where.task}/{where.subgraph}: {where.arm.message}"
+    return replace(record, arm=Arm("integrity", PHASE, said, output=record.arm.output))

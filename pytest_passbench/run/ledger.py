@@ -1,0 +1,181 @@
+"""What a run has so far: its seed, what it is to judge, and the records that came in.
+
+Shared by the pytest plugin and :func:`pytest_passbench.evaluate`; imports neither torch nor pytest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_passbench.core import seed as seeds
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.record import Record
+from pytest_passbench.core.run import Run
+from pytest_passbench.core.settings import Settings
+from pytest_passbench.run.disqualify import disqualify
+from pytest_passbench.run.hashes import of_harness
+
+if TYPE_CHECKING:
+    from pytest_passbench.candidate.layout import Candidate
+
+
+def run_seed(given: str | None) -> bytes:
+    """The 32 bytes that every secret of the run is derived from: drawn, or made from what the user gave.
+
+    64 hexadecimal digits, as a run reveals them, stand for themselves; any other text for its sha256.
+    """
+    if given is None:
+        return seeds.draw()
+    try:
+        seed = bytes.fromhex(given)
+    except ValueError:
+        seed = b""
+    return seed if len(seed) == seeds.SEED_BYTES else hashlib.sha256(given.encode()).digest()
+
+
+def open_candidates(paths: Iterable[Path]) -> list[Candidate]:
+    """The candidates in these folders, in order. Raises UserError where one is none, or two share a name."""
+    from pytest_passbench.candidate.layout import Candidate
+
+    opened = [Candidate.open(path) for path in paths]
+    if not opened:
+        raise UserError("no candidate given", where="--candidate", remedy="name a folder of passes")
+    by_name: dict[str, Candidate] = {}
+    for candidate in opened:
+        other = by_name.setdefault(candidate.name, candidate)
+        if other is not candidate:
+            raise UserError(f"is called {candidate.name}, and so is {other.path}", where=candidate.path,
+                            remedy="rename one of the folders")  # fmt: skip
+    return opened
+
+
+def now() -> str:
+    """The time, as ISO 8601 in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@dataclass
+class Ledger:
+    """One run being made. ``tasks`` are the ids selected, judged or not."""
+
+    settings: Settings
+    candidates: Sequence[Candidate]
+    seed: bytes
+    tasks: list[str] = field(default_factory=list)
+    environment: dict[str, Any] = field(default_factory=dict)
+    noise: dict[str, Any] = field(default_factory=dict)
+    started: str = field(default_factory=now)
+    interrupted: bool = False
+    selected: dict[str, dict[str, int]] = field(default_factory=dict)
+    _records: dict[tuple[str, str, str], Record] = field(default_factory=dict)
+
+    def expect(self, task: str, candidate: str, count: int) -> None:
+        """So many subgraphs of the task are to be judged for this candidate."""
+        self.selected.setdefault(candidate, {})[task] = count
+
+    def add(self, record: Record) -> None:
+        """Take a record in, in place of one of the same subgraph and candidate (of a test run again)."""
+        self._records[record.task, record.candidate, record.subgraph] = record
+
+    @property
+    def records(self) -> list[Record]:
+        """Every record, by candidate, then in the order of the tasks: however many workers made them."""
+        names = [candidate.name for candidate in self.candidates]
+        place = {task: index for index, task in enumerate(self.tasks)}
+        keys = list(self._records)
+
+        def rank(record: Record) -> tuple[int, int, int]:
+            key = (record.task, record.candidate, record.subgraph)
+            return names.index(record.candidate), place.get(record.task, len(place)), keys.index(key)
+
+        return sorted(self._records.values(), key=rank)
+
+    def missing(self) -> list[tuple[str, str, int, int]]:
+        """Task and candidate of every pair that lacks records, with how many it has and how many it should have:
+        crashed, interrupted, or never started."""
+        judged = Counter((task, candidate) for task, candidate, _ in self._records)
+        pairs = [(task, candidate.name) for candidate in self.candidates for task in self.tasks]
+        counted = [(*pair, judged[pair], self.selected.get(pair[1], {}).get(pair[0], 1)) for pair in pairs]
+        return [item for item in counted if item[2] < item[3]]
+
+    def run(self) -> Run:
+        """The run as a value, with its seed revealed."""
+        return Run(
+            settings=asdict(self.settings),
+            environment=self.environment,
+            tasks=list(self.tasks),
+            records=disqualify(self.records),
+            hashes={"tasks": {r.task: r.task_hash for r in self.records if r.task_hash}, "harness": of_harness()},
+            candidates=[
+                {"name": c.name, "path": str(c.path), "content_hash": c.content_hash} for c in self.candidates
+            ],
+            noise=self.noise,
+            seed={"commitment": seeds.commitment(self.seed), "revealed": self.seed.hex()},
+            started=self.started,
+            finished=now(),
+            interrupted=self.interrupted,
+            selected={name: dict(counts) for name, counts in self.selected.items()},
+        )
+
+
+def check_machine(settings: Settings) -> None:
+    """Make sure that this machine can judge at all. Raises UserError where not."""
+    if sys.platform != "linux":
+        raise UserError(f"pytest-passbench judges on Linux only, this is {sys.platform}")
+    if settings.device.startswith("cuda"):
+        import torch
+
+        found = torch.cuda.device_count()
+        if int(settings.device.partition(":")[2] or 0) >= found:
+            where = f"--passbench-device={settings.device}"
+            raise UserError(f"torch finds {found} CUDA devices here", where=where, remedy="use cpu")
+
+
+def writable(folder: Path) -> None:
+    """Make sure that reports can be written below ``folder``. Raises UserError where not."""
+    remedy = "choose another folder with --passbench-report-dir"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".probe-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror}", where=folder, remedy=remedy) from None
+
+
+def write(run: Run, report_dir: Path) -> Path:
+    """Write ``results.json`` and ``results.md`` to a folder of the run's own, and return that folder.
+
+    Raises UserError where it cannot be written.
+    """
+    from pytest_passbench.report import markdown
+    from pytest_passbench.run import results_file as results
+
+    folder = fresh_folder(report_dir, run)
+    results.write(folder, run)
+    results.write_text(folder / "results.md", markdown.render(run))
+    return folder
+
+
+def fresh_folder(report_dir: Path, run: Run) -> Path:
+    """A new folder ``<time>-<candidates>`` in ``report_dir``: two runs never share one."""
+    stamp = datetime.fromisoformat(run.started).strftime("%Y%m%d-%H%M%S")
+    name = "-".join([stamp, *run.names])[:100]
+    for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
+        folder = report_dir / (name + suffix)
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise UserError(f"cannot be written: {error.strerror}", where=folder) from None
+        return folder
+    raise UserError("has a thousand runs of this second", where=report_dir, remedy="clear the folder")

@@ -1,0 +1,114 @@
+"""One run from the results of its shards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.run import Run
+
+MAY_DIFFER = frozenset({"shard", "report_dir", "seed", "tasks", "candidates"})
+"""Settings that say where and on what a shard ran, not how. Candidates are compared by content instead."""
+
+
+def merge(shards: Sequence[tuple[Path, Run]]) -> Run:
+    """The shards' records as one run, in the order given; each path is only for messages and ``parts``.
+
+    Raises UserError where a file was changed after it was written, where settings or candidates differ, or
+    where two files have the same subgraph of the same candidate.
+    """
+    first_path, first = shards[0]
+    for path, run in shards:
+        _check_same(first_path, first, path, run)
+    _check_apart(shards)
+    runs = [run for _, run in shards]
+    return Run(
+        settings={name: value for name, value in first.settings.items() if name != "shard"},
+        environment=_common([run.environment for run in runs]),
+        tasks=list(dict.fromkeys(task for run in runs for task in run.tasks)),
+        records=[record for run in runs for record in run.records],
+        candidates=first.candidates,
+        noise=_noise(runs),
+        started=min((run.started for run in runs), key=_moment),
+        finished=max((run.finished for run in runs), key=_moment),
+        interrupted=any(run.interrupted for run in runs),
+        parts=[part for path, run in shards for part in _parts(path, run)],
+        hashes=_hashes(runs),
+        selected={name: _selected(runs, name) for run in runs for name in run.selected},
+    )
+
+
+def _selected(runs: Sequence[Run], candidate: str) -> dict[str, int]:
+    return {task: count for run in runs for task, count in run.selected.get(candidate, {}).items()}
+
+
+def _hashes(runs: Sequence[Run]) -> dict[str, Any]:
+    """Every task's, and the harness's where all shards had the same one."""
+    tasks = {name: value for run in runs for name, value in run.hashes.get("tasks", {}).items()}
+    harness = {str(run.hashes.get("harness", "")) for run in runs}
+    return {"tasks": tasks, "harness": harness.pop() if len(harness) == 1 else ""}
+
+
+def _check_same(first_path: Path, first: Run, path: Path, run: Run) -> None:
+    if not run.untouched:
+        remedy = "take a fresh copy of it, or run that shard again"
+        raise UserError("was changed after it was written", where=path, remedy=remedy)
+    for name in sorted({*first.settings, *run.settings} - MAY_DIFFER):
+        if first.settings.get(name) != run.settings.get(name):
+            what = f"has {name} = {run.settings.get(name)!r}, {first_path} has {first.settings.get(name)!r}"
+            raise UserError(what, where=path, remedy="merge runs with the same settings")
+    if _contents(first) != _contents(run):
+        what = f"judged other candidates than {first_path}: {_described(run)}, not {_described(first)}"
+        raise UserError(what, where=path, remedy="merge runs of the same candidates")
+
+
+def _contents(run: Run) -> dict[str, str]:
+    return {str(item.get("name")): str(item.get("content_hash")) for item in run.candidates}
+
+
+def _described(run: Run) -> str:
+    return ", ".join(f"{name} ({content[:12]})" for name, content in _contents(run).items()) or "none"
+
+
+def _check_apart(shards: Sequence[tuple[Path, Run]]) -> None:
+    seen: dict[tuple[str, str, str], Path] = {}
+    for path, run in shards:
+        for record in run.records:
+            key = (record.candidate, record.task, record.subgraph)
+            if key in seen:
+                what = f"has {record.task}::{record.subgraph} of {record.candidate}, as {seen[key]} has"
+                raise UserError(what, where=path, remedy="give every shard once")
+            seen[key] = path
+
+
+def _common(values: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    first = values[0]
+    return {
+        name: value
+        for name, value in first.items()
+        if all(name in other and other[name] == value for other in values)
+    }
+
+
+def _noise(runs: Sequence[Run]) -> dict[str, Any]:
+    """The noise of the noisiest shard: no interval of the whole may be narrower for being merged."""
+    return max((run.noise for run in runs), key=lambda noise: float(noise.get("width", 0.0)))
+
+
+def _moment(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def _parts(path: Path, run: Run) -> list[dict[str, Any]]:
+    """What the merged file says of one input: where it ran, and what its digest, seed and noise were."""
+    if run.parts:
+        return run.parts
+    own = {"file": path.name, "digest": run.digest, "started": run.started, "finished": run.finished}
+    about = {"environment": run.environment, "noise": run.noise, "seed": run.seed}
+    return [{**own, **about, "tasks": run.tasks, "shard": run.settings.get("shard")}]

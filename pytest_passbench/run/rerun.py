@@ -1,0 +1,65 @@
+"""Judging some of a run's subgraphs anew, to see whether its file says what this machine finds."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import fields, replace
+from typing import Any
+
+from pytest_passbench import api
+from pytest_passbench.candidate.layout import Candidate
+from pytest_passbench.core import seed as seeds
+from pytest_passbench.core.record import Record, Speed
+from pytest_passbench.core.run import Run
+from pytest_passbench.core.settings import Settings
+from pytest_passbench.core.task import Task
+
+REACH = 1.15  # what the intervals of two sessions on one machine may lie apart
+
+
+def disagreements(run: Run, tasks: Mapping[str, Task], candidate: Candidate, count: int) -> Iterator[str]:
+    """A sentence for each of ``count`` random records that comes out otherwise now.
+
+    Speeds may differ by what their intervals leave open, and are not compared where one was not measured.
+    """
+    known = [item["name"] for item in run.candidates if item.get("content_hash") == candidate.content_hash]
+    records = [record for record in run.records if record.candidate in known and record.task in tasks]
+    chosen = random.SystemRandom().sample(records, min(count, len(records)))
+    settings = _settings(run)
+    with closing(api.make_session(settings, seeds.draw())) as session:
+        for record in chosen:
+            yield from _again(session, record, tasks[record.task], candidate, settings.tolerance)
+
+
+def _settings(run: Run) -> Settings:
+    """The run's, as far as they say how subgraphs are judged."""
+    named = ("tolerance", "device", "pipeline", "policy", "audit", "sandbox", "threads", "timeout")
+    known = {field.name for field in fields(Settings)}
+    given: dict[str, Any] = {name: run.settings[name] for name in named if name in known & run.settings.keys()}
+    return Settings(**given)
+
+
+def _again(session: Any, record: Record, task: Task, candidate: Candidate, tolerance: int) -> Iterator[str]:
+    wanted = tuple(subgraph for subgraph in task.subgraphs if subgraph.id == record.subgraph)
+    found = list(session.judge(replace(task, subgraphs=wanted), candidate))
+    name = f"{record.task}/{record.subgraph}"
+    if not found:
+        yield f"{name}: there is no such subgraph"
+        return
+    now = found[-1]
+    if now.arm.status != record.arm.status and record.arm.phase != "disqualified":
+        yield f"{name}: {record.arm.status} in the file, {now.arm.status} now"
+    elif _passes(now, tolerance) != _passes(record, tolerance):
+        yield f"{name}: correct at t = {tolerance} in only one of the file and now"
+    elif now.arm.speed and record.arm.speed and not _near(now.arm.speed, record.arm.speed):
+        yield f"{name}: {record.arm.speed.ratio:.3f} times as fast in the file, {now.arm.speed.ratio:.3f} now"
+
+
+def _passes(record: Record, tolerance: int) -> bool:
+    return bool(record.arm.correct_from) and max(record.arm.correct_from) <= tolerance
+
+
+def _near(a: Speed, b: Speed) -> bool:
+    return a.low <= b.high * REACH and b.low <= a.high * REACH

@@ -1,0 +1,208 @@
+"""A subgraph's source text, read as straight-line code. Pure ``ast``: no torch, nothing is executed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NoReturn
+
+from pytest_passbench.core.errors import UserError
+
+ROOTS = frozenset({"torch", "operator", "_operator", "math", "device", "inf", "nan", "Ellipsis"})
+"""Names that dotted names may start with, unless a variable of the graph has the same name."""
+
+BUILTINS = frozenset(
+    {
+        "abs",
+        "bool",
+        "complex",
+        "float",
+        "getattr",
+        "int",
+        "len",
+        "list",
+        "max",
+        "min",
+        "pow",
+        "range",
+        "round",
+    }
+    | {"slice", "sum", "tuple"}
+)
+
+_MODULES = frozenset({"torch", "operator", "math", "__future__", "typing"})
+_STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Delete, ast.Pass)
+_EXPRESSIONS = (
+    ast.Constant, ast.Name, ast.Attribute, ast.Call, ast.keyword, ast.Subscript, ast.Slice, ast.Tuple,
+    ast.List, ast.Dict, ast.BinOp, ast.UnaryOp, ast.Compare, ast.expr_context, ast.operator, ast.unaryop,
+    ast.cmpop,
+)  # fmt: skip
+_CONSTANTS = (int, float, complex, str, bool, type(None), type(...))
+_MAX_CHARS = 4_000_000
+
+
+@dataclass(frozen=True)
+class Program:
+    """One ``forward``: argument names, and statements that hold nothing but straight-line code.
+
+    ``line`` is the line of the file ``origin`` at which the source text begins (from 1).
+    """
+
+    origin: str
+    inputs: tuple[str, ...]
+    body: tuple[ast.stmt, ...]
+    line: int = 1
+
+    def where(self, node: ast.AST) -> str:
+        """``origin:line`` of a syntax node of this program."""
+        return f"{self.origin}:{self.line + getattr(node, 'lineno', 1) - 1}"
+
+
+def parse(source: str, origin: str, line: int = 1) -> Program:
+    """The program in ``source``: one ``def forward(...)``, bare or in one class.
+
+    ``origin`` and ``line`` say where the text stands, for messages. Raises UserError at the first construct
+    that is not straight-line code (assignments, calls, attributes, operators, subscripts, literals).
+    """
+    if len(source) > _MAX_CHARS:
+        raise UserError(f"the source text has {len(source)} characters", where=origin, remedy="at most 4 million")
+    try:
+        module = ast.parse(source)
+    except SyntaxError as error:
+        place = f"{origin}:{line + (error.lineno or 1) - 1}"
+        raise UserError(f"not Python: {error.msg}", where=place, remedy="correct the graph's source") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise UserError(f"not Python: {error}", where=f"{origin}:{line}") from None
+    reader = _Reader(origin, line)
+    try:
+        return reader.module(module)
+    except RecursionError:
+        raise UserError("expressions nested too deeply", where=f"{origin}:{line}") from None
+
+
+class _Reader:
+    """Checks a module's syntax tree and takes the program out of it."""
+
+    def __init__(self, origin: str, line: int) -> None:
+        self.origin, self.line = origin, line
+        self.names: set[str] = set()
+
+    def fail(self, what: str, node: ast.AST, remedy: str | None = None) -> NoReturn:
+        raise UserError(what, where=Program(self.origin, (), (), self.line).where(node), remedy=remedy)
+
+    def module(self, module: ast.Module) -> Program:
+        functions = [found for statement in module.body for found in self._functions(statement)]
+        if len(functions) != 1:
+            last = functions[1] if functions else module
+            self.fail(f"{len(functions)} functions named forward", last, "give exactly one def forward(...)")
+        return self._function(functions[0])
+
+    def _functions(self, statement: ast.stmt) -> Iterator[ast.FunctionDef]:
+        if isinstance(statement, ast.FunctionDef) and statement.name == "forward":
+            yield statement
+        elif isinstance(statement, ast.ClassDef):
+            for inner in statement.body:
+                if not _is_noise(inner):
+                    yield from self._functions(inner)
+        elif isinstance(statement, ast.Import | ast.ImportFrom):
+            self._import(statement)
+        elif not _is_noise(statement):
+            self.fail(f"{_kind(statement)} outside forward", statement, "only imports and one forward")
+
+    def _import(self, statement: ast.Import | ast.ImportFrom) -> None:
+        """Imports have no effect here; one of an unknown module shows that the code means something else."""
+        modules = (
+            [a.name for a in statement.names] if isinstance(statement, ast.Import) else [statement.module or "."]
+        )
+        for name in modules:
+            if name.split(".")[0] not in _MODULES:
+                self.fail(f"import of {name}", statement, f"known modules: {', '.join(sorted(_MODULES))}")
+
+    def _function(self, function: ast.FunctionDef) -> Program:
+        if function.decorator_list:
+            self.fail("a decorator on forward", function, "remove it")
+        inputs = self._inputs(function.args, function)
+        self.names.update(inputs)
+        body = [s for s in function.body if not _is_noise(s)]
+        for statement in body:
+            self._statement(statement)
+        returns = [s for s in body if isinstance(s, ast.Return)]
+        if len(returns) != 1 or body[-1] is not returns[0] or returns[0].value is None:
+            self.fail("forward must end with its only return", function, "return the outputs as a tuple")
+        return Program(self.origin, inputs, tuple(body), self.line)
+
+    def _inputs(self, arguments: ast.arguments, function: ast.FunctionDef) -> tuple[str, ...]:
+        if arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.defaults:
+            self.fail("forward has *args, keyword-only arguments or defaults", function, "name each input once")
+        names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
+        return tuple(names[1:] if names[:1] == ["self"] else names)
+
+    def _statement(self, statement: ast.stmt) -> None:
+        if not isinstance(statement, _STATEMENTS):
+            self.fail(f"{_kind(statement)} is not straight-line code", statement, "unroll it")
+        if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr | ast.Return):
+            if statement.value is not None:
+                self._expression(statement.value)
+            if isinstance(statement, ast.AugAssign):
+                self._read_target(statement.target)
+            for target in _targets(statement):
+                self._target(target)
+        elif isinstance(statement, ast.Delete):
+            for target in statement.targets:
+                self._expression(target)
+
+    def _target(self, target: ast.expr) -> None:
+        if isinstance(target, ast.Name):
+            self.names.add(target.id)
+        elif isinstance(target, ast.Tuple | ast.List):
+            for item in target.elts:
+                self._target(item)
+        elif isinstance(target, ast.Subscript):
+            self._expression(target)
+        else:
+            self.fail(f"assignment to {_kind(target)}", target, "assign to names or subscripts")
+
+    def _read_target(self, target: ast.expr) -> None:
+        if isinstance(target, ast.Name):
+            self._name(target)
+
+    def _expression(self, expression: ast.AST) -> None:
+        for node in ast.walk(expression):
+            if not isinstance(node, _EXPRESSIONS):
+                self.fail(
+                    f"{_kind(node)} is not straight-line code",
+                    node if hasattr(node, "lineno") else expression,
+                )
+            if isinstance(node, ast.Name):
+                self._name(node)
+            elif isinstance(node, ast.Constant) and not isinstance(node.value, _CONSTANTS):
+                self.fail(f"a literal of type {type(node.value).__name__}", node)
+            elif isinstance(node, ast.keyword) and node.arg is None:
+                self.fail("a ** argument", node, "write the keywords out")
+            elif isinstance(node, ast.Compare) and len(node.ops) > 1:
+                self.fail("a chained comparison", node, "compare two values at a time")
+            elif isinstance(node, ast.Dict) and None in node.keys:
+                self.fail("** in a dict", node, "write the items out")
+
+    def _name(self, node: ast.Name) -> None:
+        if node.id not in self.names and node.id not in ROOTS and node.id not in BUILTINS:
+            self.fail(f"name {node.id!r} is used before it is assigned", node, "assign it, or make it an input")
+
+
+def _targets(statement: ast.stmt) -> list[ast.expr]:
+    if isinstance(statement, ast.Assign):
+        return statement.targets
+    return [statement.target] if isinstance(statement, ast.AnnAssign | ast.AugAssign) else []
+
+
+def _is_noise(statement: ast.stmt) -> bool:
+    """Docstrings and ``pass``."""
+    if isinstance(statement, ast.Pass):
+        return True
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def _kind(node: ast.AST) -> str:
+    """What a syntax node is called in a message: ``For`` -> ``a 'for'``."""
+    return f"a {type(node).__name__.lower()!r}"
