@@ -24,9 +24,8 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.judge.arms.arm import ArmSettings
-from pytest_passbench.judge.measure.cpu_clock import EAGER
+from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.session import Session
-from pytest_passbench.judge.subject import CANDIDATE
 from pytest_passbench.protocol import Order
 from pytest_passbench.suite.find import discover, installed_tasks
 

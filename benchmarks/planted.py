@@ -32,13 +32,12 @@ from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.judge.arms import sandbox
+from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
-from pytest_passbench.judge.measure.cpu_clock import EAGER
 from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.judge.reading.readings import Readings
 from pytest_passbench.judge.session import Session
-from pytest_passbench.judge.subject import CANDIDATE
 from pytest_passbench.kernels import cpp
 from pytest_passbench.protocol import Order
 from pytest_passbench.suite.build import build_graph

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.options import OPTIONS, Option
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
+from pytest_passbench.run.judging import Judge, judge_all, make_judge
 from pytest_passbench.run.ledger import Ledger, check_machine, open_candidates, run_seed
-
-if TYPE_CHECKING:
-    from pytest_passbench.candidate.layout import Candidate
-    from pytest_passbench.plugin.options import Option
 
 PYTEST_ONLY = {"candidates", "tasks", "report_dir", "fail_under", "shard"}
 """Fields of Settings that are arguments of their own here, or that only a pytest run acts on."""
@@ -31,7 +29,7 @@ def evaluate(
     tasks: Paths | None = None,
     *,
     on_record: Callable[[Record], None] | None = None,
-    session: Callable[[Settings, bytes], Any] | None = None,
+    judge: Callable[[Settings, bytes], Judge] = make_judge,
     **settings: Any,
 ) -> Run:
     """Judge one candidate folder, or several, with the guarantees of ``pytest --passbench``.
@@ -39,7 +37,7 @@ def evaluate(
     ``tasks``: task files, published samples, or folders of them; by default the installed tasks of
     ``suite`` ("lite"). ``settings`` are the fields of :class:`~pytest_passbench.core.settings.Settings`.
     ``on_record`` is called with every record as it is made; a KeyboardInterrupt ends the run and returns what
-    there is, marked interrupted. ``session`` makes the judge, for tests.
+    there is, marked interrupted. ``judge`` makes the run's judge from its settings and its seed.
 
     Raises UserError for a candidate, a task file or a setting that is not one.
     """
@@ -48,46 +46,14 @@ def evaluate(
     ledger = Ledger(chosen, open_candidates(chosen.candidates), run_seed(chosen.seed))
     loaded = list(_load(chosen))
     ledger.tasks = [task.id for task in loaded]
-    with closing((session or make_session)(chosen, ledger.seed)) as judge:
-        ledger.environment = dict(judge.environment())
+    with closing(judge(chosen, ledger.seed)) as judging:
+        ledger.environment = judging.environment()
         try:
-            _judge_all(judge, ledger, loaded, on_record)
+            judge_all(judging, ledger, loaded, on_record)
         except KeyboardInterrupt:
             ledger.interrupted = True
-        ledger.noise = dict(getattr(judge, "noise", dict)())
+        ledger.noise = judging.noise()
     return ledger.run()
-
-
-def make_session(settings: Settings, seed: bytes, worker: int = 0) -> Any:
-    """The judge's session of this process; ``worker`` tells parallel ones apart, from 0."""
-    if settings.trusted:
-        from pytest_passbench.judge.trusted import TrustedSession
-
-        return TrustedSession(settings, seed)
-    from pytest_passbench.judge.session import Session
-
-    return Session(settings, seed, worker)
-
-
-def selected(judge: Any, task: Task, candidate: Candidate) -> int:
-    """How many subgraphs of a task a judge sets out to judge; one of another kind takes all."""
-    choose = getattr(judge, "selected", None)
-    return len(task.subgraphs if choose is None else choose(task, candidate))
-
-
-def _judge_all(
-    judge: Any, ledger: Ledger, tasks: Sequence[Task], on_record: Callable[[Record], None] | None
-) -> None:
-    judge.expected = sum(len(task.subgraphs) for task in tasks) * len(ledger.candidates)
-    for task in tasks:
-        for candidate in ledger.candidates:
-            ledger.expect(task.id, candidate.name, selected(judge, task, candidate))
-    for task in tasks:
-        for candidate in ledger.candidates:
-            for record in judge.judge(task, candidate):
-                ledger.add(record)
-                if on_record is not None:
-                    on_record(record)
 
 
 def _settings(candidate: Paths, tasks: Paths | None, given: dict[str, Any]) -> Settings:
@@ -99,8 +65,6 @@ def _settings(candidate: Paths, tasks: Paths | None, given: dict[str, Any]) -> S
 
 def _check(given: dict[str, Any]) -> None:
     """What is out of range on the command line is so here."""
-    from pytest_passbench.plugin.options import OPTIONS
-
     options = {option.key: option for option in OPTIONS}
     known = {field.name for field in fields(Settings)} - PYTEST_ONLY
     for name, value in given.items():

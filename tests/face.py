@@ -34,6 +34,12 @@ class Judge:
     def environment(self):
         return {"sandbox": "fake"}
 
+    def noise(self):
+        return {}
+
+    def selected(self, task, candidate):
+        return task.subgraphs
+
     def judge(self, task, candidate):
         for subgraph in task.subgraphs:
             yield record(task, subgraph, candidate, dict(subgraph.meta))

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from pytest_passbench.candidate import cpp_text as native
+from pytest_passbench.candidate import cpp_text
 from pytest_passbench.judge.builder import flags
 from pytest_passbench.judge.builder.refusals import KernelRefused
 from pytest_passbench.kernels import lexer, signatures, toolchain
@@ -80,17 +80,17 @@ FINE = [
 
 @pytest.mark.parametrize(("text", "rule"), REFUSED.items(), ids=range(len(REFUSED)))
 def test_what_a_kernel_has_no_need_of_is_refused(text: str, rule: str) -> None:
-    assert rule in {found for _, found, _ in native.screen(f"int before;\n{text}\nint after;")}
-    assert rule in {found for _, found, _ in native.screen(text)}
+    assert rule in {found for _, found, _ in cpp_text.screen(f"int before;\n{text}\nint after;")}
+    assert rule in {found for _, found, _ in cpp_text.screen(text)}
 
 
 @pytest.mark.parametrize("text", FINE, ids=range(len(FINE)))
 def test_what_kernels_say_is_not(text: str) -> None:
-    assert list(native.screen(text)) == []
+    assert list(cpp_text.screen(text)) == []
 
 
 def test_a_finding_has_the_line_of_the_file() -> None:
-    assert [line for line, _, _ in native.screen('int a; \\\n\n"\\\n";\r\n/*\n*/ asm("x");')] == [6]
+    assert [line for line, _, _ in cpp_text.screen('int a; \\\n\n"\\\n";\r\n/*\n*/ asm("x");')] == [6]
 
 
 def test_no_macro_of_an_allowed_header_can_put_a_name_together() -> None:
@@ -103,13 +103,13 @@ def test_no_macro_of_an_allowed_header_can_put_a_name_together() -> None:
     number = re.compile(r"U?INT\w+_(C|MAX|MIN)|M_\w+f\d+x?")
     harmless = {"__always_inline", "__nonnull", "__returns_nonnull"}  # attributes, which are allowed
     assert len(risky) > 50
-    assert {n for n in risky - harmless if not number.fullmatch(n) and not list(native.screen(f"{n}(x)"))} == set()
+    assert {n for n in risky - harmless if not number.fullmatch(n) and not list(cpp_text.screen(f"{n}(x)"))} == set()
 
 
 def _macros() -> dict[str, str]:
     """All macros that this machine's compiler has after the allowed headers, with what they stand for."""
     command = [toolchain.compiler(), *toolchain.BASE_FLAGS, "-fopenmp", f"-I{toolchain.INCLUDE}", "-x", "c++"]
-    text = "\n".join(f"#if __has_include(<{name}>)\n#include <{name}>\n#endif" for name in sorted(native.INCLUDES))
+    text = "\n".join(f"#if __has_include(<{name}>)\n#include <{name}>\n#endif" for name in sorted(cpp_text.INCLUDES))
     done = subprocess.run([*command, "-E", "-dM", "-"], input=text, text=True, capture_output=True, check=True)
     found = (re.match(r"#define (\w+)(?:\([^)]*\))?\s*(.*)", line) for line in done.stdout.splitlines())
     return {match[1]: match[2] for match in found if match}
@@ -126,7 +126,7 @@ def test_reading_takes_time_linear_in_the_text(piece: str) -> None:
     def seconds(size: int) -> float:
         text = piece * (size // len(piece))
         start = time.process_time()
-        list(native.screen(text))
+        list(cpp_text.screen(text))
         signatures.parse(text)
         return time.process_time() - start
 
@@ -136,7 +136,7 @@ def test_reading_takes_time_linear_in_the_text(piece: str) -> None:
 
 def test_a_source_that_is_too_long_is_said_to_be() -> None:
     text = "int f(int x) { return x; }\n" * 35_000
-    assert [what for _, _, what in native.screen(text) if "too complex" in what]
+    assert [what for _, _, what in cpp_text.screen(text) if "too complex" in what]
     with pytest.raises(CompileError, match="too complex"):
         signatures.parse(text)
 

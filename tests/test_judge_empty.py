@@ -10,8 +10,8 @@ import pytest
 
 from pytest_passbench.core.seed import Secret
 from pytest_passbench.judge.arms.runner import BlockTime
-from pytest_passbench.judge.measure import cpu_clock as clocks
-from pytest_passbench.judge.measure.stopwatch import Stopwatch
+from pytest_passbench.judge.measure import cpu_clock
+from pytest_passbench.judge.stopwatch import Stopwatch
 
 FULL = {"eager": 500e-6, "candidate": 250e-6}
 
@@ -35,15 +35,19 @@ def measured(monkeypatch: pytest.MonkeyPatch, empties: dict[str, list[float]], p
     left = {arm: list(values) for arm, values in empties.items()}
     forked = lambda *_arguments: {arm: Runner(FULL[arm], left[arm]) for arm in FULL}  # noqa: E731
     quiet = SimpleNamespace(begin=lambda: None, end=lambda: None)
-    monkeypatch.setattr(clocks, "fork_all", forked)
-    monkeypatch.setattr(clocks, "Preference", lambda: quiet)
-    inputs: Any = SimpleNamespace(draw=lambda calls: [[]] * calls, write=lambda batch, pages: None)
-    cores: Any = SimpleNamespace(forking=[0], arms={0})
-    templates: Any = {arm: SimpleNamespace(rehearses=False, resting=[]) for arm in FULL}
-    none: Any = SimpleNamespace(off=contextlib.nullcontext)
-    clock = clocks.CpuClock(
-        templates, none, none, inputs, cores, none, lambda *_round: None, Secret(b"seed"), Stopwatch({})
+    monkeypatch.setattr(cpu_clock, "fork_all", forked)
+    monkeypatch.setattr(cpu_clock, "Preference", lambda: quiet)
+    bench: Any = SimpleNamespace(
+        pages=None,
+        inputs=SimpleNamespace(draw=lambda calls: [[]] * calls, write=lambda batch, pages: None),
+        cores=SimpleNamespace(forking=[0], arms={0}),
+        awake=SimpleNamespace(off=contextlib.nullcontext),
+        secret=Secret(b"seed"),
+        phases=Stopwatch({}),
     )
+    templates: Any = {arm: SimpleNamespace(rehearses=False, resting=[]) for arm in FULL}
+    program: Any = None
+    clock = cpu_clock.CpuClock(templates, program, bench, lambda *_round: None)
     with contextlib.closing(clock):
         clock.calls = 10
         for _ in range(pairs):

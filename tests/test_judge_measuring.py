@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_passbench import protocol
+from pytest_passbench.judge.arms.names import TWIN
 from pytest_passbench.judge.arms.watch import Watch
 from pytest_passbench.judge.measure.allowance import Allowance, Budget
-from pytest_passbench.judge.measure.floor import FIRST, TWIN, Noise, merged
-from pytest_passbench.judge.measure.stopwatch import Stopwatch
+from pytest_passbench.judge.measure.floor import FIRST, Noise, merged
+from pytest_passbench.judge.stopwatch import Stopwatch
 from pytest_passbench.judge.verify.outputs import read_call
 from pytest_passbench.runner import memory
 from pytest_passbench.timing.budget import LEAST_PAIR
@@ -182,16 +183,16 @@ def test_an_interruption_while_runners_end_stays_one(twin, monkeypatch):
 
 
 def test_chance_says_on_which_core_each_arm_forks(twin, monkeypatch):
-    from pytest_passbench.judge.measure import cpu_clock as clock
+    from pytest_passbench.judge.measure import cpu_clock
 
-    drawn, fork_all = [], clock.fork_all
+    drawn, fork_all = [], cpu_clock.fork_all
 
     def noted(templates, *arguments):
         runners = fork_all(templates, *arguments)
         drawn.append(tuple(core for arm in ("eager", "candidate") for core in templates[arm].cores))
         return runners
 
-    monkeypatch.setattr(clock, "fork_all", noted)
+    monkeypatch.setattr(cpu_clock, "fork_all", noted)
     session, candidate = session_of(twin, audit="off")
     session.floor = False
     with session:

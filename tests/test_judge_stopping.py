@@ -12,7 +12,7 @@ import pytest
 
 from pytest_passbench.judge.arms import processes
 from pytest_passbench.judge.arms.watch import Watch
-from pytest_passbench.judge.audits import clock_evidence as timing
+from pytest_passbench.judge.audits import clock_evidence
 from pytest_passbench.judge.measure.others import Others
 
 #: Threads that start threads, as long as they may.
@@ -72,11 +72,11 @@ def test_what_runs_beside_a_runner_is_found_out(restless):
         time.sleep(0.02)
         clock.others.end()
     assert [used.cpu for used in clock.others.used["candidate"]] == [0.0] * 3
-    assert timing.others(clock, "candidate") == []
+    assert clock_evidence.others(clock, "candidate") == []
     processes.go_on(restless)
     clock.others.begin({"candidate": [restless]})
     time.sleep(0.1)
-    (found,) = timing.others(clock, "candidate")
+    (found,) = clock_evidence.others(clock, "candidate")
     assert (found.layer, found.rule, found.severity) == ("clock", "other-cpu", "violation")
     assert "1 of 4 pairs" in found.message
 
@@ -93,12 +93,12 @@ threading.Thread(target=spin, daemon=True).start()
 
 
 def test_what_a_pass_starts_while_it_is_read_stands_still_while_blocks_run(bench, wrapper, monkeypatch):
-    from pytest_passbench.judge.reading import reader as reading
+    from pytest_passbench.judge.reading import reader
     from pytest_passbench.judge.subject import Subject
 
     bench.task()
     bench.candidate({"p": wrapper("return torch.nn.functional.gelu(x) + y", SPINNING)})
-    readers, seen, freeze, run = [], [], reading.freeze, Subject._run
+    readers, seen, freeze, run = [], [], reader.freeze, Subject._run
 
     def noted(arm, *limit):
         readers.append(arm)
@@ -109,7 +109,7 @@ def test_what_a_pass_starts_while_it_is_read_stands_still_while_blocks_run(bench
         run(self)
         seen.append([states(pid) for arm in readers for pid in arm.everything_inside()])
 
-    monkeypatch.setattr(reading, "freeze", noted)
+    monkeypatch.setattr(reader, "freeze", noted)
     monkeypatch.setattr(Subject, "_run", watched)
     records = bench.judge(policy="open", budget=10)
     assert records["gelu-add/float32-x1"].arm.status == "correct"
@@ -118,9 +118,9 @@ def test_what_a_pass_starts_while_it_is_read_stands_still_while_blocks_run(bench
 
 
 def test_a_template_is_stopped_between_one_runner_and_the_next(bench, gelu_add_pass, monkeypatch):
-    from pytest_passbench.judge.measure import cpu_clock as clock
+    from pytest_passbench.judge.measure import cpu_clock
 
-    seen, fork_all = [], clock.fork_all
+    seen, fork_all = [], cpu_clock.fork_all
 
     def noted(templates, *arguments):
         before = [states(template.pid) for template in templates.values()]
@@ -128,7 +128,7 @@ def test_a_template_is_stopped_between_one_runner_and_the_next(bench, gelu_add_p
         seen.extend([*before, *(states(template.pid) for template in templates.values())])
         return runners
 
-    monkeypatch.setattr(clock, "fork_all", noted)
+    monkeypatch.setattr(cpu_clock, "fork_all", noted)
     bench.task()
     bench.candidate({"p": gelu_add_pass})
     records = bench.judge(budget=3)

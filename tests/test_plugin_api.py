@@ -9,9 +9,9 @@ import pytest_passbench
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Arm, PassReport, Record, Speed
 from pytest_passbench.core.settings import Settings
+from pytest_passbench.plugin.benchmark import other_times
 from pytest_passbench.plugin.failures import TaskFailedError, describe, safe
 from pytest_passbench.plugin.live import Progress, outcome, spell
-from pytest_passbench.report.benchmark import other_times
 from pytest_passbench.run.ledger import Ledger, run_seed, write
 
 
@@ -23,6 +23,12 @@ class Judge:
 
     def environment(self):
         return {"sandbox": "fake"}
+
+    def noise(self):
+        return {}
+
+    def selected(self, task, candidate):
+        return task.subgraphs
 
     def judge(self, task, candidate):
         for subgraph in task.subgraphs:
@@ -54,7 +60,7 @@ def test_evaluate_returns_the_run(folder):
         return judges[-1]
 
     run = pytest_passbench.evaluate(
-        folder / "passes", folder / "own" / "a.task.yaml", session=make, on_record=seen.append, tolerance=-4
+        folder / "passes", folder / "own" / "a.task.yaml", judge=make, on_record=seen.append, tolerance=-4
     )
     assert run.tasks == ["a"]
     assert run.records == seen
@@ -66,21 +72,21 @@ def test_evaluate_returns_the_run(folder):
 
 
 def test_evaluate_interrupted_returns_what_there_is(folder):
-    run = pytest_passbench.evaluate(folder / "passes", [folder / "own"], session=Judge)
+    run = pytest_passbench.evaluate(folder / "passes", [folder / "own"], judge=Judge)
     assert run.interrupted
     assert run.tasks == ["a", "b"]
     assert len(run.records) == 3
-    chosen = pytest_passbench.evaluate(folder / "passes", [folder / "own"], suite="lite", session=Judge)
+    chosen = pytest_passbench.evaluate(folder / "passes", [folder / "own"], suite="lite", judge=Judge)
     assert chosen.tasks == ["a"]
 
 
 def test_evaluate_refuses_what_it_does_not_know(folder):
     with pytest.raises(UserError, match="unknown setting 'speed'"):
-        pytest_passbench.evaluate(folder / "passes", session=Judge, speed=1)
+        pytest_passbench.evaluate(folder / "passes", judge=Judge, speed=1)
     with pytest.raises(UserError, match="evaluate, tolerance: '3' is not an integer from -10 to 0"):
-        pytest_passbench.evaluate(folder / "passes", session=Judge, tolerance=3)
+        pytest_passbench.evaluate(folder / "passes", judge=Judge, tolerance=3)
     with pytest.raises(UserError, match="candidate directory does not exist"):
-        pytest_passbench.evaluate(folder / "nowhere", session=Judge)
+        pytest_passbench.evaluate(folder / "nowhere", judge=Judge)
 
 
 def test_a_seed_stands_for_itself_or_for_its_hash():

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_passbench.judge.arms import processes, sandbox
 from pytest_passbench.judge.arms.arm import Arm, ArmSettings
+from pytest_passbench.judge.reading.reader import start_reader
 from pytest_passbench.judge.reading.survey import survey
 from pytest_passbench.plans.graphs import from_data
 from pytest_passbench.protocol import READ
@@ -197,7 +198,7 @@ def frozen(bench, gelu_add_pass):
             candidate, walls = bench.candidate({"p": head + gelu_add_pass}), sandbox.walls()
             arm = Arm(ArmSettings("reader", "cpu", 1, READ, walls, 30.0, candidate))
             stack.callback(arm.close)
-            reader = arm.start_reader(sandbox.CANDIDATE_MOUNT, ["p"])
+            reader = start_reader(arm, sandbox.CANDIDATE_MOUNT, ["p"])
             stack.callback(reader.close)
             assert len(reader.passes()) == 1
             reader.freeze()

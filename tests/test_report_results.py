@@ -17,7 +17,7 @@ from pytest_passbench.commands.main import main
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import STATUSES, Arm, Finding, PassReport, Record, Speed
 from pytest_passbench.core.run import Run
-from pytest_passbench.run import results_file as results
+from pytest_passbench.run import results_file
 from pytest_passbench.run.merge import merge
 from pytest_passbench.score import board
 
@@ -82,8 +82,8 @@ runs = st.builds(
 @given(run=runs)
 def test_reading_gives_back_what_was_written(tmp_path_factory, run):
     folder = tmp_path_factory.mktemp("run")
-    results.write(folder, run)
-    read = results.read(folder / "results.json")
+    results_file.write(folder, run)
+    read = results_file.read(folder / "results.json")
     assert read.untouched
     assert replace(read, digest="") == run
 
@@ -109,7 +109,7 @@ def small(task="one", subgraph="a", **changes):
 
 
 def stored(folder, run):
-    results.write(folder, run)
+    results_file.write(folder, run)
     return folder / "results.json"
 
 
@@ -123,7 +123,7 @@ def test_the_file_has_its_schema_and_only_standard_json(tmp_path):
 
     data = json.loads(file.read_text(), parse_constant=refuse)
     assert data["schema"] == "passbench/1"
-    nan, *infinite = results.read(file).records[0].arm.error64
+    nan, *infinite = results_file.read(file).records[0].arm.error64
     assert math.isnan(nan)
     assert infinite == [math.inf, -math.inf]
 
@@ -132,7 +132,7 @@ def test_a_second_write_replaces_the_file_and_leaves_nothing_beside_it(tmp_path)
     stored(tmp_path, small())
     stored(tmp_path, small(interrupted=True))
     assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
-    assert results.read(tmp_path).interrupted
+    assert results_file.read(tmp_path).interrupted
 
 
 @pytest.mark.parametrize(
@@ -142,13 +142,13 @@ def test_a_second_write_replaces_the_file_and_leaves_nothing_beside_it(tmp_path)
 def test_the_digest_tells_an_edited_file(tmp_path, old, new):
     file = stored(tmp_path, small())
     file.write_text(file.read_text().replace(old, new))
-    assert not results.read(file).untouched
+    assert not results_file.read(file).untouched
 
 
 def test_a_folder_that_cannot_be_written_to(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"file/run.*cannot be written"):
-        results.write(tmp_path / "file" / "run", small())
+        results_file.write(tmp_path / "file" / "run", small())
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_record_of_another_form_is_refused(tmp_path, path, value, said):
     target[path[-1]] = value
     file.write_text(json.dumps(data))
     with pytest.raises(UserError, match=said) as caught:
-        results.read(file)
+        results_file.read(file)
     assert str(file) in str(caught.value)
 
 
@@ -186,7 +186,7 @@ def test_shards_become_one_run(tmp_path, capsys):
     two = stored(tmp_path / "2", small("two", interrupted=True, noise={"width": 0.03}))
     assert main(["merge", str(tmp_path / "all"), str(one), str(two.parent)]) == 0
     assert "Merged from 2 files" in capsys.readouterr().out
-    run = results.read(tmp_path / "all")
+    run = results_file.read(tmp_path / "all")
     assert run.untouched
     assert [record.task for record in run.records] == run.tasks == ["one", "two"]
     assert run.interrupted
@@ -206,15 +206,15 @@ def test_a_merged_run_knows_what_was_to_be_judged_and_which_shard_is_lacking(tmp
     said = capsys.readouterr().out
     assert "Shard 2 of 3 is not among them" in said
     assert "were not judged" in said
-    run = results.read(tmp_path / "all")
+    run = results_file.read(tmp_path / "all")
     assert run.selected == {"mine": {"one": 4, "three": 4}}
     assert board.metric(run, "mine", "correct") == len(run.records) / 8
 
 
 def test_merging_twice_keeps_every_part(tmp_path):
-    shards = [results.read(stored(tmp_path / name, small(name))) for name in ("a", "b", "c")]
+    shards = [results_file.read(stored(tmp_path / name, small(name))) for name in ("a", "b", "c")]
     first = merge([(tmp_path / "a", shards[0]), (tmp_path / "b", shards[1])])
-    both = results.read(stored(tmp_path / "ab", first))
+    both = results_file.read(stored(tmp_path / "ab", first))
     assert len(merge([(tmp_path / "ab", both), (tmp_path / "c", shards[2])]).parts) == 3
 
 

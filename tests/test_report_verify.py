@@ -10,7 +10,7 @@ import pytest
 
 from pytest_passbench.commands.main import main
 from pytest_passbench.core.record import Arm, PassReport, Record, Speed
-from pytest_passbench.run import results_file as results
+from pytest_passbench.run import results_file
 from pytest_passbench.run.disqualify import disqualify
 
 PASS = """
@@ -59,17 +59,23 @@ class Judge:
     def environment(self):
         return {}
 
+    def noise(self):
+        return {}
+
+    def selected(self, task, candidate):
+        return task.subgraphs
+
     def close(self):
         pass
 
     def judge(self, task, candidate):
-        from pytest_passbench.run.hashes import of_task
+        from pytest_passbench.suite.taskfile import task_hash
 
         for subgraph in task.subgraphs:
             pairs = [[math.log(self.ratio)] * 2] * 6
             speed = Speed(self.ratio, self.ratio - 0.1, self.ratio + 0.1, "FASTER", 10.0, 10.0 / self.ratio, pairs)
             arm = Arm(correct_from=[-11], speed=speed)
-            yield Record(task.id, subgraph.id, candidate.name, arm=arm, task_hash=of_task(task))
+            yield Record(task.id, subgraph.id, candidate.name, arm=arm, task_hash=task_hash(task))
 
 
 @pytest.fixture
@@ -83,8 +89,8 @@ def made(tmp_path: Path):
     (tmp_path / "tasks").mkdir()
     for name in ("one", "two"):
         (tmp_path / "tasks" / f"{name}.task.yaml").write_text(TASK.format(name=name))
-    run = evaluate(tmp_path / "cand", tmp_path / "tasks", session=Judge)
-    results.write(tmp_path / "run", run)
+    run = evaluate(tmp_path / "cand", tmp_path / "tasks", judge=Judge)
+    results_file.write(tmp_path / "run", run)
     return tmp_path
 
 
@@ -96,9 +102,9 @@ def edit(folder: Path, change, digest: bool = True) -> None:
     """Change the run; with ``digest``, as somebody would who knows how the digest is made."""
     path = folder / "run" / "results.json"
     if digest:
-        run = results.read(path)
+        run = results_file.read(path)
         change(run)
-        results.write_file(path, run)
+        results_file.write_file(path, run)
         return
     data = json.loads(path.read_text())
     change(data)
@@ -152,7 +158,7 @@ def test_another_seed_is_found(made, capsys):
 
 
 def test_rerun_agrees_or_says_what_differs(made, capsys, monkeypatch):
-    monkeypatch.setattr("pytest_passbench.api.make_session", Judge)
+    monkeypatch.setattr("pytest_passbench.run.judging.make_judge", Judge)
     assert verify(made, "--rerun=2") == 0
     assert "2 subgraphs judged anew agree" in capsys.readouterr().out
     monkeypatch.setattr(Judge, "ratio", 1.1)

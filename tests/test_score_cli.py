@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pytest_passbench.commands.main import main
 from pytest_passbench.core.record import Arm, Record, Speed
 from pytest_passbench.core.run import Run
-from pytest_passbench.run import results_file as results
+from pytest_passbench.run import results_file
 
 CASES = json.loads((Path(__file__).parent / "data" / "es_vectors.json").read_text())
 
@@ -35,7 +35,7 @@ def run_folder(tmp_path):
         candidates=[{"name": "mine", "path": "passes", "content_hash": "00"}],
         records=[record("one", "a", 2.0), record("one", "b", 8.0), record("two", "c", None, "integrity")],
     )
-    results.write(tmp_path, run)
+    results_file.write(tmp_path, run)
     return tmp_path
 
 
@@ -161,7 +161,8 @@ anything = st.recursive(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
 @given(st.data())
 def test_whatever_stands_in_a_file_there_is_never_a_traceback(run_folder, capsys, data):
-    whole = data.draw(st.sampled_from([results.read(run_folder).to_json(), {"subgraphs": CASES[1]["subgraphs"]}]))
+    stored = results_file.read(run_folder).to_json()
+    whole = data.draw(st.sampled_from([stored, {"subgraphs": CASES[1]["subgraphs"]}]))
     where = data.draw(st.sampled_from(list(places(whole))))
     file = run_folder / "edited.json"
     file.write_text(json.dumps(put(whole, where, data.draw(anything))))

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.suite.allowlist import is_random, op_name, operator_sequence, resolve, spelling
+from pytest_passbench.suite.allowlist import resolve, spelling
 from pytest_passbench.suite.build import build_graph
+from pytest_passbench.suite.opnames import is_random, op_name, operator_sequence
 from pytest_passbench.suite.printing import to_source
 
 

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_passbench.timing import aggregate as suite
-from pytest_passbench.timing import budget, rounds, series
+from pytest_passbench.timing import aggregate, budget, rounds, series
 from pytest_passbench.timing.estimate import (
     Estimate,
     estimate,
@@ -223,11 +222,11 @@ def test_autocorrelation_of_next_to_nothing():
 
 def test_the_floor_holds_ninety_five_percent_of_the_sessions():
     rng = np.random.default_rng(5)
-    hits = [abs(rng.normal(0, 0.006)) <= math.log1p(suite.aa_floor(list(rng.normal(0, 0.006, 12))).width)
+    hits = [abs(rng.normal(0, 0.006)) <= math.log1p(aggregate.aa_floor(list(rng.normal(0, 0.006, 12))).width)
             for _ in range(2000)]  # fmt: skip
     assert np.mean(hits) == pytest.approx(0.95, abs=0.015)
     with pytest.raises(ValueError):
-        suite.aa_floor([])
+        aggregate.aa_floor([])
 
 
 def test_the_suite_interval_covers():
@@ -236,19 +235,19 @@ def test_the_suite_interval_covers():
     for _ in range(500):
         truths = rng.normal(0, 0.3, 20)
         parts = [from_values(list(t + rng.normal(0, 0.002 * (1 + i), 6))) for i, t in enumerate(truths)]
-        whole = suite.geometric_mean(parts)
+        whole = aggregate.geometric_mean(parts)
         hits += abs(whole.log_ratio - truths.mean()) <= whole.half_width
     assert 0.93 <= hits / 500 <= 0.975
 
 
 def test_the_suite_mean_of_exact_one_and_unknown_ratios():
     exact = Estimate(math.log(2), 0.0, 0.0, 5, 6)
-    assert suite.geometric_mean([exact, exact.swapped()]).ratio == 1.0
-    assert suite.geometric_mean([exact]).half_width == 0.0
-    assert suite.geometric_mean([exact], offset=0.01).half_width == 0.01
-    assert suite.geometric_mean([exact, from_values([0.1])]).half_width == math.inf
+    assert aggregate.geometric_mean([exact, exact.swapped()]).ratio == 1.0
+    assert aggregate.geometric_mean([exact]).half_width == 0.0
+    assert aggregate.geometric_mean([exact], offset=0.01).half_width == 0.01
+    assert aggregate.geometric_mean([exact, from_values([0.1])]).half_width == math.inf
     with pytest.raises(ValueError):
-        suite.geometric_mean([])
+        aggregate.geometric_mean([])
 
 
 def test_a_short_budget_takes_rounds_not_pairs():

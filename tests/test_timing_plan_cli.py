@@ -9,7 +9,7 @@ import pytest
 from pytest_passbench.commands.main import main
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
-from pytest_passbench.run import results_file as results
+from pytest_passbench.run import results_file
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def stored(tmp_path):
             record("long", "b", measure=5.0, verify=1.0),
         ],
     )
-    results.write(tmp_path, run)
+    results_file.write(tmp_path, run)
     return tmp_path
 
 

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list() -> int:
-    from pytest_passbench.forge.models import all_cases
+    from pytest_passbench.forge.catalogue import all_cases
 
     for case in all_cases():
         print(f"{case.name}  {case.modality}  {' '.join(v.label for v in case.variants)}")
@@ -75,7 +75,7 @@ def spare(count: int) -> int:
 
 def _verify(args: argparse.Namespace) -> int:
     """Prints a line per architecture; exit code 1 where a committed subgraph did not come out again."""
-    from pytest_passbench.forge.models import pick
+    from pytest_passbench.forge.catalogue import pick
     from pytest_passbench.forge.recapture import verify
     from pytest_passbench.suite.find import discover
 
@@ -156,7 +156,7 @@ def _write(args: argparse.Namespace, tasks: list[Task]) -> int:
 
 
 def _cases(only: list[str]) -> list[Case]:
-    from pytest_passbench.forge.models import all_cases
+    from pytest_passbench.forge.catalogue import all_cases
 
     found = [c for c in all_cases() if not only or c.name in only or c.name.partition("/")[0] in only]
     if not found:

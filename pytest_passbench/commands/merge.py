@@ -19,13 +19,12 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def run(args: argparse.Namespace) -> int:
     """Write the merged run and print its board."""
     from pytest_passbench.report import markdown, terminal
-    from pytest_passbench.run import merge
-    from pytest_passbench.run import results_file as results
+    from pytest_passbench.run import merge, results_file
 
-    target = _target(args.out, results.NAME)
-    merged = merge.merge([(path, results.read(path)) for path in args.files])
-    results.write_file(target, merged)
-    results.write_text(target.with_suffix(".md"), markdown.render(merged))
+    target = _target(args.out, results_file.NAME)
+    merged = merge.merge([(path, results_file.read(path)) for path in args.files])
+    results_file.write_file(target, merged)
+    results_file.write_text(target.with_suffix(".md"), markdown.render(merged))
     print(terminal.summary(merged, _columns()))
     print(f"\n{target}")
     return 0

@@ -26,12 +26,12 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan, longest task first."""
-    from pytest_passbench.run import results_file as results
+    from pytest_passbench.run import results_file
     from pytest_passbench.timing.forecast import plan
 
     if args.workers < 1:
         raise UserError(f"{args.workers} workers", where="--workers", remedy="give 1 or more")
-    stored = results.read(args.file)
+    stored = results_file.read(args.file)
     durations = [(record.task, record.durations) for record in stored.records]
     try:
         made = plan(durations, unknown=_unmeasured(stored), workers=args.workers)

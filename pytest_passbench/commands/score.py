@@ -33,15 +33,15 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(args: argparse.Namespace) -> int:
     """Print the scores as JSON."""
-    from pytest_passbench.run import results_file as results
+    from pytest_passbench.run import results_file
     from pytest_passbench.score import es
 
-    path = args.file / results.NAME if args.file.is_dir() else args.file
-    data = results.load(path)
+    path = args.file / results_file.NAME if args.file.is_dir() else args.file
+    data = results_file.load(path)
     if isinstance(data, dict) and "subgraphs" in data:
         scored = _score_case(data, path, args)
     else:
-        run = results.parse(data, path)
+        run = results_file.parse(data, path)
         if not run.untouched:
             print(f"passbench: warning: {path}: was changed after it was written", file=sys.stderr)
         es.check(run.score_settings, path)

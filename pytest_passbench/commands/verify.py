@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -29,9 +30,9 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(args: argparse.Namespace) -> int:
     """Print what does not fit; 1 where anything does not."""
-    from pytest_passbench.run import results_file as results
+    from pytest_passbench.run import results_file
 
-    found = results.read(args.file)
+    found = results_file.read(args.file)
     candidate = _candidate(args.candidate)
     if args.rerun and candidate is None:
         remedy = "add --candidate=DIR"
@@ -65,11 +66,12 @@ def _tasks(found: Run, paths: list[Path] | None) -> dict[str, Task]:
 
 
 def _problems(found: Run, tasks: dict[str, Task], candidate: Candidate | None) -> Iterator[str]:
-    from pytest_passbench.run import consistency as check
-    from pytest_passbench.run.hashes import of_harness, of_task
+    from pytest_passbench.run import consistency
+    from pytest_passbench.run.hashes import of_harness
+    from pytest_passbench.suite.taskfile import task_hash
 
     counts = {name: _count(found, task, candidate) for name, task in tasks.items()}
-    yield from check.problems(found, counts, {name: of_task(task) for name, task in tasks.items()})
+    yield from consistency.problems(found, counts, {name: task_hash(task) for name, task in tasks.items()})
     missing = [name for name in found.tasks if name not in tasks]
     if missing:
         yield f"tasks not found, so not checked: {', '.join(missing[:5])} (name their folder with --tasks)"
@@ -85,7 +87,7 @@ def _problems(found: Run, tasks: dict[str, Task], candidate: Candidate | None) -
 def _count(found: Run, task: Task, candidate: Candidate | None) -> int:
     """How many subgraphs of a task were to be judged: fewer where Triton's interpreter would run them."""
     triton = found.interpreted(task.id) or (candidate is not None and candidate.uses_triton)
-    if triton and not str(found.settings.get("device", "cpu")).startswith("cuda"):
+    if triton and not is_cuda(str(found.settings.get("device", "cpu"))):
         return len({subgraph.dtype for subgraph in task.subgraphs})
     return len(task.subgraphs)
 

@@ -1,6 +1,6 @@
 """Everything a run can be told, in one frozen value.
 
-Built by :mod:`pytest_passbench.plugin.options` from the command line and ini file, or directly by callers of
+Built by the plugin from the command line and ini file, or directly by callers of
 :func:`pytest_passbench.evaluate`.
 """
 
@@ -15,6 +15,8 @@ Policy = Literal["kernels", "open"]
 Audit = Literal["off", "standard", "paranoid"]
 Sandbox = Literal["auto", "required"]
 Interpretation = Literal["default", "mismatch_extended"]
+SUITES = ("lite", "full", "train", "all")
+METRICS = ("AS", "correct", "gmean", "fast1")  # scores that a gate may be about
 
 
 @dataclass(frozen=True)

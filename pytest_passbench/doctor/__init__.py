@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pytest_passbench.doctor import busy as load
-from pytest_passbench.doctor import gpu, isolation, processor
+from pytest_passbench.doctor import busy, gpu, isolation, processor
 from pytest_passbench.doctor.machine import Check, Machine
 
 __all__ = ["Check", "Machine", "summary", "text"]
 
 _CHECKS = (
     processor.governor, processor.turbo, processor.siblings, processor.power,
-    load.load, load.busy, load.quota, load.steal,
+    busy.load, busy.busy, busy.quota, busy.steal,
     gpu.gpu,
     isolation.bubblewrap, isolation.user_namespaces, isolation.memory_reading,
 )  # fmt: skip

@@ -15,7 +15,7 @@ from pytest_passbench.forge.decompose import Piece
 from pytest_passbench.forge.dtypes import DTYPES, input_dtype, lower_graph
 from pytest_passbench.forge.probe import Probe
 from pytest_passbench.forge.rules import complaints
-from pytest_passbench.suite.allowlist import operator_sequence
+from pytest_passbench.suite.opnames import operator_sequence
 
 FACTORS = (1.0, 8.0)
 """Activations are enlarged by the first of these with which no null answer passes below t = 0."""

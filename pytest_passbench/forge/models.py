@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-
-from pytest_passbench.core.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -39,19 +37,3 @@ class Case:
     def short(self) -> str:
         """The name without its library."""
         return self.name.rpartition("/")[2]
-
-
-def all_cases() -> list[Case]:
-    """Every case of every source library that is installed."""
-    from pytest_passbench.forge.sources import SOURCES
-
-    return [case for source in SOURCES for case in source.cases()]
-
-
-def pick(names: Iterable[str]) -> list[Case]:
-    """The cases of these names (``library/architecture``); raises :class:`UserError` for an unknown one."""
-    known = {case.name: case for case in all_cases()}
-    missing = [name for name in names if name not in known]
-    if missing:
-        raise UserError(f"no such architecture: {', '.join(missing)}", remedy="see `passbench forge --list`")
-    return [known[name] for name in names]

@@ -12,7 +12,7 @@ from pytest_passbench.forge.clean import is_inplace
 from pytest_passbench.forge.conditions import is_degenerate
 from pytest_passbench.forge.null import passes
 from pytest_passbench.forge.probe import Probe, downstream
-from pytest_passbench.suite.allowlist import is_metadata, op_name, operator_sequence
+from pytest_passbench.suite.opnames import is_metadata, op_name, operator_sequence
 
 Rule = Callable[[Probe], Iterator[str]]
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from pytest_passbench.candidate.layout import Candidate, PassDir
+from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.record import Arm as ArmRecord
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.seed import Secret
@@ -19,10 +20,11 @@ from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.arm import Arm, ArmSettings
-from pytest_passbench.judge.arms.cuda import device_state
 from pytest_passbench.judge.arms.failures import ArmFailure, printable
+from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, TWIN
 from pytest_passbench.judge.audits import layers
 from pytest_passbench.judge.audits.auditor import Auditor
+from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.store import cache_folder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
@@ -31,16 +33,16 @@ from pytest_passbench.judge.inputs.pages import Pages, plan_layout
 from pytest_passbench.judge.machine import priority
 from pytest_passbench.judge.machine.awake import Awake
 from pytest_passbench.judge.machine.cores import Cores
+from pytest_passbench.judge.machine.gpu import device_state
 from pytest_passbench.judge.measure.allowance import Allowance, Budget
-from pytest_passbench.judge.measure.cpu_clock import EAGER
-from pytest_passbench.judge.measure.floor import TWIN, Noise
-from pytest_passbench.judge.measure.stopwatch import Stopwatch
+from pytest_passbench.judge.measure.floor import Noise
 from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.judge.reading.readings import Readings, folder
-from pytest_passbench.judge.subject import CANDIDATE, Subject
+from pytest_passbench.judge.stopwatch import Stopwatch
+from pytest_passbench.judge.subject import Subject
 from pytest_passbench.protocol import READ, Order
-from pytest_passbench.run.hashes import of_task
 from pytest_passbench.suite.build import build_graph
+from pytest_passbench.suite.taskfile import task_hash
 from pytest_passbench.timing.looks import LOOKS, Stopping
 from pytest_passbench.timing.measurement import Arms
 
@@ -161,7 +163,7 @@ class Session:
 
     def selected(self, task: Task, candidate: Candidate) -> tuple[Subgraph, ...]:
         """All subgraphs; of a candidate that Triton's interpreter runs, the smallest one of each dtype."""
-        if self.settings.device.startswith("cuda") or not candidate.uses_triton:
+        if is_cuda(self.settings.device) or not candidate.uses_triton:
             return task.subgraphs
         least: dict[str, Subgraph] = {}
         for subgraph in sorted(task.subgraphs, key=lambda item: item.elements):
@@ -173,7 +175,7 @@ class Session:
         record = Record(task.id, subgraph.id, candidate.name, subgraph.source, subgraph.dtype)
         passes = candidate.passes_for(task.id)
         record.folder = folder(candidate, passes) if passes is not None else ""
-        record.task_hash = of_task(task)
+        record.task_hash = task_hash(task)
         record.operators = list(task.header.ops)
         return record
 
@@ -223,30 +225,26 @@ class Session:
         layout, allowance = plan_layout(subgraph.inputs), self._allowance(len(orders), earlier)
         with phases("inputs"):
             pages, inputs = Pages(layout), Inputs(subgraph.inputs, secret.key("inputs"))
+        bench = Bench(
+            layout, pages, inputs, self._cores, self._awake, secret, phases, self.settings.tolerance
+        )
         return Subject(
             record=record,
             orders=orders,
             planners=planners,
             arms=arms,
-            layout=layout,
-            pages=pages,
-            inputs=inputs,
-            cores=self._cores,
-            awake=self._awake,
+            bench=bench,
             locks=self._locks(),
             stopping=Stopping(self._noise.delta, max_pairs=allowance.pairs, correlation=self._noise.correlation),
-            tolerance=self.settings.tolerance,
-            secret=secret,
-            phases=phases,
             allowance=allowance,
-            auditor=Auditor(self.settings),
+            auditor=Auditor(self.settings, bench, arms[CANDIDATE]),
             earlier=earlier,
         )
 
     def _locks(self) -> list[str]:
         device = self.settings.device
         cores = [f"core-{core}" for core in self._cores.arms]
-        return [*cores, f"device-{device.partition(':')[2] or 0}"] if device.startswith("cuda") else cores
+        return [*cores, f"device-{device.partition(':')[2] or 0}"] if is_cuda(device) else cores
 
     def _allowance(self, arms: int, earlier: Arms | None) -> Allowance:
         return (self._budget.allowance(arms) or DEFAULT) if earlier is None else AGAIN
@@ -309,7 +307,7 @@ class Session:
             "device": self.settings.device,
             "sandbox": str(self._walls),
             "inputs": chosen().name,
-            **(device_state(self.settings.device) if self.settings.device.startswith("cuda") else {}),
+            **(device_state(self.settings.device) if is_cuda(self.settings.device) else {}),
             "python": platform.python_version(),
             "torch": torch.__version__,
             "priority": "real-time" if priority.allowed() else "ordinary",

@@ -11,28 +11,24 @@ from typing import Any
 from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.record import Arm as ArmRecord
 from pytest_passbench.core.record import PassReport, Record, Speed
-from pytest_passbench.core.seed import Secret
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure, printable
 from pytest_passbench.judge.arms.forks import ArmFailed, blaming
+from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, FLOAT64, TWIN
 from pytest_passbench.judge.arms.template import Program, Template
 from pytest_passbench.judge.audits.auditor import Auditor
-from pytest_passbench.judge.inputs import Inputs
-from pytest_passbench.judge.inputs.pages import Pages
-from pytest_passbench.judge.machine.awake import Awake
-from pytest_passbench.judge.machine.cores import Cores, exclusive, pinned
+from pytest_passbench.judge.bench import Bench
+from pytest_passbench.judge.devices import clock_of, start_template
+from pytest_passbench.judge.machine.cores import exclusive, pinned
 from pytest_passbench.judge.measure.allowance import Allowance
-from pytest_passbench.judge.measure.cpu_clock import EAGER, FLOAT64, CpuClock
-from pytest_passbench.judge.measure.floor import TWIN
-from pytest_passbench.judge.measure.stopwatch import Stopwatch
+from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.judge.verify.checker import Checker
-from pytest_passbench.protocol import Layout, Order
+from pytest_passbench.protocol import Order
 from pytest_passbench.timing.looks import Stopping
 from pytest_passbench.timing.measurement import Arms, Result, measure
 from pytest_passbench.timing.rounds import BLOCK, calls_per_block, shape
 
-CANDIDATE = "candidate"
 MOST_PROBES = 20
 LONG_CALL, VERY_LONG_CALL = 4e-3, 40e-3  # seconds: being cold does not change it much
 REFERENCES = 1  # calls that are compared with float64; of those after them, this share is verified
@@ -54,16 +50,9 @@ class Subject:
     orders: Mapping[str, Order]
     planners: Mapping[str, Planner]
     arms: Mapping[str, Arm]
-    layout: Layout
-    pages: Pages
-    inputs: Inputs
-    cores: Cores
-    awake: Awake
+    bench: Bench
     locks: list[str]
     stopping: Stopping
-    tolerance: int
-    secret: Secret
-    phases: Stopwatch
     allowance: Allowance
     auditor: Auditor
     earlier: Arms | None = None
@@ -77,17 +66,17 @@ class Subject:
     def judge(self) -> Record:
         """Take the subgraph through. Never raises for what an arm does."""
         try:
-            with self.phases("end"):  # of the subgraph before: what was told to end then has, mostly
+            with self.bench.phases("end"):  # of the subgraph before: what was told to end then has, mostly
                 for arm in self.arms.values():
                     arm.end_children()
-            with self.phases("build"):
+            with self.bench.phases("build"):
                 self._build()
                 for planner in self.planners.values():
                     planner.reader.freeze()
             self._run()
         finally:
             self.auditor.note(self.record)
-            with self.phases("end"):
+            with self.bench.phases("end"):
                 self._close()
         return self.record
 
@@ -100,7 +89,7 @@ class Subject:
         return self.record.baselines.setdefault(arm, ArmRecord())
 
     def _build(self) -> None:
-        self.inputs.write(self.inputs.draw(1), self.pages)
+        self.bench.inputs.write(self.bench.inputs.draw(1), self.bench.pages)
         started = {arm: self._start(arm) for arm in self.orders}
         reference = self._start_reference() if started[EAGER] is not None else None
         for arm, template in started.items():
@@ -113,7 +102,7 @@ class Subject:
         """Eager in float64, beside eager in its sandbox: what each arm's rounding errors are measured by."""
         try:
             order = replace(self.orders[EAGER], arm=FLOAT64)
-            return self.arms[EAGER].start_template(order, self.layout, self.pages.fd)
+            return start_template(self.arms[EAGER], order, self.bench.layout, self.bench.pages.fd)
         except ArmFailure:
             return None
 
@@ -126,7 +115,7 @@ class Subject:
 
     def _start(self, arm: str) -> Template | None:
         try:
-            return self.arms[arm].start_template(self.orders[arm], self.layout, self.pages.fd)
+            return start_template(self.arms[arm], self.orders[arm], self.bench.layout, self.bench.pages.fd)
         except ArmFailure as failure:
             self._failed(arm, failure)
             return None
@@ -153,9 +142,9 @@ class Subject:
 
     def _note_built(self, template: Template) -> None:
         self.record.passes = pass_reports(template.report["passes"])
-        with self.phases("audit"):
+        with self.bench.phases("audit"):
             self.auditor.findings += template.findings
-            self.auditor.built(self.record, self.arms[CANDIDATE])
+            self.auditor.built(self.record)
 
     def _missed(self, template: Template) -> None:
         misses = [f"{p.name}: {p.miss}" for p in self.record.passes if p.miss]
@@ -192,7 +181,7 @@ class Subject:
         """Probe, then measure what is worth it; an arm that fails drops out and the others begin again."""
         while EAGER in self.templates and self._judged(self.templates):
             try:
-                with self._alone(), self.phases("measure"):
+                with self._alone(), self.bench.phases("measure"):
                     self._probe_and_measure()
                 return
             except ArmFailed as failed:
@@ -201,7 +190,7 @@ class Subject:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Wait for the arms' cores, and have them to ourselves and awake."""
-        with self.phases("wait"), exclusive(self.locks), pinned(self.cores.judge), self.awake.on():
+        with self.bench.phases("wait"), exclusive(self.locks), pinned(self.bench.cores.judge), self.bench.awake.on():
             yield
 
     def _drop(self, failed: ArmFailed) -> None:
@@ -220,27 +209,19 @@ class Subject:
     def _probe_and_measure(self) -> None:
         report = self.templates[EAGER].report
         program = Program(list(report["mutated"]), int(report["outputs"]))
-        verified = self.secret.stream("verified calls")
-        checker = Checker(self.inputs, self.layout, program.mutated, self.tolerance, verified)
-        clock = clock_of(self.orders[EAGER].device)(
-            self.templates,
-            program,
-            self.pages,
-            self.inputs,
-            self.cores,
-            self.awake,
-            checker.after_round,
-            self.secret,
-            self.phases,
-        )
+        verified = self.bench.secret.stream("verified calls")
+        checker = Checker(self.bench.inputs, self.bench.layout, program.mutated, self.bench.tolerance, verified)
+        clock = clock_of(self.orders[EAGER].device)(self.templates, program, self.bench, checker.after_round)
         try:
             per_call = self._probe(clock, checker)
             self._drop_wrong(checker)
             timed = [arm for arm in self.templates if arm != FLOAT64 and not self._interpreted(arm)]
             if self._judged(timed):
                 self._measure(clock, checker, per_call, timed)
-            with self.phases("audit"):
-                self.auditor.measured(self, clock, checker, per_call)
+            if CANDIDATE in self.templates:
+                with self.bench.phases("audit"):
+                    template = self.templates[CANDIDATE]
+                    self.auditor.measured(template, clock, checker, per_call, self.measured)
         finally:
             clock.close()
         self._note_standings(checker)
@@ -251,7 +232,7 @@ class Subject:
         A single call after a stop finds its caches cold and may take several times what it takes in a row, so
         blocks grow until they are about as long as those that will be measured.
         """
-        clock.calls = self.layout.slots
+        clock.calls = self.bench.layout.slots
         clock.fork()
         calls, arms = 1, [arm for arm in self.templates if arm != FLOAT64]
         times = dict.fromkeys(arms, math.inf)
@@ -269,12 +250,12 @@ class Subject:
             if number and slowest > (LONG_CALL if warm else VERY_LONG_CALL):
                 break
             if slowest > SETTLED * before:  # no faster for being repeated
-                if calls * slowest > ENOUGH * BLOCK or calls == self.layout.slots:
+                if calls * slowest > ENOUGH * BLOCK or calls == self.bench.layout.slots:
                     if warm:
                         break
                     continue
-                wanted = calls_per_block(slowest, max_calls=self.layout.slots)
-                calls, times = max(wanted, min(3 * calls, self.layout.slots)), dict.fromkeys(arms, math.inf)
+                wanted = calls_per_block(slowest, max_calls=self.bench.layout.slots)
+                calls, times = max(wanted, min(3 * calls, self.bench.layout.slots)), dict.fromkeys(arms, math.inf)
         return times
 
     def _interpreted(self, arm: str) -> bool:
@@ -292,18 +273,18 @@ class Subject:
     def _measure(self, clock: CpuClock, checker: Checker, per_call: dict[str, float], timed: list[str]) -> None:
         slowest = max(per_call[arm] for arm in timed)
         form = shape(
-            slowest, pair=self.allowance.pair, max_calls=self.layout.slots, precise=self.allowance.precise
+            slowest, pair=self.allowance.pair, max_calls=self.bench.layout.slots, precise=self.allowance.precise
         )
         clock.calls = form.calls
         clock.keep(timed)
-        checker.expect_pairs(form.rounds, self.phases.spent["verify"])
+        checker.expect_pairs(form.rounds, self.bench.phases.spent["verify"])
         earlier = self.earlier if self.earlier is not None and set(timed) <= set(self.earlier.arms) else None
         if earlier is not None:
             earlier.arms = tuple(timed)
         seconds = self.allowance.seconds
         stopping = replace(self.stopping, seconds=None if seconds is None else seconds * len(timed) / 2)
         self.measured, results = measure(
-            clock, timed, form, stopping, self.secret.stream("order of rounds"), earlier=earlier
+            clock, timed, form, stopping, self.bench.secret.stream("order of rounds"), earlier=earlier
         )
         self.noisy = any(results[arm].decision.worth_repeating for arm in self._judged(results))
         for arm, result in results.items():
@@ -330,16 +311,7 @@ class Subject:
             arm.kill_children()
         for template in self.templates.values():
             template.leave()
-        self.pages.close()
-
-
-def clock_of(device: str) -> type[CpuClock]:
-    """The clock for blocks on this device."""
-    if not device.startswith("cuda"):
-        return CpuClock
-    from pytest_passbench.judge.arms.cuda import CudaClock
-
-    return CudaClock
+        self.bench.pages.close()
 
 
 def speed_of(measured: Arms, arm: str, result: Result) -> Speed:

@@ -6,7 +6,7 @@ No sandbox, no clock, no secret inputs. What the candidate raises comes out as i
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -34,9 +34,18 @@ class TrustedSession:
 
     def __init__(self, settings: Settings, seed: bytes) -> None:
         self.settings, self._seed = settings, seed
+        self.expected = 0
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing: no process was started."""
+
+    def selected(self, task: Task, _candidate: Candidate) -> Sequence[Subgraph]:
+        """Return all subgraphs of the task."""
+        return task.subgraphs
+
+    def noise(self) -> dict[str, Any]:
+        """Return nothing: no time is measured."""
+        return {}
 
     def environment(self) -> dict[str, Any]:
         """Where the run took place: JSON-ready."""

@@ -72,8 +72,9 @@ class Argument:
 class Request:
     """A match that needs a plan.
 
-    ``arguments`` are the wrapper's, encoded (:mod:`pytest_passbench.plans.values`); ``{"tensor": i}`` stands for ``tensors[i]``. A value of
-    the graph that is passed twice is one tensor. Two tensors are taken to share no memory (``docs/launch-plans.md``).
+    ``arguments`` are the wrapper's, encoded (:mod:`pytest_passbench.plans.values`); ``{"tensor": i}`` stands for
+    ``tensors[i]``. A value of the graph that is passed twice is one tensor. Two tensors are taken to share no memory
+    (``docs/launch-plans.md``).
     ``outputs`` is the number of values that the pattern returns, ``sequence`` whether it returns them as one.
     """
 

@@ -37,6 +37,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Begin a run, where one is asked for."""
     if options.enabled(config):
         from pytest_passbench.plugin.active import start
+        from pytest_passbench.plugin.conftest_guard import check_shielded
+
+        check_shielded(config, options.candidates(config))
 
         start(config)
 

@@ -10,8 +10,7 @@ import pytest
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record
-from pytest_passbench.plugin import collect, header
-from pytest_passbench.plugin import summary as finish
+from pytest_passbench.plugin import collect, header, summary
 from pytest_passbench.plugin.collect import TaskItem
 from pytest_passbench.plugin.conftest_guard import inside
 from pytest_passbench.plugin.state import KEY, State, is_worker, worker_count, worker_index
@@ -58,14 +57,14 @@ class Active:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note what is to come, where this process has the items."""
         costs = {item.nodeid: item.cost for item in session.items if isinstance(item, TaskItem)}
-        finish.expect(self.state, costs)
+        summary.expect(self.state, costs)
         self.state.expected = -(-sum(costs.values()) // worker_count(session.config))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
         """Note what is to come, where the workers have the items."""
         if not self.state.progress.costs:
-            finish.expect(self.state, finish.costs(self.state, ids))
+            summary.expect(self.state, summary.costs(self.state, ids))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -90,17 +89,17 @@ class Active:
         self.state.noises[getattr(report, "worker_id", "")] = getattr(report, NOISE, {})
         records = [Record.from_json(data) for data in payload or ()]
         if hasattr(report, "node"):
-            finish.selected(self.state, report.nodeid, getattr(report, SELECTED, None))
+            summary.selected(self.state, report.nodeid, getattr(report, SELECTED, None))
             for record in records:
                 self.state.add(record)
-        finish.to_benchmark(self.state, report.nodeid, records)
+        summary.to_benchmark(self.state, report.nodeid, records)
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
         """Say of a task how many subgraphs are correct, and how long the rest may take."""
         payload = getattr(report, PAYLOAD, None)
         if report.when != "call" or payload is None or self.state.run is not None:
             return None  # of the short summary at the end, too: it has its own line for each failure
-        return finish.status(self.state, report, [Record.from_json(data) for data in payload])
+        return summary.status(self.state, report, [Record.from_json(data) for data in payload])
 
     def pytest_keyboard_interrupt(self) -> None:
         """Mark the run: what there is gets written."""
@@ -110,13 +109,13 @@ class Active:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """End the judge; on the controller write the results and check the gates."""
         if not is_worker(session.config) and not session.config.option.collectonly:
-            finish.conclude(self.state, session)
+            summary.conclude(self.state, session)
         self.state.close()
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Show the tables, where the results lie, the seed, and the gates."""
         if self.state.run is not None:
-            finish.show(self.state, terminalreporter)
+            summary.show(self.state, terminalreporter)
 
     def pytest_unconfigure(self) -> None:
         """End the judge where the session never finished."""
@@ -154,9 +153,9 @@ class Active:
     @pytest.hookimpl(trylast=True)
     def pytest_passbench_make_session(self, config: pytest.Config, settings: Any, seed: bytes) -> Any:
         """The judge itself."""
-        from pytest_passbench.api import make_session
+        from pytest_passbench.run.judging import make_judge
 
-        return make_session(settings, seed, worker_index(config))
+        return make_judge(settings, seed, worker_index(config))
 
 
 def start(config: pytest.Config) -> None:
@@ -169,6 +168,6 @@ def start(config: pytest.Config) -> None:
         config.pluginmanager.register(Active(state), "passbench-active")
         if not is_worker(config) and not config.option.collectonly:
             # Also where only workers will judge: a judge that cannot work here says so before collecting.
-            state.ledger.environment = dict(state.session.environment())
+            state.ledger.environment = dict(state.judge.environment())
     except UserError as error:
         raise pytest.UsageError(str(error)) from None

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_passbench.api import selected
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.record import Record
-from pytest_passbench.plugin import failures as failure
+from pytest_passbench.plugin import failures
 from pytest_passbench.plugin.live import outcome, status_line
 from pytest_passbench.plugin.select import node_path, read
 from pytest_passbench.plugin.state import KEY, State, is_worker
@@ -148,18 +147,18 @@ class TaskItem(pytest.Item):
         state = self.config.stash[KEY]
         task = self.ref.load()
         self.records.clear()
-        self.selected = selected(state.session, task, self.candidate)
+        self.selected = len(state.judge.selected(task, self.candidate))
         state.ledger.expect(self.task, self.candidate.name, self.selected)
         try:
-            for record in state.session.judge(task, self.candidate):
+            for record in state.judge.judge(task, self.candidate):
                 self._take(record, state, self.selected)
         finally:
             state.live.show("")
             self.user_properties.extend(properties(self.records, state.settings.tolerance, self.selected))
         tolerance = state.settings.tolerance
-        failed = [record for record in self.records if failure.failed(record, tolerance)]
+        failed = [record for record in self.records if failures.failed(record, tolerance)]
         if failed:
-            raise failure.TaskFailedError(self.records, failed, tolerance)
+            raise failures.TaskFailedError(self.records, failed, tolerance)
 
     def _take(self, record: Record, state: State, total: int) -> None:
         self._keep(record)
@@ -180,10 +179,10 @@ class TaskItem(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The evidence for a failed case; a traceback only for a fault of the judge's own."""
         error = excinfo.value
-        if isinstance(error, failure.TaskFailedError):
-            return failure.longrepr(self.path, error.line(), error.text())
+        if isinstance(error, failures.TaskFailedError):
+            return failures.longrepr(self.path, error.line(), error.text())
         if isinstance(error, UserError):
-            return failure.longrepr(self.path, line(str(error), 300), failure.safe(str(error)))
+            return failures.longrepr(self.path, line(str(error), 300), failures.safe(str(error)))
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, None, str]:

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+_SHIELDED = pytest.StashKey[bool]()
+
 
 def inside(path: Path, folders: Sequence[Path]) -> Path | None:
     """The one of ``folders`` that ``path`` is or lies in."""
@@ -35,6 +37,23 @@ def shield(config: pytest.Config, folders: Sequence[Path]) -> None:
 
     # pytest has no public switch for single folders; this predicate is what it asks about each conftest.py.
     manager._is_in_confcutdir = consider
+    config.stash[_SHIELDED] = True
+
+
+def check_shielded(config: pytest.Config, folders: Sequence[Path]) -> None:
+    """Shield a run whose plugin was loaded late, by a ``conftest.py``.
+
+    Raises pytest.UsageError if something of a candidate was imported by then.
+    """
+    if config.stash.get(_SHIELDED, False):
+        return
+    shield(config, folders)
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and inside(Path(file), folders):
+            raise pytest.UsageError(f"{file} is a candidate's and was imported by pytest, which must not be: "
+                                    "give no path inside a candidate, or load the plugin with "
+                                    "-p pytest_passbench.plugin")  # fmt: skip
 
 
 def _refuse_from_inside(config: pytest.Config, folders: Sequence[Path]) -> None:

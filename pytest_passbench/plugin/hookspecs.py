@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pytest_passbench.core.record import Record
     from pytest_passbench.core.run import Run
     from pytest_passbench.core.settings import Settings
+    from pytest_passbench.run.judging import Judge
 
 
 @pytest.hookspec
@@ -27,8 +28,8 @@ def pytest_passbench_run(config: pytest.Config, run: Run) -> None:
 
 
 @pytest.hookspec(firstresult=True)
-def pytest_passbench_make_session(config: pytest.Config, settings: Settings, seed: bytes) -> Any:
-    """Return what judges: an object with the interface of :class:`pytest_passbench.judge.session.Session`.
+def pytest_passbench_make_session(config: pytest.Config, settings: Settings, seed: bytes) -> Judge | None:
+    """Return the judge of this process: any object with the interface of a ``Judge``.
 
     Called at most once per process (a serial run's, the controller's, an xdist worker's), when it is first
     needed. The first implementation that returns an object wins; without one the judge itself is used.

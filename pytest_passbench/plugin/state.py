@@ -12,6 +12,7 @@ import pytest
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.plugin.live import LiveLine, Progress
+from pytest_passbench.run.judging import Judge
 from pytest_passbench.run.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class State:
     expected: int = 0
     #: What each judging process last said of the machine's noise, by its name.
     noises: dict[str, dict[str, Any]] = field(default_factory=dict)
-    _session: Any = None
+    _judge: Judge | None = None
 
     @cached_property
     def live(self) -> LiveLine:
@@ -45,18 +46,18 @@ class State:
         return LiveLine(self.config)
 
     @property
-    def session(self) -> Any:
-        """The judge's session of this process, made when first asked for."""
-        if self._session is None:
-            self._session = self.config.hook.pytest_passbench_make_session(
-                config=self.config, settings=self.settings, seed=self.ledger.seed
-            )
-        self._session.expected = self.expected
-        return self._session
+    def judge(self) -> Judge:
+        """The judge of this process, made when it is first asked for."""
+        if self._judge is None:
+            make = self.config.hook.pytest_passbench_make_session
+            self._judge = make(config=self.config, settings=self.settings, seed=self.ledger.seed)
+        assert self._judge is not None
+        self._judge.expected = self.expected
+        return self._judge
 
     def noise(self) -> dict[str, Any]:
-        """What the judge of this process says of the machine's noise; one of another kind may say nothing."""
-        return dict(getattr(self.session, "noise", dict)())
+        """Return what the judge of this process says of the machine's noise."""
+        return self.judge.noise()
 
     def add(self, record: Record) -> None:
         """Take a record in, and tell whoever listens."""
@@ -64,10 +65,10 @@ class State:
         self.config.hook.pytest_passbench_record(config=self.config, record=record)
 
     def close(self) -> None:
-        """End the judge's session, if there is one."""
-        session, self._session = self._session, None
-        if session is not None:
-            session.close()
+        """End the judge, if there is one."""
+        judge, self._judge = self._judge, None
+        if judge is not None:
+            judge.close()
 
 
 KEY = pytest.StashKey[State]()

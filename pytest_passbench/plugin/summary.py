@@ -88,7 +88,7 @@ def _room(config: pytest.Config, place: str) -> int:
 
 def to_benchmark(state: State, nodeid: str, records: Iterable[Record]) -> None:
     """Give a task's timings to pytest-benchmark, where it is there and asked to save."""
-    from pytest_passbench.report import benchmark
+    from pytest_passbench.plugin import benchmark
 
     if not state.settings.trusted and benchmark.wanted(state.config):
         for record in records:

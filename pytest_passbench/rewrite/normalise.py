@@ -2,7 +2,8 @@
 
 ``x.softmax(-1)``, ``torch.softmax(x, dim=-1)``, ``F.softmax(x, -1)`` and ``torch.ops.aten.softmax.int(x,
 -1)`` all become ``Call("softmax", {"input": x, "dim": -1})``. Parameter names come from the ATen schemas
-and, where an operator has none, from the Python signature; :mod:`pytest_passbench.rewrite.names` lists what neither knows.
+and, if an operator has none, from the Python signature. :mod:`pytest_passbench.rewrite.names` lists what neither
+knows.
 """
 
 from __future__ import annotations

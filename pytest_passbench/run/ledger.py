@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_passbench.core import seed as seeds
+from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
@@ -130,7 +131,7 @@ def check_machine(settings: Settings) -> None:
     """Make sure that this machine can judge at all. Raises UserError where not."""
     if sys.platform != "linux":
         raise UserError(f"pytest-passbench judges on Linux only, this is {sys.platform}")
-    if settings.device.startswith("cuda"):
+    if is_cuda(settings.device):
         import torch
 
         found = torch.cuda.device_count()
@@ -157,11 +158,11 @@ def write(run: Run, report_dir: Path) -> Path:
     Raises UserError where it cannot be written.
     """
     from pytest_passbench.report import markdown
-    from pytest_passbench.run import results_file as results
+    from pytest_passbench.run import results_file
 
     folder = fresh_folder(report_dir, run)
-    results.write(folder, run)
-    results.write_text(folder / "results.md", markdown.render(run))
+    results_file.write(folder, run)
+    results_file.write_text(folder / "results.md", markdown.render(run))
     return folder
 
 

@@ -8,13 +8,14 @@ from contextlib import closing
 from dataclasses import fields, replace
 from typing import Any
 
-from pytest_passbench import api
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core import seed as seeds
 from pytest_passbench.core.record import Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
+from pytest_passbench.run import judging
+from pytest_passbench.run.judging import Judge
 
 REACH = 1.15  # what the intervals of two sessions on one machine may lie apart
 
@@ -28,9 +29,9 @@ def disagreements(run: Run, tasks: Mapping[str, Task], candidate: Candidate, cou
     records = [record for record in run.records if record.candidate in known and record.task in tasks]
     chosen = random.SystemRandom().sample(records, min(count, len(records)))
     settings = _settings(run)
-    with closing(api.make_session(settings, seeds.draw())) as session:
+    with closing(judging.make_judge(settings, seeds.draw())) as judge:
         for record in chosen:
-            yield from _again(session, record, tasks[record.task], candidate, settings.tolerance)
+            yield from _again(judge, record, tasks[record.task], candidate, settings.tolerance)
 
 
 def _settings(run: Run) -> Settings:
@@ -41,9 +42,9 @@ def _settings(run: Run) -> Settings:
     return Settings(**given)
 
 
-def _again(session: Any, record: Record, task: Task, candidate: Candidate, tolerance: int) -> Iterator[str]:
+def _again(judge: Judge, record: Record, task: Task, candidate: Candidate, tolerance: int) -> Iterator[str]:
     wanted = tuple(subgraph for subgraph in task.subgraphs if subgraph.id == record.subgraph)
-    found = list(session.judge(replace(task, subgraphs=wanted), candidate))
+    found = list(judge.judge(replace(task, subgraphs=wanted), candidate))
     name = f"{record.task}/{record.subgraph}"
     if not found:
         yield f"{name}: there is no such subgraph"

@@ -20,10 +20,8 @@ import fcntl
 import mmap
 import os
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 from pytest_passbench.protocol import DEPTHS
 
@@ -48,7 +46,6 @@ STEP = 136
 _DONTNEED, _HUGEPAGE, _POPULATE_WRITE, _FIXED = 4, 14, 23, 0x10
 _RAW = 0  # the domain of Python's memory that is C's own
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
-_READ, _WRITE, _EXECUTE = 1, 2, 4
 
 
 def _below(size: int) -> Callable[[Callable[[int, int], int], int, int], int]:
@@ -86,8 +83,6 @@ _libc = ctypes.CDLL(None)
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
 _libc.mmap.restype = ctypes.c_void_p
 _libc.madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
-_libc.mprotect.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
-_libc.mincore.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p
 _libc.malloc.argtypes, _libc.malloc.restype = (ctypes.c_size_t,), ctypes.c_void_p
 _libc.free.argtypes = (ctypes.c_void_p,)
 _libc.sbrk.argtypes, _libc.sbrk.restype = (ctypes.c_ssize_t,), ctypes.c_void_p
@@ -221,54 +216,6 @@ class Spacer:
         return int(place)
 
 
-@dataclass(frozen=True)
-class Code:
-    """A piece of memory with code of no file (a JIT's): its first page, bytes, rights, and the pages that it uses."""
-
-    start: int
-    size: int
-    rights: int
-    used: list[int]
-
-
-def code() -> list[Code]:
-    """In a template, before its first fork: what was compiled here."""
-    kinds = {"rwxp": _READ | _WRITE | _EXECUTE, "r-xp": _READ | _EXECUTE}
-    found = [(start, end, number) for name, number in kinds.items() for start, end in _nameless(name)]
-    return [Code(start, end - start, number, _used(start, end)) for start, end, number in found]
-
-
-def own(pieces: list[Code]) -> None:
-    """In a measured process: have these pieces of code in pages of its own, by writing to each what is there. Nobody
-    can write to them afterwards: what a compiler left writable would be room for machine code made later.
-
-    Where in the machine's memory the template's lie made oneDNN's gelu 5 to 20 % slower in one arm, in each of its
-    forks alike: a bias as above, in a place that :func:`displace` can't reach. Code in files is not moved; all arms
-    share it, but for what a candidate brings.
-    """
-    for piece in pieces:
-        if not _libc.mprotect(piece.start, piece.size, _READ | _WRITE):
-            for page in piece.used:
-                ctypes.memmove(page, page, 1)
-            _libc.mprotect(piece.start, piece.size, piece.rights & ~_WRITE)
-
-
-def seal_code(maps: int) -> None:
-    """In a measured process that compiled more: let nobody write to it any more. ``maps`` is the open file
-    ``/proc/self/maps``, which is closed."""
-    parts = list(iter(partial(os.read, maps, 1 << 16), b""))
-    os.close(maps)
-    for start, end in _nameless_in(b"".join(parts).decode(), "rwxp"):
-        _libc.mprotect(start, end - start, _READ | _EXECUTE)
-
-
-def _used(start: int, end: int) -> list[int]:
-    """The pages between that are in memory; a JIT may have reserved many more."""
-    flags = (ctypes.c_ubyte * ((end - start) // PAGE))()
-    _libc.mincore(start, end - start, flags)
-    return [start + PAGE * index for index, flag in enumerate(flags) if flag & 1]
-
-
 def at_depths(run: Callable[[int, int, int], int]) -> list[Callable[[int, int], int]]:
     """``run`` at each of :data:`DEPTHS` depths of the stack, at one cost: below a structure that is passed by value.
     It is told the depth's number first.
@@ -322,19 +269,6 @@ def _free_start() -> int:
         return int(_libc.sbrk(0))
     _libc.mallinfo2.restype = _Usage
     return int(_libc.sbrk(0) - _libc.mallinfo2().keepcost)
-
-
-def _nameless(wanted: str) -> Iterator[tuple[int, int]]:
-    """Where the heap and other memory of no file lies that has exactly these rights."""
-    return _nameless_in(Path("/proc/self/maps").read_text(), wanted)
-
-
-def _nameless_in(maps: str, wanted: str) -> Iterator[tuple[int, int]]:
-    for line in maps.splitlines():
-        place, rights, _offset, _device, _inode, *name = line.split()
-        if rights == wanted and name in ([], ["[heap]"]):
-            start, end = (int(part, 16) for part in place.split("-"))
-            yield start, end
 
 
 def _up(address: int, size: int = HUGE) -> int:

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from pytest_passbench.core.device import is_cuda
 from pytest_passbench.protocol import Layout, Order, ProtocolError, receive, send
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.runner import memory
@@ -29,7 +30,7 @@ from pytest_passbench.runner.pages import Pages
 from pytest_passbench.runner.program import facts, prepare
 from pytest_passbench.runner.replay import Replayed, poison
 from pytest_passbench.runner.serve import Block, serve
-from pytest_passbench.walls import harden, seccomp
+from pytest_passbench.walls import code, harden, seccomp
 from pytest_passbench.walls.children import reap
 
 #: Without what Python and its modules do after each ``os.fork`` (new locks, new random numbers, and what a pass may
@@ -51,7 +52,7 @@ class Ready:
     pieces: tuple[int, int] = (0, 0)  # of memory: where, and how many bytes
     null: int = field(default_factory=lambda: os.open(os.devnull, os.O_WRONLY))
     filter: seccomp.Measured | None = None
-    code: list[memory.Code] = field(default_factory=list)
+    code: list[code.Code] = field(default_factory=list)
 
 
 class Failure(Exception):
@@ -73,8 +74,8 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
     ready = _build(channel, message, pages_fd)
     if ready is not None:
         gc.collect()
-        ready.code = memory.code()
-        ready.filter = seccomp.measured(driver=ready.device.startswith("cuda"))
+        ready.code = code.made_here()
+        ready.filter = seccomp.measured(driver=is_cuda(ready.device))
         gc.freeze()  # so that no collection in a fork touches, and thereby copies, what was here before
         send(channel, {"status": "ready", **ready.report})
         sys.stdout.flush()  # once: what is left there would be written by every fork
@@ -165,7 +166,7 @@ def _fork_on_request(channel: socket.socket, ready: Ready) -> None:
         if message["op"] == "reap":
             send(channel, {"ended": reap()})
             continue
-        if ready.device.startswith("cuda"):  # a device's context does not survive a fork
+        if is_cuda(ready.device):  # a device's context does not survive a fork
             _become_runner(socket.socket(fileno=fds[0]), message, ready)
         pid = _fork()
         if pid < 0:
@@ -173,7 +174,7 @@ def _fork_on_request(channel: socket.socket, ready: Ready) -> None:
         if pid == 0:
             channel.close()
             harden.die_with_parent()
-            memory.own(ready.code)
+            code.own(ready.code)
             _become_runner(socket.socket(fileno=fds[0]), message, ready)
         for fd in fds:
             os.close(fd)
@@ -201,7 +202,7 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
 
 
 def _block_for(device: str) -> Callable[..., Block]:
-    if not device.startswith("cuda"):
+    if not is_cuda(device):
         return Block
     from pytest_passbench.runner.cuda import CudaBlock
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.ladder import T_STRICT
-from pytest_passbench.core.settings import ScoreSettings
+from pytest_passbench.core.settings import METRICS, ScoreSettings
 from pytest_passbench.score.es import Scores, aggregate, evaluate, geomean, ladder
 from pytest_passbench.score.subgraph import NOT_JUDGED, Judged, from_record
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 Tasks = Mapping[str, Sequence[Judged]]
 
-METRICS = ("AS", "correct", "gmean", "fast1")
 """The names that a gate may use."""
 
 

@@ -1,4 +1,6 @@
-"""S(t), ES(t) and AS, computed subgraph by subgraph; :mod:`pytest_passbench.score.factored` has the published factors.
+"""S(t), ES(t) and AS, computed subgraph by subgraph.
+
+:mod:`pytest_passbench.score.factored` computes them from the published factors.
 
 Sources: the published PassBench definition; the null guard is this project's (docs/scores.md).
 Everything is summed in log10, so that hundreds of failures at b = 0.001 underflow nowhere.

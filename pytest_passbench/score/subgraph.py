@@ -49,9 +49,9 @@ SPEEDUPS = (1e-12, 1e12)
 class Judged:
     """What a score needs to know of one subgraph.
 
-    ``dtypes`` and ``correct_from`` have one entry per output (:mod:`pytest_passbench.core.ladder` has the codes); ``speedup`` is
-    eager time / candidate time, None where nothing ran or where the speed was not measured; ``null_from``
-    is the smallest t at which a null answer passes, 99 where none does.
+    ``dtypes`` and ``correct_from`` have one entry per output; :mod:`pytest_passbench.core.ladder` has the codes.
+    ``speedup`` is eager time / candidate time, None if nothing ran or the speed was not measured. ``null_from`` is
+    the smallest t at which a null answer passes, 99 if there is none.
     """
 
     status: str

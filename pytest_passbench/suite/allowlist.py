@@ -2,7 +2,7 @@
 
 A dotted name resolves only if a rule below lists it. The rules take whole namespaces of pure tensor functions
 (as this torch has them) and leave out by name what reads, writes, aliases foreign memory, or runs code. What
-an operator is *called* is in :mod:`pytest_passbench.suite.opnames`, offered here as well.
+an operator is *called* is in :mod:`pytest_passbench.suite.opnames`.
 """
 
 from __future__ import annotations
@@ -183,11 +183,3 @@ def spelling(target: Any) -> str | None:
         return dotted if resolve(dotted) is target else None
     except UserError:
         return None
-
-
-from pytest_passbench.suite.opnames import METADATA_OPS, is_metadata, is_random, op_name, operator_sequence  # noqa: E402
-
-__all__ = [
-    "ATTRIBUTES", "METADATA_OPS", "METHODS", "is_metadata", "is_random", "namespaces", "op_name",
-    "operator_sequence", "resolve", "spelling",
-]  # fmt: skip

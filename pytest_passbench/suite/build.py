@@ -64,11 +64,10 @@ class _Builder(ast.NodeVisitor):
     def __init__(self, program: Program, device: str) -> None:
         import torch
 
-        from pytest_passbench.suite import allowlist as operators
-        from pytest_passbench.suite import constants as literals
+        from pytest_passbench.suite import allowlist, constants
 
         self.program, self.torch = program, torch
-        self.operators, self.literals = operators, literals
+        self.allowlist, self.constants = allowlist, constants
         self.device = torch.device(device)
         self.graph = torch.fx.Graph()
         self.env: dict[str, Any] = {}
@@ -161,7 +160,7 @@ class _Builder(ast.NodeVisitor):
     def visit_value(self, node: ast.expr) -> Any:
         """An expression's value, as an argument of a node may be."""
         value = self.visit(node)
-        if isinstance(value, self.literals.Limits):
+        if isinstance(value, self.constants.Limits):
             self.fail("torch.finfo is not a value by itself", node, "name one of its numbers, such as .min")
         return value
 
@@ -194,9 +193,9 @@ class _Builder(ast.NodeVisitor):
         hint, self.hint = self.hint, None
         owner = self.visit(node.value)
         self.hint = hint
-        if isinstance(owner, self.literals.Limits):
+        if isinstance(owner, self.constants.Limits):
             return self.placed(owner.number, node.attr, node)
-        if not isinstance(owner, self.torch.fx.Node) or node.attr not in self.operators.ATTRIBUTES:
+        if not isinstance(owner, self.torch.fx.Node) or node.attr not in self.allowlist.ATTRIBUTES:
             self.fail(f"attribute {node.attr!r} is not allowed", node, "see the allow-list in suite/allowlist.py")
         return self.call(getattr, owner, node.attr)
 
@@ -240,7 +239,7 @@ class _Builder(ast.NodeVisitor):
     def call_method(self, node: ast.Call, owner: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if not isinstance(owner, self.torch.fx.Node):
             self.fail(f"method {name!r} of something that is no tensor", node)
-        if name not in self.operators.METHODS:
+        if name not in self.allowlist.METHODS:
             self.fail(f"tensor method {name!r} is not allowed", node, "see the allow-list in suite/allowlist.py")
         if name in ("cuda", "cpu"):
             name, args, kwargs = "to", [self.device], {}
@@ -261,26 +260,26 @@ class _Builder(ast.NodeVisitor):
             return self.call(self.torch._check, self.call(operator.ge, args[0], 0))
         try:
             if self.is_literal(dotted, args):
-                return self.literals.construct(dotted, args)
-            function = self.operators.resolve(dotted)
+                return self.constants.construct(dotted, args)
+            function = self.allowlist.resolve(dotted)
         except UserError as error:
             self.fail(error.what, node, error.remedy)
         return self.call(function, *args, **self.on_device(kwargs))
 
     def is_literal(self, dotted: str, args: list[Any]) -> bool:
         """Whether a call makes a value out of literals, and so is no node of the graph."""
-        constructors, containers = self.literals.CONSTRUCTORS, self.literals.CONTAINERS
+        constructors, containers = self.constants.CONSTRUCTORS, self.constants.CONTAINERS
         return dotted in containers or (dotted in constructors and not self.is_node(*args))
 
     def call_getattr(self, node: ast.Call, args: list[Any]) -> Any:
-        if len(args) != 2 or not self.is_node(args[0]) or args[1] not in self.operators.ATTRIBUTES:
+        if len(args) != 2 or not self.is_node(args[0]) or args[1] not in self.allowlist.ATTRIBUTES:
             self.fail("this getattr is not allowed", node, "getattr(tensor, 'shape') and the like are")
         return self.call(getattr, *args)
 
     # Helpers
 
     def constant(self, dotted: str, node: ast.expr) -> Any:
-        return self.placed(self.literals.constant, dotted, node)
+        return self.placed(self.constants.constant, dotted, node)
 
     def placed(self, function: Callable[[str], Any], name: str, node: ast.expr) -> Any:
         """``function(name)``, its UserError raised at the node's line."""

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.paths import PACKAGE
+from pytest_passbench.core.settings import SUITES
 from pytest_passbench.core.task import Task, TaskHeader
 from pytest_passbench.suite import published, taskfile
 
 Kind = Literal["task", "sample", "subgraph"]
-SUITES = ("lite", "train", "full", "all")
 
 _READERS = {
     "task": taskfile.read_task,
@@ -51,11 +52,10 @@ def read(path: Path, kind: Kind) -> Task:
 
 def installed_tasks() -> Path:
     """The folder of the tasks that come with the package: in a wheel inside it, in a checkout beside it."""
-    package = Path(__file__).resolve().parent.parent
-    for folder in (package / "tasks", package.parent / "tasks"):
+    for folder in (PACKAGE / "tasks", PACKAGE.parent / "tasks"):
         if folder.is_dir():
             return folder
-    raise UserError("no tasks are installed", where=package, remedy="install the package again, or name a path")
+    raise UserError("no tasks are installed", where=PACKAGE, remedy="install the package again, or name a path")
 
 
 def discover(path: Path) -> list[TaskRef]:

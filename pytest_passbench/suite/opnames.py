@@ -8,6 +8,8 @@ from typing import Any
 import torch
 import torch.fx
 
+from pytest_passbench.suite.allowlist import spelling
+
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -80,8 +82,6 @@ def op_name(node: torch.fx.Node) -> str:
 
 
 def _function_name(target: Any) -> str:
-    from pytest_passbench.suite.allowlist import spelling
-
     prefix, _, name = (spelling(target) or str(getattr(target, "__name__", target))).rpartition(".")
     is_family = prefix in ("torch.fft", "torch.linalg", "torch.special")
     return f"{prefix.removeprefix('torch.')}_{name}" if is_family else name

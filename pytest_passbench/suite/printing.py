@@ -25,7 +25,7 @@ _PREFIX: dict[Callable[..., Any], str] = {operator.neg: "-", operator.pos: "+", 
 def to_source(gm: torch.fx.GraphModule) -> str:
     """The canonical ``def forward(in_0, ...)`` of a graph: temporaries tmp_0, tmp_1, ..., a tuple returned.
 
-    :func:`pytest_passbench.suite.build.build_graph` of the text gives the same graph, and the same text again. Raises UserError
+    :func:`~pytest_passbench.suite.build.build_graph` makes the same graph of the text. Raises UserError
     naming the operator for what the allow-list has no spelling of, and for submodules and attributes
     (lift them to inputs).
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import asdict
 from functools import partial
@@ -67,6 +68,11 @@ def write_task(task: Task, path: Path) -> None:
         path.write_text(dump_task(task), encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot write: {error.strerror}", where=path, remedy="choose another folder") from None
+
+
+def task_hash(task: Task) -> str:
+    """Return the SHA-256 (hex) of a task's contents in their canonical spelling, wherever it was read from."""
+    return hashlib.sha256(dump_task(task).encode()).hexdigest()
 
 
 def dump_task(task: Task) -> str:

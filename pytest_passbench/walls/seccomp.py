@@ -14,7 +14,7 @@ import platform
 import struct
 from collections.abc import Iterable
 
-from pytest_passbench.runner.memory import seal_code
+from pytest_passbench.walls import code
 from pytest_passbench.walls.syscalls import MACHINES, Machine
 
 _PR_SET_NO_NEW_PRIVS, _PR_SET_PDEATHSIG = 38, 1
@@ -95,7 +95,7 @@ class Measured:
         left, self._left = self._left, None
         if left is None:
             return
-        seal_code(self._maps)
+        code.seal(self._maps)
         if not left.install():
             raise OSError("the kernel refuses the filter of a measured process")
 

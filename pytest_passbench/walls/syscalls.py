@@ -1,4 +1,4 @@
-"""Numbers of system calls per machine, and which of them the filters of :mod:`pytest_passbench.walls.seccomp` name."""
+"""Numbers of system calls per machine, and the names of those that the filters of ``seccomp`` are about."""
 
 from __future__ import annotations
 

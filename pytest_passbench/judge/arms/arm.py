@@ -9,22 +9,22 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.paths import IMPORTED_FROM
 from pytest_passbench.judge.arms import processes, replies, sandbox
 from pytest_passbench.judge.arms.failures import ArmFailure
-from pytest_passbench.judge.arms.template import OUTPUT_LIMIT, Template
 from pytest_passbench.judge.arms.wire import hear, peer, socket_pair
-from pytest_passbench.judge.reading.reader import Reader
-from pytest_passbench.protocol import READ, Layout, Order, ProtocolError, send
+from pytest_passbench.protocol import READ, ProtocolError, send
 
 START_LIMIT = 120.0  # seconds for a zygote to import what it needs
 FILE_BYTES = 256 << 20
 PROCESSES = 2048
+OUTPUT_LIMIT = 8192  # bytes of an arm's own output that go into a record
 NAME_WIDTH = 24  # of an arm's name on its command line, for people: the same length for all
 MOST_ATTEMPTS = 100  # to end all processes of a sandbox, a millisecond apart
 
@@ -83,19 +83,19 @@ class Arm:
         """
         wants: dict[str, Any] = {"pipeline": self.settings.pipeline}
         if self._scratch is not None:
-            devices = self.settings.device.startswith("cuda")
+            devices = is_cuda(self.settings.device)
             scratch = Path(self._scratch.name)
             wants["paths"] = sandbox.weak_paths(self.settings.candidate, scratch, devices)
         return wants
 
     def _command(self, channel: int, status: int) -> list[str]:
-        parent = str(Path(__file__).resolve().parent.parent.parent)
+        parent = str(IMPORTED_FROM)
         start = (
             f"import sys; sys.path.insert(0, {parent!r}); from pytest_passbench.runner.zygote import main; main()"
         )
         program = [sys.executable, "-P", "-c", start, f"{channel:08}", f"{self.settings.name:{NAME_WIDTH}}"]
         line = sandbox.command(
-            program, self.settings.walls, self.settings.candidate, self.settings.device.startswith("cuda")
+            program, self.settings.walls, self.settings.candidate, is_cuda(self.settings.device)
         )
         if self.settings.walls.strong:
             line[1:1] = ["--json-status-fd", str(status)]
@@ -123,25 +123,14 @@ class Arm:
         self._errors.seek(0)
         return self._errors.read()[-OUTPUT_LIMIT:].decode("utf-8", "replace").strip() or "no message"
 
-    def start_template(self, order: Order, layout: Layout, pages_fd: int) -> Template:
-        """Have a template forked for ``order``; it builds in the background. Raises ArmFailure."""
-        message = {"op": "template", "order": asdict(order), "layout": layout.to_json()}
-        mine, log, number = self._fork(message, (pages_fd,))
-        if self.settings.device.startswith("cuda"):
-            from pytest_passbench.judge.arms.cuda import CudaTemplate
-
-            return CudaTemplate(self, mine, log, number)
-        return Template(self, mine, log, number)
-
-    def start_reader(self, folder: str, stems: Sequence[str]) -> Reader:
-        """Have a reader forked for the passes of a folder (as seen in the sandbox). Raises ArmFailure."""
-        mine, log, _number = self._fork({"op": "reader", "folder": folder, "stems": list(stems)})
-        return Reader(self, mine, log, stems)
-
-    def _fork(
+    def fork(
         self, message: dict[str, Any], descriptors: tuple[int, ...] = ()
     ) -> tuple[socket.socket, IO[bytes], int]:
-        """Order a child of the zygote: our end of its channel, the file with what it prints, its number inside."""
+        """Have the zygote fork a child that works on an order; ``descriptors`` go with it.
+
+        Return the judge's end of the child's channel, the file with what it prints, and its process number inside
+        the sandbox. Raises ArmFailure.
+        """
         self.ready()
         log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by whoever gets it
         mine, theirs = socket_pair()
@@ -159,7 +148,7 @@ class Arm:
     def _memory(self) -> int:
         """Bytes of address space: CUDA reserves far more than it uses."""
         physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        return int(physical * (64 if self.settings.device.startswith("cuda") else 0.6))
+        return int(physical * (64 if is_cuda(self.settings.device) else 0.6))
 
     def everything_inside(self) -> list[int]:
         """All processes of the sandbox but the zygote (host process ids)."""

@@ -5,22 +5,15 @@ The judge itself opens no device: its clock is its own, around a block that begi
 
 from __future__ import annotations
 
-import functools
 import math
-import shutil
 import struct
-import subprocess
-from statistics import median
-from typing import Any
 
 from pytest_passbench.judge.arms import replies
 from pytest_passbench.judge.arms.runner import BlockTime, Runner
 from pytest_passbench.judge.arms.template import Fork, Program, Template
-from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.protocol import FLAG_COLLECT, FLAG_PREPARE, Layout
 
 _DOUBLE = struct.Struct("<d")
-_QUERY = ("name", "driver_version", "clocks.sm", "clocks_throttle_reasons.active", "temperature.gpu")
 
 
 class CudaTemplate(Template):
@@ -131,50 +124,3 @@ class CudaRunner(Runner):
     def end(self) -> None:
         """End the process."""
         super().close()
-
-
-class CudaClock(CpuClock):
-    """Times blocks by the judge's clock, the device idle at both ends; keeps what events said beside it."""
-
-    name = "cuda-wall"
-    least_warm_blocks = 2
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._device: dict[str, list[float]] = {}
-
-    def _run(self, arm: str, calls: int, empty: bool = False) -> BlockTime:
-        taken = super()._run(arm, calls, empty)
-        runner = self._runners[arm]
-        if isinstance(runner, CudaRunner) and not empty:
-            self._device.setdefault(arm, []).append(runner.device_seconds / calls)
-        return taken
-
-    def device_us(self, arm: str) -> float | None:
-        """Microseconds of a call between two events on the runner's stream (median over blocks): evidence only."""
-        found = self._device.get(arm)
-        return median(found) * 1e6 if found else None
-
-
-@functools.cache
-def _smi() -> str | None:
-    return shutil.which("nvidia-smi")
-
-
-def device_state(device: str) -> dict[str, Any]:
-    """For the environment: ``gpu``, its name, and ``gpu_state``, what nvidia-smi says of it now (SM clock in MHz,
-    reasons for throttling, …). Empty without the program.
-    """
-    program = _smi()
-    if program is None:
-        return {}
-    index = device.partition(":")[2] or "0"
-    command = [program, f"--query-gpu={','.join(_QUERY)}", "--format=csv,noheader,nounits", f"--id={index}"]
-    try:
-        said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
-    values = [value.strip() for value in said.stdout.strip().split(",")]
-    if len(values) != len(_QUERY):
-        return {}
-    return {"gpu": values[0], "gpu_state": dict(zip(_QUERY[1:], values[1:], strict=True))}

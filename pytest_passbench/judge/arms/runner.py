@@ -9,23 +9,31 @@ import socket
 import struct
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pytest_passbench.judge.arms import processes, replies
+from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure, ending, printable
 from pytest_passbench.judge.arms.messages import ADDRESS_END
+from pytest_passbench.judge.arms.ownpages import own_pages
 from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.watch import Watch
 from pytest_passbench.judge.arms.wire import hear, peer
 from pytest_passbench.judge.machine import priority
-from pytest_passbench.judge.verify.ownpages import own_pages
 from pytest_passbench.protocol import DONE, FLAG_EMPTY, GO, NONCE_BYTES, OUTCOME_RAISED, TEXT_BYTES, Layout
 from pytest_passbench.timing.rounds import FEW_PAGES
 
-if TYPE_CHECKING:
-    from pytest_passbench.judge.arms.template import Template
-
 _SO_RCVTIMEO_FORM = struct.Struct("@ll")
+
+
+class Parent(Protocol):
+    """The process that a runner was forked from."""
+
+    arm: Arm
+    pid: int
+
+    def runner_signal(self) -> int:
+        """Return the signal that ended its last runner, or 0."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,7 @@ class Runner:
 
     hello_form = replies.RUNNER
 
-    def __init__(self, template: Template, channel: socket.socket, core: frozenset[int]) -> None:
+    def __init__(self, template: Parent, channel: socket.socket, core: frozenset[int]) -> None:
         self.template, self._channel = template, channel
         channel.settimeout(template.arm.settings.timeout)
         self.pid = peer(channel)

@@ -18,14 +18,14 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.paths import PACKAGE, visible
 
 CANDIDATE_MOUNT = "/candidate"
 SCRATCH_BYTES = 2 << 30
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "group", "nsswitch.conf", "localtime")
-_PACKAGE = Path(__file__).resolve().parent.parent
-_HIDDEN = ("judge", "tasks", "forge", "commands")
 #: Process 1 is our own: bubblewrap's could be written to by what runs inside, is under no filter and never stopped.
 _BARE = ["--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--die-with-parent", "--new-session", "--as-pid-1"]
 
@@ -122,9 +122,10 @@ def _mounts(candidate: Path | None, scratch_bytes: int) -> list[str]:
     arguments += ["--size", str(scratch_bytes), "--tmpfs", "/dev/shm"]
     for path in _python_folders():
         arguments += ["--ro-bind", str(path), str(path)]
-    for name in _HIDDEN:
-        if (_PACKAGE / name).is_dir():
-            arguments += ["--size", "4096", "--tmpfs", str(_PACKAGE / name)]
+    arguments += ["--size", "65536", "--tmpfs", str(PACKAGE)]
+    for path in visible():
+        arguments += ["--ro-bind", str(path), str(path)]
+    arguments += ["--remount-ro", str(PACKAGE)]
     if candidate is not None:
         arguments += ["--ro-bind", str(candidate.resolve()), CANDIDATE_MOUNT]
     return arguments
@@ -133,8 +134,7 @@ def _mounts(candidate: Path | None, scratch_bytes: int) -> list[str]:
 def weak_paths(candidate: Path | None, scratch: Path, devices: bool) -> dict[str, list[str]]:
     """What an arm behind weak walls may read and write, as far as Landlock is there to see to it."""
     readable = [*_SYSTEM, *(f"/etc/{name}" for name in _ETC), "/proc", "/sys/devices", "/dev/urandom", "/dev/random"]
-    readable += [str(path) for path in _python_folders() if path != _PACKAGE]
-    readable += [str(entry) for entry in _PACKAGE.iterdir() if entry.name not in _HIDDEN]
+    readable += [str(path) for path in (*_python_folders(), *visible()) if path != PACKAGE]
     readable += [str(candidate.resolve())] if candidate is not None else []
     nodes = [str(node) for node in Path("/dev").glob("nvidia*")] if devices else []
     return {"read": readable, "write": [str(scratch), "/dev/null", "/dev/zero", *nodes]}
@@ -148,7 +148,7 @@ def _link_or_bind(folder: Path) -> list[str]:
 
 def _python_folders() -> list[Path]:
     """Where the interpreter, its packages and this package lie; nothing that another of them contains."""
-    found = [Path(sys.prefix), Path(sys.base_prefix), Path(sys.exec_prefix), _PACKAGE]
+    found = [Path(sys.prefix), Path(sys.base_prefix), Path(sys.exec_prefix), PACKAGE]
     found += [Path(folder) for folder in site.getsitepackages()]
     if Path(site.getusersitepackages()).is_dir() and site.ENABLE_USER_SITE:
         found.append(Path(site.getusersitepackages()))
@@ -191,6 +191,6 @@ def environment(threads: int, device: str, extra: dict[str, str]) -> dict[str, s
         "MALLOC_TRIM_THRESHOLD_": str(1 << 32),
         "MALLOC_TOP_PAD_": str(1 << 24),
     }
-    if not device.startswith("cuda"):
+    if not is_cuda(device):
         fixed["TRITON_INTERPRET"] = "1"
     return {name: value for name, value in {**kept, **fixed, **extra}.items() if value != ""}

@@ -8,22 +8,18 @@ import socket
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.arms import processes, replies
+from pytest_passbench.judge.arms.arm import OUTPUT_LIMIT, Arm
 from pytest_passbench.judge.arms.failures import ArmFailure, ending, printable
 from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.arms.wire import hear, peer, socket_pair
 from pytest_passbench.protocol import ProtocolError, send
 
-if TYPE_CHECKING:
-    from pytest_passbench.judge.arms.arm import Arm
-    from pytest_passbench.judge.reading.planning import Answer
-
 MOST_REQUESTS = 256  # of launch plans, for one program
-OUTPUT_LIMIT = 8192  # bytes of an arm's own output that go into a record
 
 
 @dataclass(frozen=True)
@@ -32,6 +28,21 @@ class Program:
 
     mutated: list[int]
     outputs: int
+
+
+class Answer(Protocol):
+    """A launch plan with its kernels, as it goes to a template."""
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """What is sent, JSON-ready."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What was found about the plan."""
+
+    def descriptors(self) -> tuple[int, ...]:
+        """Return a new descriptor of each library, for the caller to close."""
 
 
 class Answering(Protocol):

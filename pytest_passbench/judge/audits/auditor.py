@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from pytest_passbench.core.record import Finding, Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.forks import blaming
-from pytest_passbench.judge.audits import clock_evidence as timing
-from pytest_passbench.judge.audits import plausibility
-from pytest_passbench.judge.audits.blocks import CANDIDATE, Blocks
+from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
+from pytest_passbench.judge.arms.template import Template
+from pytest_passbench.judge.audits import clock_evidence, plausibility
+from pytest_passbench.judge.audits.blocks import Blocks
 from pytest_passbench.judge.audits.layers import chosen, note, pairs_of_blocks, violation
-from pytest_passbench.judge.measure.cpu_clock import EAGER, CpuClock
+from pytest_passbench.judge.bench import Bench
+from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.judge.verify.aliasing import FRESH, owners
+from pytest_passbench.judge.verify.checker import Checker
 from pytest_passbench.judge.verify.outputs import read_call
-
-if TYPE_CHECKING:
-    from pytest_passbench.judge.subject import Subject
-    from pytest_passbench.judge.verify.checker import Checker
+from pytest_passbench.timing.measurement import Arms
 
 #: Operators that ``replacement_args`` may put into a graph: they move or describe data.
 ALLOWED = frozenset({
@@ -32,17 +31,18 @@ ALLOWED = frozenset({
 class Auditor:
     """One subgraph's findings. Nothing here raises for what a candidate does but ArmFailed, in a block."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, bench: Bench, arm: Arm) -> None:
+        """``arm`` is the candidate's."""
         self.layers = chosen(settings)
         self.findings: list[Finding] = []
-        self._settings = settings
+        self._settings, self._bench, self._arm = settings, bench, arm
 
     @property
     def violated(self) -> bool:
         """Whether there is a violation so far."""
         return any(finding.severity == "violation" for finding in self.findings)
 
-    def built(self, record: Record, arm: Arm) -> None:
+    def built(self, record: Record) -> None:
         """The candidate's program is there: look at what was done on the way, and what was left behind."""
         if self._settings.policy != "open":
             computed = {name for item in record.passes for name in item.computed} - ALLOWED
@@ -50,49 +50,57 @@ class Auditor:
                 said = f"replacement_args computes: {', '.join(sorted(computed))}"
                 self.findings.append(violation("plan", "args-compute", said))
         if "clock" in self.layers:
-            self.findings += timing.strays(arm)
+            self.findings += clock_evidence.strays(self._arm)
 
-    def measured(self, subject: Subject, clock: CpuClock, checker: Checker, per_call: Mapping[str, float]) -> None:
-        """The candidate was measured, or at least called. Raises ArmFailed."""
-        if CANDIDATE not in subject.templates or not self.layers:
+    def measured(
+        self,
+        template: Template,
+        clock: CpuClock,
+        checker: Checker,
+        per_call: Mapping[str, float],
+        measured: Arms | None,
+    ) -> None:
+        """Look at the candidate after its calls, and make the extra blocks. Raises ArmFailed.
+
+        ``template`` is the candidate's, ``per_call`` the seconds per call of every arm, ``measured`` the timed
+        rounds, if there were any.
+        """
+        if not self.layers:
             return
-        subject.record.null_from = checker.null_from
         if CANDIDATE in clock.runners:
-            self._timed(subject, clock)
-            self._physics(subject, clock)
+            self._timed(clock, measured)
+            self._physics(clock, checker, measured)
         clock.leave_only(EAGER)
-        self._blocks(subject, clock, checker, per_call)
+        self._blocks(template, clock, checker, per_call)
 
-    def _timed(self, subject: Subject, clock: CpuClock) -> None:
+    def _timed(self, clock: CpuClock, measured: Arms | None) -> None:
         if "clock" not in self.layers:
             return
-        self.findings += timing.strays(subject.arms[CANDIDATE]) + timing.excess(clock, CANDIDATE)
-        self.findings += timing.others(clock, CANDIDATE)
-        if subject.measured is not None:
-            self.findings += timing.first_call(clock, CANDIDATE, clock.calls)
+        self.findings += clock_evidence.strays(self._arm) + clock_evidence.excess(clock, CANDIDATE)
+        self.findings += clock_evidence.others(clock, CANDIDATE)
+        if measured is not None:
+            self.findings += clock_evidence.first_call(clock, CANDIDATE, clock.calls)
 
-    def _physics(self, subject: Subject, clock: CpuClock) -> None:
-        if "plausibility" not in self.layers or subject.measured is None:
+    def _physics(self, clock: CpuClock, checker: Checker, measured: Arms | None) -> None:
+        if "plausibility" not in self.layers or measured is None:
             return
         with blaming(EAGER):
             outputs = read_call(clock.runners[EAGER], 0)
-            owned = owners(clock.runners[EAGER], subject.layout, outputs, 0)
+            owned = owners(clock.runners[EAGER], self._bench.layout, outputs, 0)
         size = plausibility.written(outputs, owned, FRESH)
-        seconds = subject.measured.per_call(CANDIDATE)
-        self.findings += plausibility.floor(size, seconds, len(subject.cores.arms))
-        self.findings += plausibility.null_answer(subject.record.null_from, self._settings.tolerance)
+        seconds = measured.per_call(CANDIDATE)
+        self.findings += plausibility.floor(size, seconds, len(self._bench.cores.arms))
+        self.findings += plausibility.null_answer(checker.null_from, self._settings.tolerance)
 
     def _blocks(
-        self, subject: Subject, clock: CpuClock, checker: Checker, per_call: Mapping[str, float]
+        self, template: Template, clock: CpuClock, checker: Checker, per_call: Mapping[str, float]
     ) -> None:
         standing = checker.standings.get(CANDIDATE)
         if "outputs" not in self.layers or standing is None:
             return
-        blocks = Blocks(
-            subject.templates[CANDIDATE], clock.runners[EAGER], clock.calls, clock.program, subject.pages,
-            subject.inputs, subject.cores, subject.awake, subject.secret.stream("audit"), self._settings.tolerance,
-            standing, self._settings.audit == "paranoid",
-        )  # fmt: skip
+        thorough = self._settings.audit == "paranoid"
+        eager = clock.runners[EAGER]
+        blocks = Blocks(template, eager, clock.calls, clock.program, self._bench, standing, thorough)
         pairs = pairs_of_blocks(self._settings)
         for number in range(1, pairs + 1):
             if not self.violated:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,16 +17,15 @@ import torch
 
 from pytest_passbench.core.ladder import NEVER, T_FROZEN, tolerances
 from pytest_passbench.judge.arms.forks import ArmFailed, blaming
+from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
+from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch, Inputs
 from pytest_passbench.judge.inputs.beyond import Range, other_last_bit, with_special
-from pytest_passbench.judge.inputs.pages import Pages
-from pytest_passbench.judge.measure.cpu_clock import EAGER
 from pytest_passbench.judge.verify.checker import Standing
 from pytest_passbench.judge.verify.compare import Verdict
 from pytest_passbench.judge.verify.outputs import Output, read_call
 
-CANDIDATE = "candidate"
 SECONDS = 0.008  # for all ranges: of those that are not about large values chance leaves some out if they take longer
 MOST_ELEMENTS = 1 << 16  # of an output that are compared, evenly spread from a place by chance
 ROUNDING = 2  # levels of t by which rounding may be off where a tolerance was met on ordinary inputs
@@ -39,20 +37,20 @@ BIGGEST = 0.25  # of the dtype's greatest number: beyond it, rounding decides ab
 class Beyond:
     """Where to ask, and what to note the answers in."""
 
-    pages: Pages
-    inputs: Inputs
-    rng: random.Random
-    tolerance: int
+    bench: Bench
     standing: Standing
     thorough: bool = False
+
+    def __post_init__(self) -> None:
+        self._rng = self.bench.secret.stream("audit")
 
     def run(self, runners: Mapping[str, Runner]) -> None:
         """Ask both arms, by blocks of one call: about large values always, about others while there is time.
 
         ``thorough`` asks about all. Raises ArmFailed if the candidate fails; if eager does, it has no answer.
         """
-        kinds = self.inputs.ranges()
-        ordered = sorted(self.rng.sample(kinds, len(kinds)), key=lambda beyond: not beyond.doubtful)
+        kinds = self.bench.inputs.ranges()
+        ordered = sorted(self._rng.sample(kinds, len(kinds)), key=lambda beyond: not beyond.doubtful)
         deadline = math.inf if self.thorough else time.monotonic() + SECONDS
         for beyond in ordered:
             if not beyond.doubtful and time.monotonic() > deadline:
@@ -69,19 +67,19 @@ class Beyond:
                     return
 
     def _ask(self, beyond: Range, runners: Mapping[str, Runner]) -> None:
-        inputs = self.inputs.beyond(beyond)
+        inputs = self.bench.inputs.beyond(beyond)
         batch = inputs.draw(1)
-        inputs.write(batch, self.pages)
+        inputs.write(batch, self.bench.pages)
         if beyond.special is not None:
-            self._put(beyond.special, with_special(inputs.values(beyond.special, batch, 0), self.rng))
+            self._put(beyond.special, with_special(inputs.values(beyond.special, batch, 0), self._rng))
         ours = _answer(runners[EAGER])
         with blaming(CANDIDATE):
             theirs = _answer(runners[CANDIDATE])
-        place, levels = self.rng.random(), self.standing.correct_from
-        verdict = judged(ours, None, theirs, self.tolerance, beyond.said, levels, place)
+        place, levels = self._rng.random(), self.standing.correct_from
+        verdict = judged(ours, None, theirs, self.bench.tolerance, beyond.said, levels, place)
         if beyond.doubtful and NEVER in verdict.correct_from:
             near = self._near(inputs, batch, runners[EAGER])
-            verdict = judged(ours, near, theirs, self.tolerance, beyond.said, levels, place)
+            verdict = judged(ours, near, theirs, self.bench.tolerance, beyond.said, levels, place)
         self.standing.add(verdict)
 
     def _near(self, inputs: Inputs, batch: Batch, eager: Runner) -> list[Output]:
@@ -92,7 +90,7 @@ class Beyond:
         return _answer(eager)
 
     def _put(self, index: int, value: torch.Tensor) -> None:
-        ctypes.memmove(self.pages.addresses[index][0], value.data_ptr(), value.numel() * value.element_size())
+        ctypes.memmove(self.bench.pages.addresses[index][0], value.data_ptr(), value.numel() * value.element_size())
 
 
 def _answer(runner: Runner) -> list[Output]:

@@ -9,22 +9,19 @@ cheating, but an answer like any other that was verified.
 from __future__ import annotations
 
 import ctypes
-import random
 from dataclasses import dataclass
 
 import torch
 
 from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.arms.forks import blaming, fork_all
+from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.arms.template import Program, Template
 from pytest_passbench.judge.audits.beyond import Beyond
 from pytest_passbench.judge.audits.layers import violation
-from pytest_passbench.judge.inputs import Batch, Inputs
-from pytest_passbench.judge.inputs.pages import Pages
-from pytest_passbench.judge.machine.awake import Awake
-from pytest_passbench.judge.machine.cores import Cores
-from pytest_passbench.judge.measure.cpu_clock import EAGER
+from pytest_passbench.judge.bench import Bench
+from pytest_passbench.judge.inputs import Batch
 from pytest_passbench.judge.verify.checker import Standing
 from pytest_passbench.judge.verify.compare import Verdict, compare
 from pytest_passbench.judge.verify.outputs import Output, read_call
@@ -36,28 +33,28 @@ ROUNDING = 2  # levels of t by which an honest kernel may miss a tolerance that 
 #: And units of its dtype's precision, of the element or of the output's median: in bfloat16 a logit's rounding is a
 #: seventh of a probability.
 UNITS = 32
-CANDIDATE = "candidate"
 #: An address in the judge's pages, and the values that go there.
 Change = tuple[int, torch.Tensor]
 
 
 @dataclass
 class Blocks:
-    """What the extra blocks need. ``eager``: a runner for blocks of up to ``most`` calls; ``standing``: the
-    candidate's, from calls verified before and in these blocks."""
+    """What the extra blocks need.
+
+    ``eager`` is a runner for blocks of up to ``most`` calls. ``standing`` is the candidate's, from calls verified
+    before and in these blocks. ``thorough`` asks about all inputs beyond the recorded ones.
+    """
 
     template: Template
     eager: Runner
     most: int
     program: Program
-    pages: Pages
-    inputs: Inputs
-    cores: Cores
-    awake: Awake
-    rng: random.Random
-    tolerance: int
+    bench: Bench
     standing: Standing
     thorough: bool
+
+    def __post_init__(self) -> None:
+        self._rng = self.bench.secret.stream("audit")
 
     def run(self, per_call: float, beyond: bool) -> list[Finding]:
         """Findings of one pair of blocks. Raises ArmFailed where an arm fails in them.
@@ -65,21 +62,21 @@ class Blocks:
         With ``beyond`` both are then asked about inputs beyond the recorded ones.
         """
         calls = max(1, min(self.most, MOST_CALLS, int(BLOCK_SECONDS / max(per_call, 1e-6))))
-        with self.awake.off():
-            forked = fork_all({CANDIDATE: self.template}, self.program, calls, self.cores, audited=[CANDIDATE])
+        with self.bench.awake.off():
+            forked = fork_all({CANDIDATE: self.template}, self.program, calls, self.bench.cores, audited=[CANDIDATE])
         try:
             runners = {EAGER: self.eager, **forked}
             found = self._both(runners, calls)
             if beyond and not found:
-                asked = Beyond(self.pages, self.inputs, self.rng, self.tolerance, self.standing, self.thorough)
+                asked = Beyond(self.bench, self.standing, self.thorough)
                 asked.run(runners)
             return found
         finally:
             forked[CANDIDATE].close()
 
     def _both(self, runners: dict[str, Runner], calls: int) -> list[Finding]:
-        batch = self.inputs.draw(calls)
-        self.inputs.write(batch, self.pages)
+        batch = self.bench.inputs.draw(calls)
+        self.bench.inputs.write(batch, self.bench.pages)
         found = self._block(runners, calls, "in memory that held other values before")
         for place, data in self._changes(batch):
             ctypes.memmove(place, data.data_ptr(), data.numel() * data.element_size())
@@ -91,20 +88,20 @@ class Blocks:
         for arm in (EAGER, CANDIDATE):
             with blaming(arm):
                 runners[arm].block(calls)
-        chosen = self.rng.sample(range(calls), min(VERIFIED, calls))
+        chosen = self._rng.sample(range(calls), min(VERIFIED, calls))
         return [finding for call in chosen for finding in self._compared(runners, call, where)][:1]
 
     def _changes(self, batch: Batch) -> list[Change]:
         """New values for a small part of every input of every call, and where they go."""
-        other = self.inputs.draw(len(batch))
+        other = self.bench.inputs.draw(len(batch))
         changes: list[Change] = []
         for slot in range(len(batch)):
-            for index, value in enumerate(self.inputs.call(other, slot)):
+            for index, value in enumerate(self.bench.inputs.call(other, slot)):
                 values = value.flatten()
                 if values.numel():
                     size = max(1, values.numel() // CHANGED)
-                    start = self.rng.randrange(values.numel() - size + 1)
-                    place = self.pages.addresses[index][slot] + start * values.element_size()
+                    start = self._rng.randrange(values.numel() - size + 1)
+                    place = self.bench.pages.addresses[index][slot] + start * values.element_size()
                     changes.append((place, values[start : start + size]))
         return changes
 
@@ -115,7 +112,7 @@ class Blocks:
                 outputs[arm] = read_call(runners[arm], call, outputs.get(EAGER, ()))
         names = [f"output {index}" for index in range(len(outputs[EAGER]))]
         ours, theirs = outputs[EAGER], outputs[CANDIDATE]
-        verdict = compare(ours, theirs, self.tolerance, names)
+        verdict = compare(ours, theirs, self.bench.tolerance, names)
         if verdict.status not in ("correct", "nan_inf"):
             return [violation("outputs", "form", f"{verdict.message}, {where} only")]
         wrong = [i for i in self._far_off(verdict) if beyond_rounding(ours[i].value, theirs[i].value)]
@@ -128,8 +125,8 @@ class Blocks:
     def _far_off(self, verdict: Verdict) -> list[int]:
         """Outputs that were within the tolerance before, and are now wrong by more than rounding."""
         levels = enumerate(zip(verdict.correct_from, self.standing.correct_from, strict=False))
-        far = self.tolerance + ROUNDING
-        return [output for output, (now, before) in levels if before <= self.tolerance and now > far]
+        far = self.bench.tolerance + ROUNDING
+        return [output for output, (now, before) in levels if before <= self.bench.tolerance and now > far]
 
 
 def beyond_rounding(expected: torch.Tensor | None, found: torch.Tensor | None) -> bool:

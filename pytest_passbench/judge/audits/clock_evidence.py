@@ -11,8 +11,9 @@ from statistics import median
 from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.arms import processes
 from pytest_passbench.judge.arms.arm import Arm
+from pytest_passbench.judge.arms.names import EAGER
 from pytest_passbench.judge.audits.layers import violation
-from pytest_passbench.judge.measure.cpu_clock import EAGER, CpuClock
+from pytest_passbench.judge.measure.cpu_clock import CpuClock
 
 #: CPU time over what an arm's cores could give: a thread on a core of its own makes it 2. Stopping a runner may take
 #: so many seconds more; and in one block of ten it may be time that a hypervisor took away.

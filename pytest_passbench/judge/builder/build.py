@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_passbench.candidate import cpp_text as native
+from pytest_passbench.candidate import cpp_text
 from pytest_passbench.judge.arms.sandbox import Walls
 from pytest_passbench.judge.builder import check, compile
 from pytest_passbench.judge.builder.flags import check as check_flags
@@ -38,8 +38,10 @@ class Builder:
         self._failed: dict[str, KernelRefused | CompileFailed] = {}  # a limit is not run into twice
 
     def library(self, source: str, flags: tuple[str, ...] = (), openmp: bool = False) -> Built:
-        """The library of ``source``. Raises :class:`KernelRefused`, :class:`CompileFailed` (of which
-        :class:`~pytest_passbench.judge.builder.refusals.LimitReached` is one), or a UserError if this machine has no compiler."""
+        """Return the library of ``source``.
+
+        Raises KernelRefused, CompileFailed (LimitReached is one), or UserError if this machine has no compiler.
+        """
         screen(source, flags)
         options = toolchain.options(flags, openmp=openmp)
         key = toolchain.key(source, compile.arguments(options), toolchain.compiler())
@@ -76,10 +78,10 @@ def screen(source: str, flags: tuple[str, ...]) -> None:
         except UnicodeEncodeError:
             raise KernelRefused("native", "the source is no text: it has half of a character") from None
     check_flags(flags)
-    for line, rule, what in native.screen(source):
+    for line, rule, what in cpp_text.screen(source):
         if rule == "native-prints":
-            raise CompileFailed(f"line {line} of the kernel's source: {what}: {native.REMEDIES[rule]}")
-        raise KernelRefused(rule, f"line {line} of the kernel's source: {what}: {native.REMEDIES[rule]}")
+            raise CompileFailed(f"line {line} of the kernel's source: {what}: {cpp_text.REMEDIES[rule]}")
+        raise KernelRefused(rule, f"line {line} of the kernel's source: {what}: {cpp_text.REMEDIES[rule]}")
 
 
 def _declared(source: str) -> dict[str, Signature]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_passbench.candidate.triton import KernelText
+from pytest_passbench.core.paths import PACKAGE
 from pytest_passbench.judge.arms.messages import BadMessage, parse
 from pytest_passbench.judge.arms.sandbox import Walls
 from pytest_passbench.judge.builder import triton_run
@@ -140,6 +141,6 @@ def _triton() -> tuple[str, ...]:
     """Return what identifies Triton's compiler and what runs it, without importing it."""
     found = importlib.util.find_spec("triton")
     origin = Path(found.origin) if found is not None and found.origin else Path("/")
-    worker = Path(triton_run.__file__).parents[2] / "compiling" / "main.py"
+    worker = PACKAGE / "compiling" / "main.py"
     digest = hashlib.sha256(worker.read_bytes()).hexdigest()
     return importlib.metadata.version("triton"), str(origin), str(origin.stat().st_mtime_ns), digest

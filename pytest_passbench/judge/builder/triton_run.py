@@ -11,9 +11,9 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
+from pytest_passbench.core.paths import IMPORTED_FROM
 from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.messages import BadMessage, Fields, Flag, Items, Kinds, Text, Whole, parse
 from pytest_passbench.judge.builder import process
@@ -49,8 +49,10 @@ DESCRIPTION = Kinds(
         "skipped": Fields({}),  # the others took all the time
     },
 )
-_PARENT = Path(__file__).resolve().parents[3]
-_START = f"import sys; sys.path.insert(0, {str(_PARENT)!r}); from pytest_passbench.compiling.main import main; main()"
+_START = (
+    f"import sys; sys.path.insert(0, {str(IMPORTED_FROM)!r}); "
+    "from pytest_passbench.compiling.main import main; main()"
+)
 _SCRIPT = f"""
 ulimit -c 0; ulimit -t {SECONDS}; ulimit -v {MEMORY_BYTES >> 10}; ulimit -f {_FILE_BYTES >> 9}
 "$@" | head -c {OUTPUT_BYTES}

@@ -11,24 +11,19 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 
-from pytest_passbench.core.seed import Secret
 from pytest_passbench.judge.arms.forks import blaming, fork_all
+from pytest_passbench.judge.arms.names import EAGER
 from pytest_passbench.judge.arms.runner import BlockTime, Runner
 from pytest_passbench.judge.arms.template import Program, Template
 from pytest_passbench.judge.arms.watch import waited, waiting
-from pytest_passbench.judge.inputs import Batch, Inputs
-from pytest_passbench.judge.inputs.pages import Pages
-from pytest_passbench.judge.machine.awake import Awake
-from pytest_passbench.judge.machine.cores import Cores
+from pytest_passbench.judge.bench import Bench
+from pytest_passbench.judge.inputs import Batch
 from pytest_passbench.judge.machine.priority import Preference
 from pytest_passbench.judge.measure.others import Others
-from pytest_passbench.judge.measure.stopwatch import Stopwatch
 from pytest_passbench.protocol import DEPTHS
 from pytest_passbench.timing.clock import Block
 from pytest_passbench.timing.rounds import Noise
 
-EAGER = "eager"
-FLOAT64 = "float64"  # eager in double precision: present in the probe only, never timed for a score
 MOST_WARM_BLOCKS = 12
 EMPTY_BLOCKS, EMPTY_PAIRS = 3, 2
 NO_INPUTS = Batch()
@@ -53,18 +48,12 @@ class CpuClock:
         self,
         templates: Mapping[str, Template],
         program: Program,
-        pages: Pages,
-        inputs: Inputs,
-        cores: Cores,
-        awake: Awake,
+        bench: Bench,
         verify: Verify,
-        secret: Secret,
-        phases: Stopwatch,
     ) -> None:
-        self._templates, self._program = templates, program
-        self._cores, self._awake = cores, awake
-        self._pages, self._inputs, self._verify = pages, inputs, verify
-        self._orders, self._stack = secret.stream("order of arms"), secret.stream("stack depths")
+        self._templates, self._program, self._bench, self._verify = templates, program, bench, verify
+        self._orders = bench.secret.stream("order of arms")
+        self._stack = bench.secret.stream("stack depths")
         self._runners: dict[str, Runner] = {}
         self._batch = NO_INPUTS
         self._done: set[str] = set()
@@ -76,7 +65,7 @@ class CpuClock:
         self._judge = waiting("/proc/thread-self/schedstat")
         self.arms = list(templates)
         self.calls = 1
-        self.phases = phases
+        self.phases = bench.phases
         #: Per arm and block of a round, its CPU seconds and those that its cores could give meanwhile.
         self.cpu: dict[str, list[tuple[float, float]]] = {}
         #: Per arm, whether its last block touched no new memory.
@@ -107,10 +96,10 @@ class CpuClock:
         self._empty = 0.0
         self._done.clear()
         self._batch = NO_INPUTS
-        with self.phases("fork"), self._awake.off():
-            _end(self._runners, self._cores.forking[::-1])  # now, so that they are gone when the first blocks run
+        with self.phases("fork"), self._bench.awake.off():
+            _end(self._runners, self._bench.cores.forking[::-1])  # so that they are gone when the first blocks run
             templates = {arm: self._templates[arm] for arm in self.arms}
-            forked = fork_all(templates, self._program, self.calls, self._cores, rehearse)
+            forked = fork_all(templates, self._program, self.calls, self._bench.cores, rehearse)
             self._runners = forked
         self.others.begin({arm: template.resting for arm, template in templates.items()})
         self._priority.begin()
@@ -173,7 +162,7 @@ class CpuClock:
                 self._verify(self._runners, self._batch, calls, self._rounds)
             self._rounds += 1
         self.warm[arm] = taken.warm
-        self.cpu.setdefault(arm, []).append((taken.cpu, taken.wall * len(self._cores.arms)))
+        self.cpu.setdefault(arm, []).append((taken.cpu, taken.wall * len(self._bench.cores.arms)))
         noise = Noise(taken.wall, stolen=max(0.0, stolen), touched=taken.touched)
         return Block(_without(self._empty, taken.wall), calls, noise)
 
@@ -200,7 +189,7 @@ class CpuClock:
     def _draw(self, calls: int) -> None:
         self._done.clear()
         with self.phases("inputs"):
-            self._batch = self._inputs.draw(calls)
+            self._batch = self._bench.inputs.draw(calls)
 
     def _next_depth(self) -> int:
         """Each depth of the stack in random order, and each for two rounds: an order of the arms and its reverse."""
@@ -210,7 +199,7 @@ class CpuClock:
 
     def _write(self) -> None:
         with self.phases("inputs"):
-            self._inputs.write(self._batch, self._pages)
+            self._bench.inputs.write(self._batch, self._bench.pages)
 
     def _run(self, arm: str, calls: int, empty: bool = False) -> BlockTime:
         with blaming(arm):

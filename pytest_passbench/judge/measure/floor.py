@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+from pytest_passbench.judge.arms.names import TWIN
 from pytest_passbench.timing.aggregate import Floor, aa_floor
 from pytest_passbench.timing.estimate import from_values, pair_value
 from pytest_passbench.timing.looks import LEAST_DELTA
 from pytest_passbench.timing.measurement import Arms
 from pytest_passbench.timing.series import pooled_lag1
 
-TWIN = "eager-again"  # the name of the arm
 FIRST = 4  # sessions before the floor is taken at its word: Student's t of fewer is vague
 SPREAD = 8.0  # a subgraph this many times smaller or larger than all others is of another size
 EVERY = 24  # later on one subgraph in so many, for a machine changes in an hour

@@ -15,19 +15,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_passbench.judge.arms import processes, replies
+from pytest_passbench.judge.arms.arm import OUTPUT_LIMIT, Arm
 from pytest_passbench.judge.arms.failures import ArmFailure, ending, printable
 from pytest_passbench.judge.arms.processes import Gone
-from pytest_passbench.judge.arms.template import OUTPUT_LIMIT
 from pytest_passbench.judge.arms.wire import hear
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import LaunchPlan, Request
 from pytest_passbench.protocol import ProtocolError, send
-
-if TYPE_CHECKING:
-    from pytest_passbench.judge.arms.arm import Arm
 
 RECORDINGS = 2
 MAX_PROCESSES = 64  # of a candidate's own while its passes are read
@@ -51,6 +48,12 @@ class Kernels:
 
     libraries: list[tuple[str, tuple[str, ...], bool]]
     triton: list[str]
+
+
+def start_reader(arm: Arm, folder: str, stems: Sequence[str]) -> Reader:
+    """Have a reader forked for the passes of a folder (as seen in the sandbox). Raises ArmFailure."""
+    channel, log, _number = arm.fork({"op": "reader", "folder": folder, "stems": list(stems)})
+    return Reader(arm, channel, log, stems)
 
 
 class Reader:

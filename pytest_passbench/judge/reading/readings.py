@@ -13,6 +13,7 @@ from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.reading.planning import Planner
+from pytest_passbench.judge.reading.reader import start_reader
 
 
 class Readings:
@@ -44,7 +45,7 @@ class Readings:
         arm = self.arm(candidate)
         if self._planner is None or self._planner[0] != passes.path:
             self.forget()
-            reader = arm.start_reader(self._inside(candidate, passes), passes.stems)
+            reader = start_reader(arm, self._inside(candidate, passes), passes.stems)
             where = folder(candidate, passes)
             planner = Planner(reader, self._builder, self._triton, self._policy, passes.path, where)
             self._planner = passes.path, planner

@@ -25,6 +25,7 @@ from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused
 from pytest_passbench.judge.builder.store import cache_folder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
+from pytest_passbench.judge.devices import start_template
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
 from pytest_passbench.judge.reading.planning import Answer, Planner
 from pytest_passbench.judge.reading.reader import named
@@ -144,7 +145,7 @@ class _Looker:
                 pages = Pages(layout)
                 order = Order("candidate", task.graphs[subgraph.graph], str(task.path), "cpu", "direct", told)
                 try:
-                    self._match(arm.start_template(order, layout, pages.fd), planner, subgraph.id)
+                    self._match(start_template(arm, order, layout, pages.fd), planner, subgraph.id)
                 except ArmFailure as failure:
                     self._fail(failure)
                 finally:

@@ -11,9 +11,9 @@ import torch
 
 from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.judge.arms.forks import blaming
+from pytest_passbench.judge.arms.names import EAGER, FLOAT64
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.inputs import Batch, Inputs
-from pytest_passbench.judge.measure.cpu_clock import EAGER, FLOAT64
 from pytest_passbench.judge.verify.aliasing import changed_input, owners, shares_more
 from pytest_passbench.judge.verify.compare import Verdict, compare, greatest_error, null_from
 from pytest_passbench.judge.verify.outputs import Output, read_call

@@ -1,0 +1,110 @@
+"""Checks of single settings, from text: each returns the value, or raises ArgumentTypeError with one sentence."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from collections.abc import Callable
+
+from pytest_passbench.core.settings import METRICS
+
+
+def _wrong(message: str) -> argparse.ArgumentTypeError:
+    return argparse.ArgumentTypeError(message)
+
+
+def tolerance(text: str) -> int:
+    """An integer t from -10 to 0."""
+    if not re.fullmatch(r"-?\d+", text) or not -10 <= int(text) <= 0:
+        raise _wrong(f"{text!r} is not an integer from -10 to 0")
+    return int(text)
+
+
+def count(text: str) -> int:
+    """A positive integer."""
+    if not text.isdigit() or int(text) < 1:
+        raise _wrong(f"{text!r} is not an integer of 1 or more")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """A positive, finite number of seconds."""
+    value = _number(text)
+    if not 0 < value < math.inf:
+        raise _wrong(f"{text!r} is not a positive number of seconds")
+    return value
+
+
+def duration(text: str) -> float:
+    """Seconds, from a number of them, or of minutes ("10m") or hours ("1.5h")."""
+    unit = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:], 0.0)
+    try:
+        return seconds(text[:-1]) * unit if unit else seconds(text)
+    except argparse.ArgumentTypeError:
+        raise _wrong(f"{text!r} is no length of time: write seconds, minutes or hours, as 90, 10m or 1h") from None
+
+
+def failure_value(text: str) -> float:
+    """b: what a failure counts, above 0 and below 1."""
+    value = _number(text)
+    if not 0 < value < 1:
+        raise _wrong(f"{text!r} is not a number between 0 and 1")
+    return value
+
+
+def exponent(text: str) -> float:
+    """p: the extra power of slowdowns, 0 or more."""
+    value = _number(text)
+    if not 0 <= value < math.inf:
+        raise _wrong(f"{text!r} is not a number of 0 or more")
+    return value
+
+
+def device(text: str) -> str:
+    """``cpu``, ``cuda`` or ``cuda:N``."""
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", text):
+        raise _wrong(f"{text!r} is not one of cpu, cuda, cuda:N")
+    return text
+
+
+def shard(text: str) -> tuple[int, int]:
+    """``i/N``: the i-th of N parts of the tasks, counted from 1."""
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise _wrong(f"{text!r} is not i/N with 1 <= i <= N")
+    return int(match[1]), int(match[2])
+
+
+def gates(text: str) -> tuple[tuple[str, float], ...]:
+    """``NAME=VALUE``, several separated by commas."""
+    return tuple(_gate(part.strip()) for part in text.split(","))
+
+
+def _gate(text: str) -> tuple[str, float]:
+    name, equals, value = text.partition("=")
+    known = {metric.lower(): metric for metric in METRICS}
+    if not equals or name.strip().lower() not in known:
+        raise _wrong(f"{text!r} is not NAME=VALUE with NAME one of {', '.join(METRICS)}")
+    number = _number(value)
+    if not 0 <= number < math.inf:
+        raise _wrong(f"{value!r} in {text!r} is not a number of 0 or more")
+    return known[name.strip().lower()], number
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise _wrong(f"{text!r} is not a number") from None
+
+
+def one_of(*names: str) -> Callable[[str], str]:
+    """One of ``names``."""
+
+    def check(text: str) -> str:
+        if text not in names:
+            raise _wrong(f"{text!r} is not one of {', '.join(names)}")
+        return text
+
+    return check

@@ -1,0 +1,81 @@
+"""Every option of a run, declared once: for the command line, the ini file and :func:`pytest_passbench.evaluate`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_passbench.core.checks import (
+    count,
+    device,
+    duration,
+    exponent,
+    failure_value,
+    gates,
+    one_of,
+    seconds,
+    shard,
+    tolerance,
+)
+from pytest_passbench.core.settings import SUITES
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option; ``field`` is its name in Settings (or ScoreSettings), ``many`` says it may be repeated."""
+
+    name: str
+    type: Callable[[str], Any]
+    help: str
+    metavar: str
+    field: str = ""
+    many: bool = False
+    short: str = ""
+
+    @property
+    def key(self) -> str:
+        """Its field of Settings."""
+        return self.field or self.name.replace("-", "_")
+
+    @property
+    def dest(self) -> str:
+        """Its name in the ini file and in pytest's namespace."""
+        return "passbench_" + self.name.replace("-", "_")
+
+
+OPTIONS = (
+    Option("candidate", Path, "folder of passes to judge; may be repeated", "DIR", "candidates", True,
+           "--candidate"),
+    Option("tasks", Path, "task file, published sample, or a folder of either, in place of the installed "
+           "tasks; may be repeated", "PATH", many=True),
+    Option("suite", one_of(*SUITES), "which tasks: lite, full, train or all (default: lite of the installed "
+           "tasks, all of given ones)", "NAME"),
+    Option("tolerance", tolerance, "t at which outputs must agree with eager, -10 to 0 (default: -5)", "T"),
+    Option("device", device, "cpu, cuda or cuda:N (default: cpu)", "DEVICE"),
+    Option("pipeline", one_of("dynamo", "direct", "inductor"), "how passes are applied: dynamo, direct or "
+           "inductor (default: dynamo)", "NAME"),
+    Option("policy", one_of("kernels", "open"), "what replacements may call: kernels (of torch, allocation "
+           "only) or open (default: kernels)", "NAME"),
+    Option("audit", one_of("off", "standard", "paranoid"), "off, standard or paranoid (default: standard)",
+           "LEVEL"),
+    Option("sandbox", one_of("auto", "required"), "required: do not run without bubblewrap (default: auto)",
+           "NAME"),
+    Option("baseline", one_of("inductor"), "also judge inductor beside the candidate; may be repeated",
+           "NAME", "baselines", True),
+    Option("threads", count, "threads of every arm (default: 1)", "N"),
+    Option("timeout", seconds, "seconds that each step of a subgraph may take: reading, a build, a block "
+           "(default: 120)", "SECONDS"),
+    Option("budget", duration, "how long the run may take, as 90, 10m or 1h: less time, wider intervals "
+           "(default: as long as it takes to decide)", "TIME"),
+    Option("report-dir", Path, "folder for the run's results (default: reports)", "DIR"),
+    Option("fail-under", gates, "exit with 1 where AS, correct, gmean or fast1 is lower: AS=0.9,correct=0.8; "
+           "may be repeated", "GATES", many=True),
+    Option("shard", shard, "judge only the i-th of N parts of the tasks", "i/N"),
+    Option("seed", str, "the run's secret seed, to repeat a run (default: drawn)", "HEX"),
+    Option("b", failure_value, "what a failure counts in the scores (default: 0.1)", "B"),
+    Option("p", exponent, "extra power of slowdowns in the scores (default: 0)", "P"),
+    Option("interpretation", one_of("default", "mismatch_extended"), "from which t failures are tolerated: "
+           "default or mismatch_extended", "NAME"),
+)  # fmt: skip

@@ -1,0 +1,23 @@
+"""Every case that can be captured here, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.forge.models import Case
+from pytest_passbench.forge.sources import SOURCES
+
+
+def all_cases() -> list[Case]:
+    """Every case of every source library that is installed."""
+    return [case for source in SOURCES for case in source.cases()]
+
+
+def pick(names: Iterable[str]) -> list[Case]:
+    """The cases of these names (``library/architecture``); raises :class:`UserError` for an unknown one."""
+    known = {case.name: case for case in all_cases()}
+    missing = [name for name in names if name not in known]
+    if missing:
+        raise UserError(f"no such architecture: {', '.join(missing)}", remedy="see `passbench forge --list`")
+    return [known[name] for name in names]

@@ -1,0 +1,31 @@
+"""What differs by device: the process that holds a program, and the clock of its blocks."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from pytest_passbench.core.device import is_cuda
+from pytest_passbench.judge.arms.arm import Arm
+from pytest_passbench.judge.arms.template import Template
+from pytest_passbench.judge.measure.cpu_clock import CpuClock
+from pytest_passbench.protocol import Layout, Order
+
+
+def start_template(arm: Arm, order: Order, layout: Layout, pages_fd: int) -> Template:
+    """Have a template forked for ``order``; it builds in the background. Raises ArmFailure."""
+    message = {"op": "template", "order": asdict(order), "layout": layout.to_json()}
+    channel, log, number = arm.fork(message, (pages_fd,))
+    if not is_cuda(arm.settings.device):
+        return Template(arm, channel, log, number)
+    from pytest_passbench.judge.arms.cuda import CudaTemplate
+
+    return CudaTemplate(arm, channel, log, number)
+
+
+def clock_of(device: str) -> type[CpuClock]:
+    """Return the clock for blocks on this device."""
+    if not is_cuda(device):
+        return CpuClock
+    from pytest_passbench.judge.measure.cuda_clock import CudaClock
+
+    return CudaClock

@@ -1,0 +1,33 @@
+"""The clock of blocks on a CUDA device: the judge's own, around a block that begins and ends with the device idle."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Any
+
+from pytest_passbench.judge.arms.cuda import CudaRunner
+from pytest_passbench.judge.arms.runner import BlockTime
+from pytest_passbench.judge.measure.cpu_clock import CpuClock
+
+
+class CudaClock(CpuClock):
+    """Times blocks by the judge's clock, the device idle at both ends; keeps what events said beside it."""
+
+    name = "cuda-wall"
+    least_warm_blocks = 2
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._device: dict[str, list[float]] = {}
+
+    def _run(self, arm: str, calls: int, empty: bool = False) -> BlockTime:
+        taken = super()._run(arm, calls, empty)
+        runner = self._runners[arm]
+        if isinstance(runner, CudaRunner) and not empty:
+            self._device.setdefault(arm, []).append(runner.device_seconds / calls)
+        return taken
+
+    def device_us(self, arm: str) -> float | None:
+        """Microseconds of a call between two events on the runner's stream (median over blocks): evidence only."""
+        found = self._device.get(arm)
+        return median(found) * 1e6 if found else None

@@ -1,0 +1,64 @@
+"""The judge of a run: what it offers, how one is made, and the loop over tasks and candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+from pytest_passbench.candidate.layout import Candidate
+from pytest_passbench.core.record import Record
+from pytest_passbench.core.settings import Settings
+from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.run.ledger import Ledger
+
+
+class Judge(Protocol):
+    """Judges tasks for candidates, in this process or in sandboxes."""
+
+    expected: int
+    """The subgraphs that this judge will be asked for, as far as its caller knows; 0 if nobody does."""
+
+    def selected(self, task: Task, candidate: Candidate) -> Sequence[Subgraph]:
+        """Return the subgraphs of a task that :meth:`judge` will judge."""
+
+    def judge(self, task: Task, candidate: Candidate) -> Iterator[Record]:
+        """Yield a record per subgraph as soon as it is judged; a later record of the same subgraph replaces it.
+
+        Raises UserError for a broken task only.
+        """
+
+    def environment(self) -> dict[str, Any]:
+        """Return where the run takes place, JSON-ready."""
+
+    def noise(self) -> dict[str, Any]:
+        """Return what eager against eager showed of this machine so far, JSON-ready."""
+
+    def close(self) -> None:
+        """End every process of the judge."""
+
+
+def make_judge(settings: Settings, seed: bytes, worker: int = 0) -> Judge:
+    """Return the judge of this process; ``worker`` tells parallel ones apart, from 0."""
+    if settings.trusted:
+        from pytest_passbench.judge.trusted import TrustedSession
+
+        return TrustedSession(settings, seed)
+    from pytest_passbench.judge.session import Session
+
+    return Session(settings, seed, worker)
+
+
+def judge_all(
+    judge: Judge, ledger: Ledger, tasks: Sequence[Task], on_record: Callable[[Record], None] | None = None
+) -> None:
+    """Judge every task for every candidate of the ledger, which takes each record as it is made."""
+    judge.expected = sum(len(task.subgraphs) for task in tasks) * len(ledger.candidates)
+    for task in tasks:
+        for candidate in ledger.candidates:
+            ledger.expect(task.id, candidate.name, len(judge.selected(task, candidate)))
+    for task in tasks:
+        for candidate in ledger.candidates:
+            for record in judge.judge(task, candidate):
+                ledger.add(record)
+                if on_record is not None:
+                    on_record(record)
