@@ -21,7 +21,7 @@ CONFTEST = '''
 import os, signal, time
 from pathlib import Path
 import pytest
-from pytest_passbench.core.record import Arm, Finding, PassReport, Record, Speed
+from pytest_passbench.core.record import ArmResult, Finding, PassReport, Record, Speed
 from pytest_passbench.suite import find
 
 find.installed_tasks = lambda: Path(__file__).parent / "installed" / "tasks"

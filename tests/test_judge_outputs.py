@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.verify.checker import Checker
-from pytest_passbench.judge.verify.outputs import Form, read_call
+from pytest_passbench.judge.verify.outputs import OutputForm, read_call
 from pytest_passbench.judge.verify.overlap import overlap, shared_by_calls
 from pytest_passbench.protocol import DTYPES, ENTRY, FORM, KIND_TENSOR, MAX_DIMS, MAX_FORMS, Layout
 
@@ -74,7 +74,7 @@ def test_whatever_the_tables_say_is_read_or_refused(fields: list[int], entry: tu
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_dtype_has_a_size(dtype):
-    assert Form(KIND_TENSOR, dtype, "cpu", (4,), (2,)).span == 7 * getattr(torch, dtype).itemsize
+    assert OutputForm(KIND_TENSOR, dtype, "cpu", (4,), (2,)).span == 7 * getattr(torch, dtype).itemsize
 
 
 FLAT, VIEW, NONE, TEN = 0, 1, 2, 3  # forms: 16 floats, a column of them, no element, ten floats

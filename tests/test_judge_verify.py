@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pytest_passbench.core.ladder import BITWISE, NEVER, tolerances
 from pytest_passbench.judge.verify.compare import HIGHEST, LOWEST, compare, correct_from, null_from
-from pytest_passbench.judge.verify.outputs import Form, Output
+from pytest_passbench.judge.verify.outputs import Output, OutputForm
 
 SIZES = st.sampled_from((1, 7, 300, 70_000))  # within the first piece, and of several
 SCALES = st.integers(-4, 3)
@@ -40,7 +40,7 @@ def test_levels_are_those_of_the_definition(name, size, scale, error, odd, both,
     bits = torch.int16 if dtype.itemsize == 2 else torch.int32
     wanted = BITWISE if expected.view(bits).equal(found.view(bits)) else level(expected, found, name)
     assert correct_from(expected, found) == wanted
-    form = Form(kind=0, dtype=name, device="cpu", shape=tuple(expected.shape), strides=(1,))
+    form = OutputForm(kind=0, dtype=name, device="cpu", shape=tuple(expected.shape), strides=(1,))
     nulls = [torch.zeros_like(expected), found]
     if expected.isfinite().all():  # else the mean is no number
         nulls.append(torch.full_like(expected, float(expected.double().mean())))
@@ -55,7 +55,7 @@ def test_the_element_that_misses_by_most_is_named_wherever_it_lies(name, value, 
     found = expected.clone()
     found[0, 7] = found[1, 20_000] = 1.5
     found[place] = value
-    form = Form(kind=0, dtype=name, device="cpu", shape=(3, 25_000), strides=(25_000, 1))
+    form = OutputForm(kind=0, dtype=name, device="cpu", shape=(3, 25_000), strides=(25_000, 1))
     verdict = compare([Output(form, 0, expected)], [Output(form, 0, found)], -5, ["output 0"])
     said = f"output 0[{place[0]}, {place[1]}]: expected 1, got {value:g} (greatest error {error}, "
     assert verdict.worst.startswith(said)

@@ -7,7 +7,7 @@ from face import OK, PASS, task_text
 
 import pytest_passbench
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.record import Arm, PassReport, Record, Speed
+from pytest_passbench.core.record import ArmResult, PassReport, Record, Speed
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.plugin.benchmark import other_times
 from pytest_passbench.plugin.failures import TaskFailedError, describe, safe
@@ -34,7 +34,7 @@ class Judge:
         for subgraph in task.subgraphs:
             if subgraph.meta.get("interrupt"):
                 raise KeyboardInterrupt
-            arm = Arm(correct_from=[-11], speed=Speed(2.0, 1.9, 2.1, "FASTER", 10.0, 5.0))
+            arm = ArmResult(correct_from=[-11], speed=Speed(2.0, 1.9, 2.1, "FASTER", 10.0, 5.0))
             yield Record(task.id, subgraph.id, candidate.name, arm=arm, dtypes=["float32"])
 
     def close(self):
@@ -122,14 +122,15 @@ def test_two_runs_of_one_second_never_share_a_folder(folder):
 def test_what_a_candidate_wrote_cannot_steer_the_terminal():
     hostile = "\x1b]0;owned\x07\u202egnp.exe\r\n\tok"
     assert safe(hostile) == "\\x1b]0;owned\\x07\\u202egnp.exe\\r\n\tok"
-    record = Record("t", "s", "c", arm=Arm("runtime_fail", "call", "x" * 5000, hostile))
+    record = Record("t", "s", "c", arm=ArmResult("runtime_fail", "call", "x" * 5000, hostile))
     text = describe([record], -5)
     assert "\x1b" not in text
     assert len(text) < 2000
 
 
 def test_many_failures_are_shown_in_full_only_at_first():
-    records = [Record("t", f"s{index}", "c", arm=Arm("timeout", "call", f"slow {index}")) for index in range(30)]
+    slow = [ArmResult("timeout", "call", f"slow {index}") for index in range(30)]
+    records = [Record("t", f"s{index}", "c", arm=arm) for index, arm in enumerate(slow)]
     text = TaskFailedError(records, records, -5).text()
     assert text.count("  message") == 6
     assert "s29: timeout in call: slow 29" in text
@@ -138,7 +139,7 @@ def test_many_failures_are_shown_in_full_only_at_first():
 def test_what_failed_alike_is_shown_once():
     miss = [PassReport("fuse", miss="the graph has no tanh")]
     records = [
-        Record("t", f"s{index}", "c", arm=Arm("pass_miss", "match", "fuse: the graph has no tanh"), passes=miss)
+        Record("t", f"s{index}", "c", arm=ArmResult("pass_miss", "match", "fuse: the graph has no tanh"), passes=miss)
         for index in range(3)
     ]
     assert TaskFailedError(records, records, -5).text().splitlines()[2:] == [
@@ -164,8 +165,8 @@ def test_time_left_is_by_subgraphs():
 
 def test_a_task_in_a_few_words():
     speed = Speed(2.0, 1.9, 2.1, "FASTER", 10.0, 5.0)
-    good = Record("t", "a", "c", arm=Arm(correct_from=[-11], speed=speed))
-    assert outcome([good, Record("t", "b", "c", arm=Arm("crash"))], -5) == "1/2 correct, 2.00x"
+    good = Record("t", "a", "c", arm=ArmResult(correct_from=[-11], speed=speed))
+    assert outcome([good, Record("t", "b", "c", arm=ArmResult("crash"))], -5) == "1/2 correct, 2.00x"
     assert outcome([], -5) == "0/0 correct"
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_passbench.commands.main import main
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.record import STATUSES, Arm, Finding, PassReport, Record, Speed
+from pytest_passbench.core.record import STATUSES, ArmResult, Finding, PassReport, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.run import results_file
 from pytest_passbench.run.merge import merge
@@ -36,7 +36,7 @@ speeds = st.builds(
     pairs=st.lists(st.lists(number, max_size=2), max_size=2),
 )
 arms = st.builds(
-    Arm,
+    ArmResult,
     status=st.sampled_from(STATUSES),
     phase=text,
     message=text,
@@ -90,7 +90,7 @@ def test_reading_gives_back_what_was_written(tmp_path_factory, run):
 
 def small(task="one", subgraph="a", **changes):
     speed = Speed(2.0, 1.9, 2.1, "FASTER", 20.0, 10.0)
-    record = Record(task, subgraph, "mine", dtypes=["float32"], arm=Arm(correct_from=[-11], speed=speed))
+    record = Record(task, subgraph, "mine", dtypes=["float32"], arm=ArmResult(correct_from=[-11], speed=speed))
     run = Run(
         settings={
             "tolerance": -5,

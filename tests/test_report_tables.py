@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.record import Arm, Finding, PassReport, Record, Speed
+from pytest_passbench.core.record import ArmResult, Finding, PassReport, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import markdown, tables, terminal
 from pytest_passbench.score import board
@@ -26,12 +26,12 @@ def speed(ratio, width=0.02):
 
 def judged(task, subgraph, arm, **values):
     record = Record(task, subgraph, "mine", dtypes=["float32"], arm=arm, operators=["gelu", "add"], **values)
-    record.baselines["inductor"] = Arm(correct_from=[-6], speed=speed(0.8))
+    record.baselines["inductor"] = ArmResult(correct_from=[-6], speed=speed(0.8))
     return record
 
 
 def correct(ratio, correct_from=-11, note=""):
-    return Arm(correct_from=[correct_from], speed=speed(ratio) if ratio else None, speed_note=note)
+    return ArmResult(correct_from=[correct_from], speed=speed(ratio) if ratio else None, speed_note=note)
 
 
 def run_of(*records, **values):
@@ -45,14 +45,14 @@ def run():
     miss = PassReport("fuse_silu", 0, [], "tmp_2 = mul: expected silu, found chunk")
     hit = PassReport("fuse_gelu", 1, ["gelu"])
     finding = Finding("source", "torch-call", "violation", "torch.matmul in a replacement", "p.py", 12)
-    bad = Arm(correct_from=[-4], speed=speed(1.2), worst="output 0: 1.01 for 1.0", error64=[1e-6])
+    bad = ArmResult(correct_from=[-4], speed=speed(1.2), worst="output 0: 1.01 for 1.0", error64=[1e-6])
     return run_of(
         judged("good", "a", correct(2.0), passes=[hit]),
         judged("good", "b", correct(0.5), passes=[hit]),
         judged("poor", "a", bad, eager_error64=[1e-5]),
-        judged("poor", "b", Arm(status="integrity"), findings=[finding]),
-        judged("none", "a", Arm(status="pass_miss", message="no pass matched"), passes=[miss]),
-        judged("none", "b", Arm(status="pass_miss", message="no pass matched"), passes=[miss]),
+        judged("poor", "b", ArmResult(status="integrity"), findings=[finding]),
+        judged("none", "a", ArmResult(status="pass_miss", message="no pass matched"), passes=[miss]),
+        judged("none", "b", ArmResult(status="pass_miss", message="no pass matched"), passes=[miss]),
         tasks=["good", "poor", "none", "left"],
         noise={"width": 0.012, "offset": 0.0},
     )
@@ -133,9 +133,9 @@ def test_markdown_has_the_same_numbers_and_the_failures(run):
 
 def test_what_a_candidate_writes_stays_inert():
     evil = "\x1b[2J\u202e| <img src=x onerror=1> [x](http://y) `code`\nAS 9.999"
-    record = judged("one", "a", Arm(status="crash", message=evil))
+    record = judged("one", "a", ArmResult(status="crash", message=evil))
     record.passes = [PassReport(evil, 0, [], evil)]
-    missed = judged("one", "b", Arm(status="pass_miss", message=evil), passes=[PassReport(evil, 0, [], evil)])
+    missed = judged("one", "b", ArmResult(status="pass_miss", message=evil), passes=[PassReport(evil, 0, [], evil)])
     run = run_of(record, missed)
     for text in (terminal.summary(run, 100), markdown.render(run)):
         assert "\x1b" not in text

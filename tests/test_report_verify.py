@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_passbench.commands.main import main
-from pytest_passbench.core.record import Arm, PassReport, Record, Speed
+from pytest_passbench.core.record import ArmResult, PassReport, Record, Speed
 from pytest_passbench.run import results_file
 from pytest_passbench.run.disqualify import disqualify
 
@@ -74,7 +74,7 @@ class Judge:
         for subgraph in task.subgraphs:
             pairs = [[math.log(self.ratio)] * 2] * 6
             speed = Speed(self.ratio, self.ratio - 0.1, self.ratio + 0.1, "FASTER", 10.0, 10.0 / self.ratio, pairs)
-            arm = Arm(correct_from=[-11], speed=speed)
+            arm = ArmResult(correct_from=[-11], speed=speed)
             yield Record(task.id, subgraph.id, candidate.name, arm=arm, task_hash=task_hash(task))
 
 
@@ -168,7 +168,7 @@ def test_rerun_agrees_or_says_what_differs(made, capsys, monkeypatch):
 
 def record(task: str, name: str, status: str = "correct", folder: str = "") -> Record:
     speed = Speed(2.0, 1.9, 2.1, "FASTER", 2.0, 1.0)
-    arm = Arm(status, message="caught" if status != "correct" else "", correct_from=[-11], speed=speed)
+    arm = ArmResult(status, message="caught" if status != "correct" else "", correct_from=[-11], speed=speed)
     return Record(task, "s", "cand", arm=arm, passes=[PassReport(name, matches=1)], folder=folder)
 
 

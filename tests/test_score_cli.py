@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_passbench.commands.main import main
-from pytest_passbench.core.record import Arm, Record, Speed
+from pytest_passbench.core.record import ArmResult, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.run import results_file
 
@@ -22,8 +22,8 @@ CASES = json.loads((Path(__file__).parent / "data" / "es_vectors.json").read_tex
 def record(task, subgraph, ratio, status="correct", correct_from=-11):
     speed = Speed(ratio, ratio * 0.99, ratio * 1.01, "FASTER", 10.0 * ratio, 10.0) if ratio else None
     found = Record(task, subgraph, "mine", dtypes=["float32"])
-    found.arm = Arm(status=status, correct_from=[correct_from], speed=speed)
-    found.baselines["inductor"] = Arm(correct_from=[-11], speed=Speed(0.5, 0.49, 0.51, "SLOWER", 5.0, 10.0))
+    found.arm = ArmResult(status=status, correct_from=[correct_from], speed=speed)
+    found.baselines["inductor"] = ArmResult(correct_from=[-11], speed=Speed(0.5, 0.49, 0.51, "SLOWER", 5.0, 10.0))
     return found
 
 

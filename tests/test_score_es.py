@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.ladder import BITWISE, LADDER, NEVER, tolerances
-from pytest_passbench.core.record import STATUSES, Arm, Record, Speed
+from pytest_passbench.core.record import STATUSES, ArmResult, Record, Speed
 from pytest_passbench.core.settings import ScoreSettings
 from pytest_passbench.score import board, es, factored
 from pytest_passbench.score.subgraph import SPEEDUPS, Judged, from_json, from_record
@@ -215,8 +215,8 @@ def test_settings_out_of_range_are_refused(settings):
 def test_a_record_becomes_what_the_scores_need():
     speed = Speed(1.5, 1.4, 1.6, "FASTER", 30.0, 20.0)
     record = Record("t", "s", "c", dtypes=["float32", "int64"], null_from=0)
-    record.arm = Arm(correct_from=[-6, BITWISE], speed=speed)
-    record.baselines["inductor"] = Arm(status="compile_fail")
+    record.arm = ArmResult(correct_from=[-6, BITWISE], speed=speed)
+    record.baselines["inductor"] = ArmResult(status="compile_fail")
     assert from_record(record) == Judged("correct", ("float32", "int64"), (-6, BITWISE), 1.5, 0)
     assert from_record(record, "inductor").failure == "compile_fail"
 

@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.suite.build import build_graph, parse
+from pytest_passbench.suite.build import build_graph
+from pytest_passbench.suite.source import parse
 
 CODEGEN = """
 import torch
@@ -181,7 +182,7 @@ def test_lines_count_from_where_the_text_stands_in_its_file():
 
 def test_parsing_imports_no_torch():
     code = (
-        "import sys; from pytest_passbench.suite.build import parse; from pytest_passbench.suite import find;"
+        "import sys; from pytest_passbench.suite.source import parse; from pytest_passbench.suite import find;"
         "parse('def forward(x): return torch.relu(x)', 'f'); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -33,7 +33,7 @@ PAIRS = st.lists(st.lists(LOGS, min_size=1, max_size=9), min_size=2, max_size=12
 
 
 def test_the_package_imports_neither_torch_nor_pytest():
-    modules = "budget clock estimate looks plan rounds series session student suite"
+    modules = "aggregate budget clock estimate forecast looks measurement rounds series student"
     code = "import sys\n" + "".join(f"import pytest_passbench.timing.{name}\n" for name in modules.split())
     code += "print([m for m in ('torch', 'pytest', 'scipy', 'numpy') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -170,7 +170,7 @@ def test_the_error_of_a_median_is_what_medians_scatter_by(count, most):
 
 
 def test_disturbed_rounds_are_left_out_as_a_whole_unless_most_are():
-    noise = rounds.Noise
+    noise = rounds.Disturbance
     assert not rounds.disturbed(noise(1e-3))
     assert rounds.disturbed(noise(1e-3, switches=1))
     assert rounds.disturbed(noise(1e-3, stolen=1e-4))

@@ -11,7 +11,7 @@ from pytest_passbench.core.errors import UserError
 if TYPE_CHECKING:
     from pytest_passbench.core.task import Task
     from pytest_passbench.forge.models import Case, Variant
-    from pytest_passbench.forge.steps import Plan
+    from pytest_passbench.forge.steps import Recipe
 
 STEPS = ("capture", "windows", "select", "curate", "write")
 EXTRA = ("measure", "describe")
@@ -102,7 +102,7 @@ def _suite(args: argparse.Namespace) -> int:
     from pytest_passbench.forge import plan_data, steps
     from pytest_passbench.forge.final import split
 
-    plan = steps.Plan(args.work, args.processes, args.timeout)
+    plan = steps.Recipe(args.work, args.processes, args.timeout)
     todo = _steps(args.steps)
     if "capture" in todo:
         steps.capture_step(plan, _cases(args.only))
@@ -122,7 +122,7 @@ def _suite(args: argparse.Namespace) -> int:
     return _write(args, [*suite, *rest])
 
 
-def _describe(args: argparse.Namespace, plan: Plan, todo: list[str]) -> int:
+def _describe(args: argparse.Namespace, plan: Recipe, todo: list[str]) -> int:
     """Measure TorchInductor on the suite at ``--out`` (a job per task and dtype), and describe the suite in docs/."""
     import json
 

@@ -12,7 +12,7 @@ from pytest_passbench.core.errors import UserError
 
 if TYPE_CHECKING:
     from pytest_passbench.core.run import Run
-    from pytest_passbench.timing.forecast import Plan
+    from pytest_passbench.timing.forecast import Forecast
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -50,7 +50,7 @@ def _unmeasured(stored: Run) -> dict[str, int]:
     return {task: typical for task in stored.tasks if task not in counts}
 
 
-def _plain(made: Plan) -> dict[str, Any]:
+def _plain(made: Forecast) -> dict[str, Any]:
     tasks = [
         {"task": t.task, "seconds": t.seconds, "subgraphs": t.subgraphs, "guessed": t.guessed}
         for t in made.tasks
@@ -59,7 +59,7 @@ def _plain(made: Plan) -> dict[str, Any]:
     return {**head, "phases": made.phases, "tasks": tasks}
 
 
-def _text(made: Plan) -> str:
+def _text(made: Forecast) -> str:
     lines = [f"{'seconds':>9}  {'subgraphs':>9}  task"]
     for t in made.tasks:
         lines.append(f"{t.seconds:9.2f}  {t.subgraphs:9}  {t.task}{'  (guessed)' if t.guessed else ''}")

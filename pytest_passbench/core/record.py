@@ -50,7 +50,7 @@ class Finding:
 
 
 @dataclass
-class Arm:
+class ArmResult:
     """How one program (the candidate, or a baseline such as "inductor") did on a subgraph.
 
     ``correct_from`` per output: the smallest t of the ladder at which it passes, -11 bitwise, 99 never.
@@ -80,8 +80,8 @@ class Record:
     dtypes: list[str] = field(default_factory=list)  # of eager's outputs
     null_from: int = 99
     eager_error64: list[float] = field(default_factory=list)
-    arm: Arm = field(default_factory=Arm)
-    baselines: dict[str, Arm] = field(default_factory=dict)
+    arm: ArmResult = field(default_factory=ArmResult)
+    baselines: dict[str, ArmResult] = field(default_factory=dict)
     passes: list[PassReport] = field(default_factory=list)
     operators: list[str] = field(default_factory=list)  # every operator of the subgraph, in order
     findings: list[Finding] = field(default_factory=list)
@@ -105,6 +105,6 @@ class Record:
         return cls(**values)
 
 
-def _arm(data: dict[str, Any]) -> Arm:
+def _arm(data: dict[str, Any]) -> ArmResult:
     speed = data.get("speed")
-    return Arm(**{**data, "speed": Speed(**speed) if speed is not None else None})
+    return ArmResult(**{**data, "speed": Speed(**speed) if speed is not None else None})

@@ -24,7 +24,7 @@ HEAVY_NAMES = {name.strip("_") for name in HEAVY}
 
 
 @dataclass
-class Candidate:
+class Choice:
     """One operator sequence and the windows that have it."""
 
     ops: Ops
@@ -42,19 +42,19 @@ class Candidate:
         return tuple(op for op in self.ops if op not in LAYOUT)
 
 
-def candidates(windows: Iterable[Window], modality: Mapping[str, str]) -> list[Candidate]:
+def candidates(windows: Iterable[Window], modality: Mapping[str, str]) -> list[Choice]:
     """The sequences with at least two operators, one of which computes, and at most 33."""
-    found: dict[Ops, Candidate] = {}
+    found: dict[Ops, Choice] = {}
     for one in windows:
         if 2 <= len(one.ops) <= 33:
-            found.setdefault(one.ops, Candidate(one.ops)).windows.append(one)
+            found.setdefault(one.ops, Choice(one.ops)).windows.append(one)
     for candidate in found.values():
         votes = Counter(modality[one.case] for one in candidate.windows)
         candidate.modality = votes.most_common(1)[0][0]
     return [c for c in found.values() if is_worth(c)]
 
 
-def is_worth(one: Candidate) -> bool:
+def is_worth(one: Choice) -> bool:
     """Whether enough of it computes, on inputs, and enough of that is left to a pass."""
     if one.ops[0] in MAKERS:
         return False
@@ -68,7 +68,7 @@ PER_CASE = 5
 """At most so many tasks that come from one architecture alone."""
 
 
-def select(found: Sequence[Candidate], count: int, always: Sequence[Ops] = ()) -> list[Candidate]:
+def select(found: Sequence[Choice], count: int, always: Sequence[Ops] = ()) -> list[Choice]:
     """``count`` candidates (fewer if there are no more): ``always`` first, then by what is new and rare in each."""
     state = _State(found, count)
     known = {candidate.ops: candidate for candidate in found}
@@ -86,9 +86,9 @@ def select(found: Sequence[Candidate], count: int, always: Sequence[Ops] = ()) -
 class _State:
     """What has been chosen so far, and what that leaves worth choosing."""
 
-    def __init__(self, found: Sequence[Candidate], count: int) -> None:
+    def __init__(self, found: Sequence[Choice], count: int) -> None:
         self.count = count
-        self.chosen: list[Candidate] = []
+        self.chosen: list[Choice] = []
         self.taken: set[Ops] = set()
         self.cores: Counter[Ops] = Counter()
         self.bigrams: Counter[tuple[str, str]] = Counter()
@@ -102,14 +102,14 @@ class _State:
                 owners[bigram] |= candidate.cases
         self.owners = {bigram: len(cases) for bigram, cases in owners.items()}
 
-    def admits(self, one: Candidate) -> bool:
+    def admits(self, one: Choice) -> bool:
         """Whether the quotas leave room for ``one``, and nothing chosen computes the same."""
         bucket = _bucket(one.ops)
         if one.ops in self.taken or self.cores[one.core] >= 2 or self.lengths[bucket] >= bucket[2] * self.count + 1:
             return False
         return len(one.cases) > 2 or min(self.cases[case] for case in one.cases) < PER_CASE
 
-    def gain(self, one: Candidate) -> float:
+    def gain(self, one: Choice) -> float:
         """New bigrams and operators, rarer ones more; families seen often already count less."""
         new: float = sum(1.0 / (1 + 3 * self.bigrams[b]) * (1 + 1.0 / self.owners[b]) for b in _bigrams(one.ops))
         operators = sum(2.0 for op in set(one.ops) if not self.operators[op])
@@ -119,7 +119,7 @@ class _State:
         worth: float = new / math.sqrt(len(one.ops)) + operators + min(fresh, 2.0)
         return heavy * (worth / crowd + 0.3 * min(len(one.cases), 6))
 
-    def take(self, one: Candidate) -> None:
+    def take(self, one: Choice) -> None:
         """Choose ``one``."""
         self.chosen.append(one)
         self.taken.add(one.ops)

@@ -18,7 +18,7 @@ from pathlib import Path
 from pytest_passbench.core.task import Task
 from pytest_passbench.forge import corpus_file, windows
 from pytest_passbench.forge.canonical import digest
-from pytest_passbench.forge.choose import Candidate, Ops, candidates, select
+from pytest_passbench.forge.choose import Choice, Ops, candidates, select
 from pytest_passbench.forge.corpus import Graph, capture_case
 from pytest_passbench.forge.curate import choose, draw
 from pytest_passbench.forge.group import make_task, path_of, task_id
@@ -34,7 +34,7 @@ MOST_WINDOWS = 40
 
 
 @dataclass(frozen=True)
-class Plan:
+class Recipe:
     """Where a run keeps its work, and how it works: ``processes`` at a time, ``timeout`` seconds for each job."""
 
     work: Path
@@ -55,7 +55,7 @@ class Wanted:
     quota: int
 
 
-def capture_step(plan: Plan, cases: Sequence[Case]) -> list[str]:
+def capture_step(plan: Recipe, cases: Sequence[Case]) -> list[str]:
     """Capture each case into a file; returns the names of those that failed (the reason lies beside)."""
     folder = plan.folder("captures")
     jobs = [Job(c.name, folder / f"{c.name.replace('/', '__')}.json", functools.partial(_capture, c, folder))
@@ -68,13 +68,13 @@ def _capture(case: Case, folder: Path) -> None:
     corpus_file.save(graphs, folder / f"{case.name.replace('/', '__')}.json")
 
 
-def load_corpus(plan: Plan) -> dict[str, list[Graph]]:
+def load_corpus(plan: Recipe) -> dict[str, list[Graph]]:
     """Every captured case's graphs by its name."""
     loaded = (corpus_file.load(path) for path in sorted(plan.folder("captures").glob("*.json")))
     return {graphs[0].case: graphs for graphs in loaded if graphs}
 
 
-def windows_step(plan: Plan) -> list[str]:
+def windows_step(plan: Recipe) -> list[str]:
     """Find the fusible runs of every capture, and the typical n-grams of all together."""
     folder = plan.folder("fusible")
     jobs = [Job(path.stem, folder / path.name, functools.partial(_fusible, path, folder / path.name))
@@ -90,13 +90,13 @@ def _fusible(source: Path, target: Path) -> None:
     windows.save_windows(windows.fusible(corpus_file.load(source)), target)
 
 
-def load_windows(plan: Plan) -> list[windows.Window]:
+def load_windows(plan: Recipe) -> list[windows.Window]:
     """What the windows step found."""
     files = [*sorted(plan.folder("fusible").glob("*.json")), plan.work / "typical.json"]
     return [one for path in files if path.exists() for one in windows.load_windows(path)]
 
 
-def select_step(plan: Plan, count: int, train: int, lite: Sequence[Ops]) -> list[Wanted]:
+def select_step(plan: Recipe, count: int, train: int, lite: Sequence[Ops]) -> list[Wanted]:
     """Choose ``count`` sequences for the suite and ``train`` others; kept in ``selected.json``."""
     target = plan.work / "selected.json"
     if not target.exists():
@@ -109,7 +109,7 @@ def select_step(plan: Plan, count: int, train: int, lite: Sequence[Ops]) -> list
     return [Wanted(tuple(ops), tag, quota) for ops, tag, quota in json.loads(target.read_text("utf-8"))]
 
 
-def _wanted(chosen: Sequence[Candidate], count: int, lite: Sequence[Ops]) -> Iterable[Wanted]:
+def _wanted(chosen: Sequence[Choice], count: int, lite: Sequence[Ops]) -> Iterable[Wanted]:
     ranked = sorted(chosen[:count], key=lambda one: len(one.cases))
     for place, one in enumerate(ranked):
         quota = next(size for share, size in QUOTAS if place < share * len(ranked))
@@ -119,7 +119,7 @@ def _wanted(chosen: Sequence[Candidate], count: int, lite: Sequence[Ops]) -> Ite
         yield Wanted(one.ops, "train", 6)
 
 
-def curate_step(plan: Plan, wanted: Sequence[Wanted]) -> list[str]:
+def curate_step(plan: Recipe, wanted: Sequence[Wanted]) -> list[str]:
     """Make a task file of every wanted sequence that yields three subgraphs or more that pass the rules."""
     corpus = load_corpus(plan)
     ops = {one.ops for one in wanted}
@@ -141,7 +141,7 @@ def _curate(wanted: Wanted, found: Sequence[windows.Window], corpus: dict[str, l
     write_task(task, folder / f"{task.id}.task.yaml")
 
 
-def cover_step(plan: Plan, tries: int = 4) -> list[Wanted]:
+def cover_step(plan: Recipe, tries: int = 4) -> list[Wanted]:
     """For operators of the corpus that no curated task has yet: short sequences about them, ``tries`` each."""
     have = {op for task in curated_tasks(plan) for op in task.header.ops}
     done = {path.name.partition(".")[0] for path in plan.folder("curated").iterdir()}
@@ -185,12 +185,12 @@ def write_step(tasks: Iterable[Task], out: Path, layout: str) -> list[Path]:
     return written
 
 
-def curated_tasks(plan: Plan) -> list[Task]:
+def curated_tasks(plan: Recipe) -> list[Task]:
     """The task files of the curate step."""
     return [read_task(path) for path in sorted(plan.folder("curated").glob("*.task.yaml"))]
 
 
-def clear(plan: Plan, step: str) -> None:
+def clear(plan: Recipe, step: str) -> None:
     """Forget what a step has written, so that it is done anew."""
     for path in (plan.folder(step), plan.work / f"{step}.json"):
         if path.is_dir():

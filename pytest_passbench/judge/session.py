@@ -13,8 +13,7 @@ import torch
 
 from pytest_passbench.candidate.layout import Candidate, PassDir
 from pytest_passbench.core.device import is_cuda
-from pytest_passbench.core.record import Arm as ArmRecord
-from pytest_passbench.core.record import Record
+from pytest_passbench.core.record import ArmResult, Record
 from pytest_passbench.core.seed import Secret
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task
@@ -116,7 +115,7 @@ class Session:
             if self._budget.spare(sum(subject.record.durations.values())):
                 yield self._again(task, subgraph, candidate, subject)
 
-    def _load_fault(self, task: Task, candidate: Candidate, record: Record) -> ArmRecord | None:
+    def _load_fault(self, task: Task, candidate: Candidate, record: Record) -> ArmResult | None:
         """Return what speaks against running the passes at all, if anything does."""
         passes = candidate.passes_for(task.id)
         assert passes is not None
@@ -129,10 +128,10 @@ class Session:
             try:
                 planner = self._readings.planner(candidate, passes)
             except ArmFailure as failure:
-                return ArmRecord(failure.status, failure.phase, printable(failure.message))
+                return ArmResult(failure.status, failure.phase, printable(failure.message))
         if not passes.stems or self._readings.passes(planner, passes):
             return None
-        return ArmRecord("integrity", "disqualified", "its passes broke a rule on another subgraph of the run")
+        return ArmResult("integrity", "disqualified", "its passes broke a rule on another subgraph of the run")
 
     def _after(self, task: Task, candidate: Candidate, record: Record, subject: Subject) -> None:
         """Put passes that broke a rule out from now on; replace a reader that gave no answer."""
@@ -317,19 +316,19 @@ class Session:
         }
 
 
-def _worse(arm: ArmRecord, before: ArmRecord) -> None:
+def _worse(arm: ArmResult, before: ArmResult) -> None:
     """Let stand what the calls verified before have shown."""
     pairs = zip(arm.correct_from, before.correct_from, strict=False)
     arm.correct_from = [max(now, then) for now, then in pairs] or arm.correct_from
     arm.worst = arm.worst or before.worst
 
 
-def _fault(passes: PassDir | None) -> ArmRecord | None:
+def _fault(passes: PassDir | None) -> ArmResult | None:
     """What is wrong with a candidate before anything of it runs."""
     if passes is None:
-        return ArmRecord("pass_miss", "load", "the candidate has no passes for this task")
+        return ArmResult("pass_miss", "load", "the candidate has no passes for this task")
     if passes.faults:
-        return ArmRecord("compile_fail", "load", "\n".join(str(fault) for fault in passes.faults))
+        return ArmResult("compile_fail", "load", "\n".join(str(fault) for fault in passes.faults))
     return None
 
 

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_passbench.core.ladder import NEVER
-from pytest_passbench.core.record import Arm as ArmRecord
-from pytest_passbench.core.record import PassReport, Record, Speed
+from pytest_passbench.core.record import ArmResult, PassReport, Record, Speed
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure, printable
 from pytest_passbench.judge.arms.forks import ArmFailed, blaming
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, FLOAT64, TWIN
-from pytest_passbench.judge.arms.template import Program, Template
+from pytest_passbench.judge.arms.template import Effects, Template
 from pytest_passbench.judge.audits.auditor import Auditor
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.devices import clock_of, start_template
@@ -57,7 +56,7 @@ class Subject:
     auditor: Auditor
     earlier: Arms | None = None
     templates: dict[str, Template] = field(default_factory=dict)
-    twin: ArmRecord = field(default_factory=ArmRecord)
+    twin: ArmResult = field(default_factory=ArmResult)
     measured: Arms | None = None
     noisy: bool = False
     culprits: frozenset[str] = frozenset()
@@ -80,13 +79,13 @@ class Subject:
                 self._close()
         return self.record
 
-    def result(self, arm: str) -> ArmRecord:
+    def result(self, arm: str) -> ArmResult:
         """The part of the record that is about ``arm``."""
         if arm == CANDIDATE:
             return self.record.arm
         if arm == TWIN:
             return self.twin
-        return self.record.baselines.setdefault(arm, ArmRecord())
+        return self.record.baselines.setdefault(arm, ArmResult())
 
     def _build(self) -> None:
         self.bench.inputs.write(self.bench.inputs.draw(1), self.bench.pages)
@@ -173,7 +172,7 @@ class Subject:
         return self._read_output + template.output()
 
     @staticmethod
-    def _mark(result: ArmRecord, status: str, phase: str, message: str) -> None:
+    def _mark(result: ArmResult, status: str, phase: str, message: str) -> None:
         result.status, result.phase, result.message = status, phase, printable(message)
         result.speed = None
 
@@ -208,7 +207,7 @@ class Subject:
 
     def _probe_and_measure(self) -> None:
         report = self.templates[EAGER].report
-        program = Program(list(report["mutated"]), int(report["outputs"]))
+        program = Effects(list(report["mutated"]), int(report["outputs"]))
         verified = self.bench.secret.stream("verified calls")
         checker = Checker(self.bench.inputs, self.bench.layout, program.mutated, self.bench.tolerance, verified)
         clock = clock_of(self.orders[EAGER].device)(self.templates, program, self.bench, checker.after_round)

@@ -12,14 +12,14 @@ from typing import Any
 import torch
 
 from pytest_passbench.candidate.layout import Candidate, PassDir
-from pytest_passbench.core.record import Arm, Record
+from pytest_passbench.core.record import ArmResult, Record
 from pytest_passbench.core.seed import Secret
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.judge.inputs import Inputs
 from pytest_passbench.judge.subject import pass_reports
 from pytest_passbench.judge.verify.compare import compare, null_from
-from pytest_passbench.judge.verify.outputs import Form, Output
+from pytest_passbench.judge.verify.outputs import Output, OutputForm
 from pytest_passbench.protocol import KIND_OTHER_TYPE, KIND_TENSOR
 from pytest_passbench.reader.importing import load_passes
 from pytest_passbench.reader.local import LocalKernels, as_passes
@@ -69,7 +69,7 @@ class TrustedSession:
 
     def _judge(self, record: Record, task: Task, subgraph: Subgraph, passes: PassDir | None) -> None:
         if passes is None:
-            record.arm = Arm("pass_miss", "load", "the candidate has no passes for this task", speed_note=NOTE)
+            record.arm = ArmResult("pass_miss", "load", "the candidate has no passes for this task", speed_note=NOTE)
             return
         values = self._values(task, subgraph)
         module = build_graph(task.graphs[subgraph.graph], task.path.name, device=self.settings.device)
@@ -109,8 +109,8 @@ def _outputs(values: object) -> list[Output]:
 
 def _output(value: Any) -> Output:
     if type(value) is not torch.Tensor:
-        return Output(Form(KIND_OTHER_TYPE, "", "", (), ()), 0, None)
+        return Output(OutputForm(KIND_OTHER_TYPE, "", "", (), ()), 0, None)
     dtype = str(value.dtype).removeprefix("torch.")
     # compared on the CPU, whatever device it was computed on
-    form = Form(KIND_TENSOR, dtype, value.device.type, tuple(value.shape), tuple(value.stride()))
+    form = OutputForm(KIND_TENSOR, dtype, value.device.type, tuple(value.shape), tuple(value.stride()))
     return Output(form, value.data_ptr(), value.detach().cpu())

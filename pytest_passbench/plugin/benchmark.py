@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pytest_passbench.core.record import Arm, Record, Speed
+from pytest_passbench.core.record import ArmResult, Record, Speed
 
 
 def wanted(config: pytest.Config) -> bool:
@@ -52,7 +52,7 @@ def other_times(speed: Speed) -> list[float]:
     return [speed.eager_us * 1e-6 / math.exp(value) for value in rounds] or [speed.other_us * 1e-6]
 
 
-def _info(arm: Arm) -> dict[str, Any]:
+def _info(arm: ArmResult) -> dict[str, Any]:
     speed = arm.speed
     assert speed is not None
     interval = {"speedup": speed.ratio, "low": speed.low, "high": speed.high, "verdict": speed.verdict}

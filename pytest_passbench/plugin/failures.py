@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.escape import line as one_line
-from pytest_passbench.core.record import Arm, Record
+from pytest_passbench.core.record import ArmResult, Record
 
 DETAILED = 6
 """Different failures of a task that are shown in full; of the rest, a line each."""
@@ -55,7 +55,7 @@ def failed(record: Record, tolerance: int) -> bool:
     return record.arm.status != "correct" or not correct_at(record.arm, tolerance)
 
 
-def correct_at(arm: Arm, t: int) -> bool:
+def correct_at(arm: ArmResult, t: int) -> bool:
     """Whether every output is within the tolerance of ``t``; not where there is none to compare."""
     return bool(arm.correct_from) and all(at <= t for at in arm.correct_from)
 

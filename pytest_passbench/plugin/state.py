@@ -18,7 +18,7 @@ from pytest_passbench.run.ledger import Ledger
 if TYPE_CHECKING:
     from pytest_passbench.core.run import Run
     from pytest_passbench.plugin.select import Selection
-    from pytest_passbench.report.gates import Verdict
+    from pytest_passbench.report.gates import GateResult
 
 
 @dataclass
@@ -33,7 +33,7 @@ class State:
     progress: Progress = field(default_factory=Progress)
     run: Run | None = None
     folder: Path | None = None
-    verdicts: list[Verdict] = field(default_factory=list)
+    verdicts: list[GateResult] = field(default_factory=list)
     #: How many subgraphs this process will judge, as far as is known: a time budget is spread over them.
     expected: int = 0
     #: What each judging process last said of the machine's noise, by its name.

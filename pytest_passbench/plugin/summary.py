@@ -107,12 +107,12 @@ def conclude(state: State, session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def _write(state: State, run: Run) -> list[gates.Verdict]:
+def _write(state: State, run: Run) -> list[gates.GateResult]:
     try:
         state.folder = write(run, state.report_dir)
     except UserError as error:
         # The disk may have filled up since it was checked; the tables are still worth showing.
-        return [gates.Verdict(False, f"results not written: {line(str(error))}")]
+        return [gates.GateResult(False, f"results not written: {line(str(error))}")]
     return []
 
 

@@ -11,27 +11,27 @@ from pytest_passbench.score.subgraph import NOT_JUDGED
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GateResult:
     """One gate of one candidate. ``line`` is what the user reads."""
 
     passed: bool
     line: str
 
 
-def check(run: Run, gates: Sequence[tuple[str, float]]) -> list[Verdict]:
+def check(run: Run, gates: Sequence[tuple[str, float]]) -> list[GateResult]:
     """Every gate for every candidate of the run, in order. What was not measured passes no gate."""
     return [_check(run, name, *gate) for name in run.names for gate in gates]
 
 
-def _check(run: Run, candidate: str, name: str, least: float) -> Verdict:
+def _check(run: Run, candidate: str, name: str, least: float) -> GateResult:
     value = metric(run, candidate, name)
     missing = sum(item.status == NOT_JUDGED for group in tasks_of(run, candidate).values() for item in group)
     if missing and name == "gmean":  # the mean of what is correct: a failure does not lower it
         line = f"gate failed: {name} of {candidate} leaves out {missing} subgraphs that were not judged"
-        return Verdict(False, line)
+        return GateResult(False, line)
     if value is None:
         line = f"gate failed: {name} of {candidate} was not measured, at least {least:g} is asked for"
-        return Verdict(False, line)
+        return GateResult(False, line)
     if value < least:
-        return Verdict(False, f"gate failed: {name} of {candidate} is {value:.4g}, under {least:g}")
-    return Verdict(True, f"gate passed: {name} of {candidate} is {value:.4g}, at least {least:g}")
+        return GateResult(False, f"gate failed: {name} of {candidate} is {value:.4g}, under {least:g}")
+    return GateResult(True, f"gate passed: {name} of {candidate} is {value:.4g}, at least {least:g}")

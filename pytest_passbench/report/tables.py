@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import exp, log, sqrt
 
 from pytest_passbench.core.ladder import T_FROZEN, T_STRICT
-from pytest_passbench.core.record import Arm, Record, Speed
+from pytest_passbench.core.record import ArmResult, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.score import board, es
 from pytest_passbench.score.subgraph import Judged, from_record
@@ -157,7 +157,7 @@ def speed_up(records: Iterable[Record], arm: str, run: Run, at: int) -> str:
     return str(interval)
 
 
-def arm_of(record: Record, arm: str) -> Arm:
+def arm_of(record: Record, arm: str) -> ArmResult:
     """The record's candidate, or its baseline of that name."""
     return record.arm if arm == "candidate" else record.baselines[arm]
 

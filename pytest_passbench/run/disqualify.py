@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_passbench.core.record import Arm, Record
+from pytest_passbench.core.record import ArmResult, Record
 
 PHASE = "disqualified"
 
@@ -33,4 +33,4 @@ def _judged(record: Record, caught: dict[tuple[str, str, str], Record]) -> Recor
         return record
     where = caught[guilty[0]]
     said = f"pass {guilty[0][2]} broke a rule on {where.task}/{where.subgraph}: {where.arm.message}"
-    return replace(record, arm=Arm("integrity", PHASE, said, output=record.arm.output))
+    return replace(record, arm=ArmResult("integrity", PHASE, said, output=record.arm.output))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.record import STATUSES, Arm
+from pytest_passbench.core.record import STATUSES, ArmResult
 from pytest_passbench.core.run import SCHEMA, Run, plain
 from pytest_passbench.run.form import faults
 from pytest_passbench.score.subgraph import possible
@@ -93,7 +93,7 @@ def parse(data: Any, path: Path) -> Run:
     return run
 
 
-def _impossible(arm: Arm) -> Iterator[str]:
+def _impossible(arm: ArmResult) -> Iterator[str]:
     """What has the right type in an arm but cannot be."""
     if arm.status not in STATUSES:
         yield f"the unknown status {arm.status!r}"

@@ -52,7 +52,7 @@ class Ready:
     pieces: tuple[int, int] = (0, 0)  # of memory: where, and how many bytes
     null: int = field(default_factory=lambda: os.open(os.devnull, os.O_WRONLY))
     filter: seccomp.Measured | None = None
-    code: list[code.Code] = field(default_factory=list)
+    code: list[code.CodePages] = field(default_factory=list)
 
 
 class Failure(Exception):

@@ -8,12 +8,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.suite.source import BUILTINS, ROOTS, Program, parse
+from pytest_passbench.suite.source import BUILTINS, ROOTS, ParsedSource, parse
 
 if TYPE_CHECKING:
     import torch.fx
-
-__all__ = ["Program", "build_graph", "parse"]
 
 _BINARY: dict[type[ast.operator], tuple[Callable[..., Any], Callable[..., Any]]] = {
     ast.Add: (operator.add, operator.iadd),
@@ -61,7 +59,7 @@ def build_graph(source: str, origin: str, device: str = "cpu", line: int = 1) ->
 class _Builder(ast.NodeVisitor):
     """Turns a checked program into nodes; ``visit`` gives an expression's value: a Node, or a literal."""
 
-    def __init__(self, program: Program, device: str) -> None:
+    def __init__(self, program: ParsedSource, device: str) -> None:
         import torch
 
         from pytest_passbench.suite import allowlist, constants

@@ -43,7 +43,7 @@ _MAX_CHARS = 4_000_000
 
 
 @dataclass(frozen=True)
-class Program:
+class ParsedSource:
     """One ``forward``: argument names, and statements that hold nothing but straight-line code.
 
     ``line`` is the line of the file ``origin`` at which the source text begins (from 1).
@@ -59,7 +59,7 @@ class Program:
         return f"{self.origin}:{self.line + getattr(node, 'lineno', 1) - 1}"
 
 
-def parse(source: str, origin: str, line: int = 1) -> Program:
+def parse(source: str, origin: str, line: int = 1) -> ParsedSource:
     """The program in ``source``: one ``def forward(...)``, bare or in one class.
 
     ``origin`` and ``line`` say where the text stands, for messages. Raises UserError at the first construct
@@ -89,9 +89,9 @@ class _Reader:
         self.names: set[str] = set()
 
     def fail(self, what: str, node: ast.AST, remedy: str | None = None) -> NoReturn:
-        raise UserError(what, where=Program(self.origin, (), (), self.line).where(node), remedy=remedy)
+        raise UserError(what, where=ParsedSource(self.origin, (), (), self.line).where(node), remedy=remedy)
 
-    def module(self, module: ast.Module) -> Program:
+    def module(self, module: ast.Module) -> ParsedSource:
         functions = [found for statement in module.body for found in self._functions(statement)]
         if len(functions) != 1:
             last = functions[1] if functions else module
@@ -119,7 +119,7 @@ class _Reader:
             if name.split(".")[0] not in _MODULES:
                 self.fail(f"import of {name}", statement, f"known modules: {', '.join(sorted(_MODULES))}")
 
-    def _function(self, function: ast.FunctionDef) -> Program:
+    def _function(self, function: ast.FunctionDef) -> ParsedSource:
         if function.decorator_list:
             self.fail("a decorator on forward", function, "remove it")
         inputs = self._inputs(function.args, function)
@@ -130,7 +130,7 @@ class _Reader:
         returns = [s for s in body if isinstance(s, ast.Return)]
         if len(returns) != 1 or body[-1] is not returns[0] or returns[0].value is None:
             self.fail("forward must end with its only return", function, "return the outputs as a tuple")
-        return Program(self.origin, inputs, tuple(body), self.line)
+        return ParsedSource(self.origin, inputs, tuple(body), self.line)
 
     def _inputs(self, arguments: ast.arguments, function: ast.FunctionDef) -> tuple[str, ...]:
         if arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.defaults:

@@ -14,7 +14,7 @@ import yaml
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.suite.document import Cursor, Document
-from pytest_passbench.suite.source import Program, parse
+from pytest_passbench.suite.source import ParsedSource, parse
 
 SUFFIX = ".task.yaml"
 FORMAT = "task/1"
@@ -160,18 +160,18 @@ def _identifier(cursor: Cursor) -> str:
     return text
 
 
-def _programs(graphs: Cursor) -> dict[str, Program]:
+def _programs(graphs: Cursor) -> dict[str, ParsedSource]:
     for key in graphs.mapping():
         if not isinstance(key, str) or not _ID.fullmatch(key):
             graphs.fail(f"{key!r} is not a graph's name", "letters, digits and _ . + - only")
     return {key: _program(graphs.at(key)) for key in graphs.mapping()}
 
 
-def _program(cursor: Cursor) -> Program:
+def _program(cursor: Cursor) -> ParsedSource:
     return parse(cursor.string(), str(cursor.document.path), cursor.document.text_line(cursor.steps))
 
 
-def _subgraph(cursor: Cursor, programs: dict[str, Program]) -> Subgraph:
+def _subgraph(cursor: Cursor, programs: dict[str, ParsedSource]) -> Subgraph:
     cursor.only(_SUBGRAPH_KEYS)
     graph, source, meta = cursor.at("graph"), cursor.maybe("source"), cursor.maybe("meta")
     if graph.string() not in programs:
@@ -236,7 +236,7 @@ def spec_problem(spec: TensorSpec) -> str | None:
 
 
 def _check_whole(
-    root: Cursor, header: TaskHeader, subgraphs: tuple[Subgraph, ...], programs: dict[str, Program]
+    root: Cursor, header: TaskHeader, subgraphs: tuple[Subgraph, ...], programs: dict[str, ParsedSource]
 ) -> None:
     if len(subgraphs) != header.subgraphs:
         what = f"{len(subgraphs)} subgraphs, the header says {header.subgraphs}"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from pytest_passbench.timing.rounds import Noise
+from pytest_passbench.timing.rounds import Disturbance
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Block:
 
     seconds: float
     calls: int
-    noise: Noise
+    noise: Disturbance
 
     @property
     def per_call(self) -> float:
@@ -110,7 +110,7 @@ class FakeClock:
         if self.weather.step_size:
             ticks = max(1, round(seconds / self.weather.step_size))
             seconds = ticks * self.weather.step_size
-        return Block(seconds, calls, Noise(seconds, switches=int(burst > 0)))
+        return Block(seconds, calls, Disturbance(seconds, switches=int(burst > 0)))
 
     def close(self) -> None:
         """Nothing to end."""

@@ -22,7 +22,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Forecast:
     """A run: its tasks, longest first; ``seconds`` of work; ``elapsed`` on ``workers`` workers."""
 
     tasks: tuple[Planned, ...]
@@ -45,7 +45,7 @@ def plan(
     *,
     unknown: Mapping[str, int] | None = None,
     workers: int = 1,
-) -> Plan:
+) -> Forecast:
     """A plan from stored records: (task id, seconds by phase) per subgraph.
 
     ``unknown``: tasks without a record -> number of subgraphs; each counts as the median subgraph. Longest
@@ -64,7 +64,7 @@ def plan(
         if task not in by_task:
             tasks.append(Planned(task, typical * count, count, {}, guessed=True))
     ordered = tuple(sorted(tasks, key=lambda item: (-item.seconds, item.task)))
-    return Plan(ordered, workers, sum(t.seconds for t in ordered), _elapsed(ordered, workers))
+    return Forecast(ordered, workers, sum(t.seconds for t in ordered), _elapsed(ordered, workers))
 
 
 def _check(task: str, phases: Mapping[str, float]) -> None:

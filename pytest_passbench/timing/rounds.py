@@ -99,7 +99,7 @@ def shape(
 
 
 @dataclass(frozen=True)
-class Noise:
+class Disturbance:
     """What happened to a block from outside. ``switches``: involuntary context switches of the runner
     (``nonvoluntary_ctxt_switches`` in /proc/PID/status); ``stolen``: seconds that its core was taken away
     (``steal`` in /proc/stat, or run-queue wait in /proc/PID/schedstat); ``touched``: pages of memory that the
@@ -112,7 +112,7 @@ class Noise:
     touched: int = 0
 
 
-def disturbed(noise: Noise, *, switches: int = 0, stolen: float = 0.01) -> bool:
+def disturbed(noise: Disturbance, *, switches: int = 0, stolen: float = 0.01) -> bool:
     """Whether others disturbed a block: more than ``switches`` switches, more than the share ``stolen`` of its
     time taken away, or more than :data:`FEW_PAGES` of new memory, whose price is the machine's. Decided from these
     counts alone, never from the time measured: that would be dropping outliers."""

@@ -17,7 +17,7 @@ _libc.mincore.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p
 
 
 @dataclass(frozen=True)
-class Code:
+class CodePages:
     """A piece of memory with code of no file (a JIT's): its first page, bytes, rights, and the pages that it uses."""
 
     start: int
@@ -26,19 +26,19 @@ class Code:
     used: list[int]
 
 
-def made_here() -> list[Code]:
+def made_here() -> list[CodePages]:
     """In a template, before its first fork: what was compiled here."""
     kinds = {"rwxp": _READ | _WRITE | _EXECUTE, "r-xp": _READ | _EXECUTE}
     found = [(start, end, number) for name, number in kinds.items() for start, end in _nameless(name)]
-    return [Code(start, end - start, number, _used(start, end)) for start, end, number in found]
+    return [CodePages(start, end - start, number, _used(start, end)) for start, end, number in found]
 
 
-def own(pieces: list[Code]) -> None:
+def own(pieces: list[CodePages]) -> None:
     """In a measured process: have these pieces of code in pages of its own, by writing to each what is there. Nobody
     can write to them afterwards: what a compiler left writable would be room for machine code made later.
 
     Where in the machine's memory the template's lie made oneDNN's gelu 5 to 20 % slower in one arm, in each of its
-    forks alike: a bias, in a place that moving the heap does not reach. Code in files is not moved; all arms
+    forks alike: a bias, in a place that moving the heap does not reach. CodePages in files is not moved; all arms
     share it, but for what a candidate brings.
     """
     for piece in pieces:

@@ -10,7 +10,7 @@ import struct
 
 from pytest_passbench.judge.arms import replies
 from pytest_passbench.judge.arms.runner import BlockTime, Runner
-from pytest_passbench.judge.arms.template import Fork, Program, Template
+from pytest_passbench.judge.arms.template import Effects, Fork, Template
 from pytest_passbench.protocol import FLAG_COLLECT, FLAG_PREPARE, Layout
 
 _DOUBLE = struct.Struct("<d")
@@ -24,7 +24,7 @@ class CudaTemplate(Template):
     _may_have_threads = True  # the driver's
 
     def start_fork(
-        self, program: Program, calls: int, place: int, _rehearse: bool = False, audit: bool = False
+        self, program: Effects, calls: int, place: int, _rehearse: bool = False, audit: bool = False
     ) -> Fork:
         """The runner. The first time decides how many calls a block may have."""
         if self.runner is not None:

@@ -11,7 +11,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.judge.arms.failures import ArmFailure, unexpected
 from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.runner import Runner
-from pytest_passbench.judge.arms.template import Fork, Program, Template
+from pytest_passbench.judge.arms.template import Effects, Fork, Template
 from pytest_passbench.judge.machine.cores import Cores
 from pytest_passbench.protocol import MAX_OUTPUTS
 
@@ -47,7 +47,7 @@ class blaming:  # noqa: N801 - used as a function; a generator's context takes m
 
 def fork_all(
     templates: Mapping[str, Template],
-    program: Program,
+    program: Effects,
     calls: int,
     cores: Cores,
     rehearse: bool = False,
@@ -75,7 +75,7 @@ def fork_all(
 
 
 def _all_of(
-    forks: Mapping[str, Fork], program: Program, cores: Cores, failed: list[ArmFailed]
+    forks: Mapping[str, Fork], program: Effects, cores: Cores, failed: list[ArmFailed]
 ) -> dict[str, Runner]:
     """The runners, once all of them are there; none where any arm failed, or did so before."""
     width = min(program.outputs + len(program.mutated), MAX_OUTPUTS)

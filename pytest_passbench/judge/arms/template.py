@@ -23,7 +23,7 @@ MOST_REQUESTS = 256  # of launch plans, for one program
 
 
 @dataclass(frozen=True)
-class Program:
+class Effects:
     """What eager's template says of a subgraph: inputs changed in place (indices), number of outputs."""
 
     mutated: list[int]
@@ -143,7 +143,7 @@ class Template:
         return [self.arm.zygote, self.pid]
 
     def start_fork(
-        self, program: Program, calls: int, place: int, rehearse: bool = False, audit: bool = False
+        self, program: Effects, calls: int, place: int, rehearse: bool = False, audit: bool = False
     ) -> Fork:
         """Order a runner; :meth:`Fork.begin` has it forked. Raises ArmFailure.
 

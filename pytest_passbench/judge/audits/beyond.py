@@ -23,7 +23,7 @@ from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch, Inputs
 from pytest_passbench.judge.inputs.beyond import Range, other_last_bit, with_special
 from pytest_passbench.judge.verify.checker import Standing
-from pytest_passbench.judge.verify.compare import Verdict
+from pytest_passbench.judge.verify.compare import Comparison
 from pytest_passbench.judge.verify.outputs import Output, read_call
 
 SECONDS = 0.008  # for all ranges: of those that are not about large values chance leaves some out if they take longer
@@ -106,13 +106,13 @@ def judged(
     said: str,
     levels: list[int],
     place: float = 0.0,
-) -> Verdict:
+) -> Comparison:
     """Return the verdict on an answer.
 
     ``near`` is eager's to inputs with other last bits, if it was asked; ``levels`` from which t each output was right
     so far; ``place``, from 0 to 1, which elements of a large output are compared.
     """
-    verdict = Verdict(correct_from=list(levels))
+    verdict = Comparison(correct_from=list(levels))
     for index, (expected, found, other) in enumerate(zip(ours, theirs, near or ours, strict=False)):
         if expected.value is None or found.value is None or other.value is None:
             continue

@@ -17,13 +17,13 @@ from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.arms.forks import blaming, fork_all
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
-from pytest_passbench.judge.arms.template import Program, Template
+from pytest_passbench.judge.arms.template import Effects, Template
 from pytest_passbench.judge.audits.beyond import Beyond
 from pytest_passbench.judge.audits.layers import violation
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch
 from pytest_passbench.judge.verify.checker import Standing
-from pytest_passbench.judge.verify.compare import Verdict, compare
+from pytest_passbench.judge.verify.compare import Comparison, compare
 from pytest_passbench.judge.verify.outputs import Output, read_call
 
 BLOCK_SECONDS, MOST_CALLS = 0.005, 4
@@ -48,7 +48,7 @@ class Blocks:
     template: Template
     eager: Runner
     most: int
-    program: Program
+    program: Effects
     bench: Bench
     standing: Standing
     thorough: bool
@@ -122,7 +122,7 @@ class Blocks:
         said = f"output {wrong[0]} is wrong {where}: {verdict.worst or verdict.message}"
         return [violation("outputs", "differs", said)]
 
-    def _far_off(self, verdict: Verdict) -> list[int]:
+    def _far_off(self, verdict: Comparison) -> list[int]:
         """Outputs that were within the tolerance before, and are now wrong by more than rounding."""
         levels = enumerate(zip(verdict.correct_from, self.standing.correct_from, strict=False))
         far = self.bench.tolerance + ROUNDING

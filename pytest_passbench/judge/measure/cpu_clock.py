@@ -14,7 +14,7 @@ from itertools import cycle
 from pytest_passbench.judge.arms.forks import blaming, fork_all
 from pytest_passbench.judge.arms.names import EAGER
 from pytest_passbench.judge.arms.runner import BlockTime, Runner
-from pytest_passbench.judge.arms.template import Program, Template
+from pytest_passbench.judge.arms.template import Effects, Template
 from pytest_passbench.judge.arms.watch import waited, waiting
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch
@@ -22,7 +22,7 @@ from pytest_passbench.judge.machine.priority import Preference
 from pytest_passbench.judge.measure.others import Others
 from pytest_passbench.protocol import DEPTHS
 from pytest_passbench.timing.clock import Block
-from pytest_passbench.timing.rounds import Noise
+from pytest_passbench.timing.rounds import Disturbance
 
 MOST_WARM_BLOCKS = 12
 EMPTY_BLOCKS, EMPTY_PAIRS = 3, 2
@@ -47,7 +47,7 @@ class CpuClock:
     def __init__(
         self,
         templates: Mapping[str, Template],
-        program: Program,
+        program: Effects,
         bench: Bench,
         verify: Verify,
     ) -> None:
@@ -163,7 +163,7 @@ class CpuClock:
             self._rounds += 1
         self.warm[arm] = taken.warm
         self.cpu.setdefault(arm, []).append((taken.cpu, taken.wall * len(self._bench.cores.arms)))
-        noise = Noise(taken.wall, stolen=max(0.0, stolen), touched=taken.touched)
+        noise = Disturbance(taken.wall, stolen=max(0.0, stolen), touched=taken.touched)
         return Block(_without(self._empty, taken.wall), calls, noise)
 
     def alone(self, arm: str, calls: int) -> float:
@@ -178,7 +178,7 @@ class CpuClock:
         return self._runners
 
     @property
-    def program(self) -> Program:
+    def program(self) -> Effects:
         """What eager's template says of the subgraph."""
         return self._program
 

@@ -43,7 +43,7 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True)
-class Kernels:
+class KernelSources:
     """The kernels of a candidate's modules: source, flags and OpenMP of C++ libraries, references to Triton's."""
 
     libraries: list[tuple[str, tuple[str, ...], bool]]
@@ -78,12 +78,12 @@ class Reader:
             self._imported = self._printed = os.fstat(self._log.fileno()).st_size
         return self._told
 
-    def kernels(self) -> Kernels:
+    def kernels(self) -> KernelSources:
         """Return all kernels that the modules have, whether or not a plan uses them. Raises ArmFailure."""
         self._send({"op": "kernels"})
         answer = self._hear(replies.KERNELS, "load")
         libraries = [(source, tuple(flags), openmp) for source, flags, openmp in answer["libraries"]]
-        return Kernels(libraries, answer["triton"])
+        return KernelSources(libraries, answer["triton"])
 
     def record(self, request: Request, policy: str) -> LaunchPlan:
         """Return the plan of a wrapper's call: what all recordings agree on. Raises Refusal, ArmFailure."""

@@ -15,7 +15,7 @@ from pytest_passbench.judge.arms.names import EAGER, FLOAT64
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.inputs import Batch, Inputs
 from pytest_passbench.judge.verify.aliasing import changed_input, owners, shares_more
-from pytest_passbench.judge.verify.compare import Verdict, compare, greatest_error, null_from
+from pytest_passbench.judge.verify.compare import Comparison, compare, greatest_error, null_from
 from pytest_passbench.judge.verify.outputs import Output, read_call
 from pytest_passbench.judge.verify.overlap import overlap, shared_by_calls
 from pytest_passbench.protocol import Layout
@@ -37,7 +37,7 @@ class Standing:
     excess: float = 0.0
     calls: int = 0
 
-    def add(self, verdict: Verdict) -> None:
+    def add(self, verdict: Comparison) -> None:
         """Take a further call's verdict in: the worst counts."""
         self.calls += 1
         before = self.correct_from or [min(verdict.correct_from, default=NEVER)] * len(verdict.correct_from)
@@ -112,7 +112,7 @@ class Checker:
         sharing: list[int],
         outputs: list[Output],
         values: list[torch.Tensor],
-        verdict: Verdict,
+        verdict: Comparison,
     ) -> None:
         """Sharing and mutation count only where the values themselves are in order: first things first."""
         if verdict.status != "correct":

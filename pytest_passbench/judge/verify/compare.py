@@ -36,7 +36,7 @@ class Worst:
 
 
 @dataclass
-class Verdict:
+class Comparison:
     """What comparing one call found. ``correct_from`` per output; ``worst`` of the output that misses most."""
 
     status: str = "correct"
@@ -46,14 +46,14 @@ class Verdict:
     excess: float = 0.0
 
 
-def compare(expected: Sequence[Output], found: Sequence[Output], tolerance: int, names: Sequence[str]) -> Verdict:
+def compare(expected: Sequence[Output], found: Sequence[Output], tolerance: int, names: Sequence[str]) -> Comparison:
     """One call's outputs against eager's. ``names`` says what each output is, for the message."""
-    verdict = Verdict()
+    verdict = Comparison()
     for name, ours, theirs in zip(names, expected, found, strict=True):
         problem = _different_form(ours, theirs)
         if problem is not None:
             status, message = problem
-            return Verdict(status, f"{name}: {message}", [NEVER] * len(expected))
+            return Comparison(status, f"{name}: {message}", [NEVER] * len(expected))
         _compare_output(name, ours, theirs, tolerance, verdict)
     return verdict
 
@@ -70,7 +70,7 @@ def _different_form(ours: Output, theirs: Output) -> tuple[str, str] | None:
     return None
 
 
-def _compare_output(name: str, ours: Output, theirs: Output, tolerance: int, verdict: Verdict) -> None:
+def _compare_output(name: str, ours: Output, theirs: Output, tolerance: int, verdict: Comparison) -> None:
     if ours.form.kind == KIND_SCALAR or ours.value is None or theirs.value is None:
         same = ours.form.kind != KIND_TENSOR and ours.address == theirs.address
         verdict.correct_from.append(BITWISE if same else NEVER)

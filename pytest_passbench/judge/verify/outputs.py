@@ -28,7 +28,7 @@ MOST_ELEMENTS = 1 << 40  # of an output, an empty dimension taken for one: torch
 
 
 @dataclass(frozen=True)
-class Form:
+class OutputForm:
     """What an output claims to be. ``kind`` is one of the protocol's; ``count`` only where that was wrong."""
 
     kind: int
@@ -38,7 +38,7 @@ class Form:
     strides: tuple[int, ...]
     count: int = 0
 
-    def like(self, other: Form) -> bool:
+    def like(self, other: OutputForm) -> bool:
         """Whether the two differ in nothing but strides that nobody can notice."""
         ours, theirs = ((form.kind, form.dtype, form.device, form.shape, form.steps) for form in (self, other))
         return ours == theirs
@@ -72,14 +72,14 @@ class Form:
 
 
 #: What a table says that nothing can be.
-NO_FORM = Form(kind=-1, dtype="", device="", shape=(), strides=())
+NO_FORM = OutputForm(kind=-1, dtype="", device="", shape=(), strides=())
 
 
 @dataclass(frozen=True)
 class Output:
     """One output of one call: its form, its address in the runner, and its value (None for another kind)."""
 
-    form: Form
+    form: OutputForm
     address: int
     value: torch.Tensor | None
 
@@ -113,7 +113,7 @@ def read_forms(runner: Runner) -> bytes:
     return bytes(runner.memory(runner.hello["forms"], FORM.size * MAX_FORMS))
 
 
-def form_at(forms: bytes, index: int) -> Form:
+def form_at(forms: bytes, index: int) -> OutputForm:
     """One of a table's forms. Raises ArmFailure where the table ends before it."""
     if index >= MAX_FORMS:
         raise ArmFailure("type_mismatch", "read", "outputs of too many different forms")
@@ -121,7 +121,7 @@ def form_at(forms: bytes, index: int) -> Form:
 
 
 def _output(
-    runner: Runner, entry: tuple[int, ...], forms: bytes, copy: int | None, wanted: Form | None
+    runner: Runner, entry: tuple[int, ...], forms: bytes, copy: int | None, wanted: OutputForm | None
 ) -> Output:
     address, index = entry
     form = form_at(forms, index)
@@ -132,21 +132,21 @@ def _output(
 
 
 @functools.lru_cache(maxsize=256)
-def _form(data: bytes) -> Form:
+def _form(data: bytes) -> OutputForm:
     fields = FORM.unpack(data)
     kind, dtype, device, dims = fields[:4]
     if kind != KIND_TENSOR:
-        return Form(kind, "", "", (), (), count=dims)
+        return OutputForm(kind, "", "", (), (), count=dims)
     if not (0 <= dtype < len(DTYPES) and 0 <= device < len(DEVICES) and 0 <= dims <= MAX_DIMS):
         return NO_FORM
     sizes = fields[4 : 4 + dims]
     strides = fields[4 + MAX_DIMS : 4 + MAX_DIMS + dims]
     if min((*sizes, *strides, 0)) < 0 or math.prod(max(size, 1) for size in sizes) > MOST_ELEMENTS:
         return NO_FORM
-    return Form(kind, DTYPES[dtype], DEVICES[device], sizes, strides)
+    return OutputForm(kind, DTYPES[dtype], DEVICES[device], sizes, strides)
 
 
-def _value(runner: Runner, address: int, form: Form) -> torch.Tensor:
+def _value(runner: Runner, address: int, form: OutputForm) -> torch.Tensor:
     dtype, nbytes = getattr(torch, form.dtype), form.span
     if nbytes == 0:
         return torch.empty(form.shape, dtype=dtype)
