@@ -54,7 +54,7 @@ def read(path: Path) -> Run:
 def load(path: Path) -> Any:
     """The JSON in a file. Raises UserError where it is missing, unreadable or cut short."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"), object_hook=_special)
+        return json.loads(path.read_text(encoding="utf-8"), object_hook=decode_special)
     except FileNotFoundError:
         remedy = "give the results.json of a run: reports/<run>/results.json"
         raise UserError("no such file", where=path, remedy=remedy) from None
@@ -106,7 +106,8 @@ def _impossible(arm: ArmResult) -> Iterator[str]:
         yield f"the interval {speed.low!r} to {speed.high!r}"
 
 
-def _special(data: dict[str, Any]) -> Any:
+def decode_special(data: dict[str, Any]) -> Any:
+    """Return an object of JSON, or the float that :func:`~pytest_passbench.core.run.plain` wrote as one."""
     if data.keys() == {"float"} and data["float"] in ("nan", "inf", "-inf"):
         return float(data["float"])
     return data
