@@ -13,7 +13,7 @@ import torch
 
 from pytest_passbench.candidate.layout import Candidate, PassDir
 from pytest_passbench.core.device import is_cuda
-from pytest_passbench.core.record import ArmResult, Record
+from pytest_passbench.core.record import RAN, ArmResult, Record
 from pytest_passbench.core.seed import Secret
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task
@@ -108,7 +108,7 @@ class Session:
             else:
                 subject = self._judged(task, subgraph, candidate, record)
                 self._after(task, candidate, record, subject)
-                if subject.noisy and record.arm.status == "correct":
+                if subject.noisy and record.arm.status == RAN:
                     noisy.append((subgraph, subject))
             yield record
         for subgraph, subject in noisy:

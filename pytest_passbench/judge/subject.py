@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_passbench.core.ladder import NEVER
-from pytest_passbench.core.record import ArmResult, PassReport, Record, Speed
+from pytest_passbench.core.record import RAN, ArmResult, PassReport, Record, Speed
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure, printable
 from pytest_passbench.judge.arms.forks import ArmFailed, blaming
@@ -263,7 +263,7 @@ class Subject:
     def _drop_wrong(self, checker: Checker) -> None:
         """An arm that is right at no t has no speed that would count."""
         for arm, standing in checker.standings.items():
-            if standing.status != "correct" or NEVER in standing.correct_from:
+            if standing.status != RAN or NEVER in standing.correct_from:
                 self.result(arm).speed_note = "not measured: the outputs are wrong"
                 template = self.templates.pop(arm)
                 self.result(arm).output = self._output(arm, template)
@@ -297,7 +297,7 @@ class Subject:
             result = self.result(arm)
             result.error64 = checker.errors.get(arm, [])
             result.correct_from, result.worst = standing.correct_from, standing.worst
-            if standing.status != "correct":
+            if standing.status != RAN:
                 self._mark(result, standing.status, "verify", standing.message)
             if arm in self.templates:
                 result.output = self._output(arm, self.templates[arm])
