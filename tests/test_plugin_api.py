@@ -7,10 +7,11 @@ from face import OK, PASS, task_text
 
 import pytest_passbench
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.record import ArmResult, PassReport, Record, Speed
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.plugin.benchmark import other_times
-from pytest_passbench.plugin.failures import TaskFailedError, describe, safe
+from pytest_passbench.plugin.failures import TaskFailedError, describe
 from pytest_passbench.plugin.live import Progress, outcome, spell
 from pytest_passbench.run.ledger import Ledger, run_seed, write
 
@@ -122,7 +123,8 @@ def test_two_runs_of_one_second_never_share_a_folder(folder):
 
 def test_what_a_candidate_wrote_cannot_steer_the_terminal():
     hostile = "\x1b]0;owned\x07\u202egnp.exe\r\n\tok"
-    assert safe(hostile) == "\\x1b]0;owned\\x07\\u202egnp.exe\\r\n\tok"
+    assert printable(hostile, LINES) == "\\x1b]0;owned\\x07\\u202egnp.exe\\r\n\tok"
+    assert printable(hostile) == "\\x1b]0;owned\\x07\\u202egnp.exe\\r\\n\\tok"
     record = Record("t", "s", "c", arm=ArmResult("runtime_fail", "call", "x" * 5000, hostile))
     text = describe([record])
     assert "\x1b" not in text

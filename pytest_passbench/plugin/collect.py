@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import line
+from pytest_passbench.core.escape import LINES, line, printable
 from pytest_passbench.core.record import Record
 from pytest_passbench.plugin import failures
 from pytest_passbench.plugin.live import outcome, status_line
@@ -175,7 +175,7 @@ class TaskItem(pytest.Item):
         if isinstance(error, failures.TaskFailedError):
             return failures.longrepr(self.path, error.line(), error.text())
         if isinstance(error, UserError):
-            return failures.longrepr(self.path, line(str(error), 300), failures.safe(str(error)))
+            return failures.longrepr(self.path, line(str(error), 300), printable(str(error), LINES))
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, None, str]:

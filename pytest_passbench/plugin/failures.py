@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.escape import line as one_line
 from pytest_passbench.core.ladder import BITWISE, NEVER
 from pytest_passbench.core.record import RAN, Record
@@ -50,7 +51,7 @@ def standing(record: Record) -> str:
     """Return how the candidate did on a subgraph: its status and phase, or whether the answer is correct at t."""
     arm = record.arm
     if arm.status != RAN:
-        return arm.status + (f" in {arm.phase}" if arm.phase else "")
+        return arm.status + (f" in {printable(arm.phase)}" if arm.phase else "")
     if record.correct:
         return "correct"
     if arm.first_correct > record.tolerance:
@@ -76,14 +77,18 @@ def _alike(records: Sequence[Record]) -> Iterable[list[Record]]:
 
 def describe(alike: Sequence[Record]) -> str:
     """Return the text on subgraphs that failed alike: what happened, where, and what the candidate printed."""
-    first, *others = (safe(record.subgraph) for record in alike)
+    first, *others = (printable(record.subgraph) for record in alike)
     also = [f"  {'also':<9} {', '.join(others)}"] if others else []
     return "\n".join([f"{first}: {_evidence(alike[0])}", *also])
 
 
 def _evidence(record: Record) -> str:
-    rows = [f"  {label:<9} {safe(text, TEXT_CAP)}" for label, text in _rows(record) if text]
+    rows = [f"  {printable(label):<9} {_capped(text)}" for label, text in _rows(record) if text]
     return "\n".join([standing(record), *rows, *_output(record.arm.output)])
+
+
+def _capped(text: str) -> str:
+    return printable(text if len(text) <= TEXT_CAP else text[:TEXT_CAP] + "...", LINES)
 
 
 def _rows(record: Record) -> Iterator[tuple[str, str]]:
@@ -109,14 +114,8 @@ def _output(output: str) -> list[str]:
     if not output.strip():
         return []
     cut = ["  | ..."] if len(output) > OUTPUT_CAP else []
-    lines = safe(output[-OUTPUT_CAP:].strip("\n")).split("\n")
+    lines = printable(output[-OUTPUT_CAP:].strip("\n"), LINES).split("\n")
     return ["  captured output", *cut, *(f"  | {line}" for line in lines)]
-
-
-def safe(text: str, cap: int | None = None) -> str:
-    """``text`` with everything but printable characters, newlines and tabs escaped, cut to ``cap``."""
-    cut = text if cap is None or len(text) <= cap else text[:cap] + "..."
-    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in cut)
 
 
 def longrepr(path: Path, line: str, text: str) -> Any:
