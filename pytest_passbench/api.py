@@ -32,7 +32,9 @@ def evaluate(
     judge: Callable[[Settings, bytes], Judge] = make_judge,
     **settings: Any,
 ) -> Run:
-    """Judge one candidate folder, or several, with the guarantees of ``pytest --passbench``.
+    """Judge one candidate folder, or several, with the guarantees of ``pytest --passbench``; return the run.
+
+    ``record.correct`` of each of ``run.records`` says whether the answer is right, ``record.arm`` how fast it is.
 
     ``tasks``: task files, published samples, or folders of them; by default the installed tasks of
     ``suite`` ("lite"). ``settings`` are the fields of :class:`~pytest_passbench.core.settings.Settings`.

@@ -114,15 +114,17 @@ class Bench:
         from pytest_passbench.candidate.layout import Candidate
         from pytest_passbench.core.settings import Settings
         from pytest_passbench.judge.session import Session
+        from pytest_passbench.run.judging import records
         from pytest_passbench.suite.taskfile import read_task
 
         settings.setdefault("pipeline", "direct")
         settings.setdefault("audit", "off")
         chosen = Candidate.open(candidate or self.folder / "cand")
-        with Session(Settings(**settings), b"a secret of the tests") as session:
+        told = Settings(**settings)
+        with Session(told, b"a secret of the tests") as session:
             tasks = [read_task(path) for path in sorted(self.tasks.glob("*.yaml"))]
-            records = [record for task in tasks for record in session.judge(task, chosen)]
-        return {f"{record.task}/{record.subgraph}": record for record in records}
+            found = [record for task in tasks for record in records(session, task, chosen, told.tolerance)]
+        return {f"{record.task}/{record.subgraph}": record for record in found}
 
 
 @pytest.fixture

@@ -100,8 +100,8 @@ def test_the_shipped_triton_kernels_are_right_and_timed():
     candidate = Candidate.open(ROOT / "candidates" / "triton-fused")
     with Session(Settings(device="cuda"), b"a secret of the tests") as session:
         records = [record for path in paths for record in session.judge(read_task(path), candidate)]
-    assert {record.arm.status for record in records} <= {"correct", "pass_miss"}
-    timed = [record.arm.speed for record in records if record.arm.status == "correct"]
+    assert {record.arm.status for record in records} <= {"ran", "pass_miss"}
+    timed = [record.arm.speed for record in records if record.correct]
     assert timed
     assert all(speed is not None and speed.other_device_us is not None for speed in timed)
 
@@ -109,8 +109,8 @@ def test_the_shipped_triton_kernels_are_right_and_timed():
 @pytest.mark.gpu
 def test_wrong_results_and_faults_are_caught_on_the_device(bench, wrapper):
     bodies = {
-        "honest": ("return torch.nn.functional.gelu(x) + y", "correct"),
-        "zeros": ("return torch.zeros_like(x)", "correct"),
+        "honest": ("return torch.nn.functional.gelu(x) + y", "ran"),
+        "zeros": ("return torch.zeros_like(x)", "ran"),
         "on-the-cpu": ("return (torch.nn.functional.gelu(x) + y).cpu()", "type_mismatch"),
         "raises": ("raise ValueError('no such luck')", "runtime_fail"),
         "changes-its-input": ("z = torch.nn.functional.gelu(x) + y\nx.zero_()\nreturn z", "integrity"),
@@ -121,7 +121,7 @@ def test_wrong_results_and_faults_are_caught_on_the_device(bench, wrapper):
     records = bench.judge(policy="open", device="cuda")
     for name, (_body, status) in bodies.items():
         assert (name, records[f"{name}/float32-x1"].arm.status) == (name, status)
-    assert records["zeros/float32-x1"].arm.correct_from > [-5]
+    assert not records["zeros/float32-x1"].correct
     assert records["honest/float32-x1"].arm.correct_from == [-11]
 
 

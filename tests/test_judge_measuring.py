@@ -80,7 +80,7 @@ def test_a_session_tells_of_the_machine_and_of_every_phase(twin):
     assert 0 <= noise["correlation"] <= 1
     assert environment["priority"] in ("real-time", "ordinary")
     for record in records.values():
-        assert record.arm.status == "correct"
+        assert record.correct
         assert record.baselines == {}  # the twin is the machine's business, not the record's
         speed = record.arm.speed
         assert speed is not None
@@ -124,7 +124,7 @@ def test_timed_blocks_find_their_memory_there_and_each_finds_it_elsewhere(bench,
     session.floor = False
     with session:
         (record, *_) = judge_all(session, candidate, bench)
-    assert record.arm.status == "correct"
+    assert record.correct
     assert sum(warm) > 0.9 * len(warm) > 0
     pairs = len(record.arm.speed.pairs)
     assert len(places) > pairs / 2  # by chance a few may be alike
@@ -301,7 +301,7 @@ def test_what_noise_left_open_is_measured_again_and_goes_on_where_it_was(twin, m
     assert [record.subgraph[9:] for record in records] == ["1", "4", "16", "4"]
     first, again = records[1], records[3]
     assert len(again.arm.speed.pairs) > len(first.arm.speed.pairs)
-    assert again.arm.status == "correct"
+    assert again.correct
     assert again.arm.correct_from == first.arm.correct_from
     assert sum(again.durations.values()) > sum(first.durations.values())
 

@@ -144,7 +144,7 @@ def test_two_libraries_with_a_function_of_one_name_are_two(bench):
     bench.task(source=TWO_CALLS, ops=("relu", "neg", "add"))
     passes = {"one": ONE_KERNEL.format("x[i] > 0 ? x[i] : 0", "relu"), "two": ONE_KERNEL.format("-x[i]", "neg")}
     (record,) = bench.judge(bench.candidate(passes)).values()
-    assert record.arm.status == "correct"
+    assert record.correct
     assert [item.matches for item in record.passes] == [1, 1]
     assert max(record.arm.correct_from) <= -10
 

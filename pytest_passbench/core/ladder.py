@@ -5,11 +5,13 @@ Source of the table: the published PassBench definition; at t = -5 it is ``torch
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 BITWISE = -11
 """``correct_from`` of an output that equals eager's bit for bit."""
 
 NEVER = 99
-"""``correct_from`` of an output that passes at no t; ``null_from`` where no null answer passes."""
+"""``correct_from`` of an output that passes at no t; ``null_from`` if no null answer passes."""
 
 T_MIN = -10
 T_STRICT = -5
@@ -41,6 +43,31 @@ EXPONENTS: dict[str, tuple[float, float]] = {
     "float64": _DOUBLE,
     "complex128": _DOUBLE,
 }
+
+
+def first_correct(levels: Iterable[int]) -> int:
+    """Return the smallest t at which every output passes; NEVER if there is no output.
+
+    ``levels`` has the ``correct_from`` of each output.
+    """
+    return max(levels, default=NEVER)
+
+
+def guarded(first: int, null_from: int, t: int) -> bool:
+    """Return True if the null guard holds at ``t`` for an answer that is correct from ``first`` on.
+
+    A null answer (zeros, a copy of an input, eager's mean) passes from ``null_from`` on. There the guard holds,
+    unless the answer is correct already at some t below ``null_from``. Above t = 1 it holds as at t = 1.
+    """
+    return min(t, T_FROZEN) >= null_from and first >= null_from
+
+
+def right_at(first: int, null_from: int, t: int) -> bool:
+    """Return True if an answer that is correct from ``first`` on is right at ``t``, null guard included.
+
+    Eager's own answer, bit for bit, is always right: on some graphs it is a copy of an input.
+    """
+    return first <= t and (first == BITWISE or not guarded(first, null_from, t))
 
 
 def tolerances(dtype: str, t: int) -> tuple[float, float]:

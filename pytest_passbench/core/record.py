@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from pytest_passbench.core.ladder import NEVER, T_STRICT, first_correct, right_at
+
+RAN = "ran"
+"""The status of an arm that ran to its end. It says nothing about the answer: :attr:`Record.correct` does."""
+
 STATUSES = (
-    "correct", "nan_inf", "shape_mismatch", "type_mismatch", "runtime_fail", "timeout", "crash",
+    RAN, "nan_inf", "shape_mismatch", "type_mismatch", "runtime_fail", "timeout", "crash",
     "compile_fail", "eager_fail", "pass_miss", "integrity",
 )  # fmt: skip
 
@@ -53,11 +58,12 @@ class Finding:
 class ArmResult:
     """How one program (the candidate, or a baseline such as "inductor") did on a subgraph.
 
-    ``correct_from`` per output: the smallest t of the ladder at which it passes, -11 bitwise, 99 never.
-    ``speed`` is None where nothing ran or the speed was not measured (then ``speed_note`` says why).
+    ``status`` is one of :data:`STATUSES`; RAN does not mean that the answer is right. ``correct_from`` has for each
+    output the smallest t at which it passes: BITWISE and NEVER are its ends (:mod:`pytest_passbench.core.ladder`).
+    ``speed`` is None if nothing ran, or if the speed was not measured (then ``speed_note`` says why).
     """
 
-    status: str = "correct"
+    status: str = RAN
     phase: str = ""
     message: str = ""
     output: str = ""
@@ -67,10 +73,15 @@ class ArmResult:
     speed: Speed | None = None
     speed_note: str = ""
 
+    @property
+    def first_correct(self) -> int:
+        """The smallest t at which every output passes; NEVER if it passes at none, or did not run to its end."""
+        return first_correct(self.correct_from) if self.status == RAN else NEVER
+
 
 @dataclass
 class Record:
-    """One subgraph judged for one candidate."""
+    """One subgraph judged for one candidate. ``tolerance`` is the run's t."""
 
     task: str
     subgraph: str
@@ -78,7 +89,8 @@ class Record:
     source: str = ""
     dtype: str = ""
     dtypes: list[str] = field(default_factory=list)  # of eager's outputs
-    null_from: int = 99
+    tolerance: int = T_STRICT
+    null_from: int = NEVER
     eager_error64: list[float] = field(default_factory=list)
     arm: ArmResult = field(default_factory=ArmResult)
     baselines: dict[str, ArmResult] = field(default_factory=dict)
@@ -88,6 +100,11 @@ class Record:
     durations: dict[str, float] = field(default_factory=dict)  # seconds by phase
     folder: str = ""  # the pass directory that answered, within the candidate; "" for the candidate itself
     task_hash: str = ""  # SHA-256 of the task's contents
+
+    @property
+    def correct(self) -> bool:
+        """True if the candidate's answer is right at the run's t, null guard included (docs/scores.md)."""
+        return right_at(self.arm.first_correct, self.null_from, self.tolerance)
 
     def to_json(self) -> dict[str, Any]:
         """The record as JSON-ready builtins."""

@@ -10,7 +10,7 @@ from typing import Any
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import ScoreSettings
 
-SCHEMA = "passbench/1"
+SCHEMA = "passbench/2"
 
 
 @dataclass
@@ -20,7 +20,8 @@ class Run:
     ``tasks`` are the ids that were selected, judged or not; ``selected`` says for each candidate how many subgraphs
     of which task were to be judged; ``candidates`` have ``name``, ``path`` and ``content_hash``; ``started`` and
     ``finished`` are ISO 8601 times; ``parts`` says what a merged run was made of; ``hashes`` are the SHA-256 of each
-    task judged (``tasks``) and of the ``harness``; ``digest`` is what the file said.
+    task judged (``tasks``) and of the ``harness``. Of a run that was read, ``digest`` is what the file said, and
+    ``untouched`` is True if that is the digest of the file's contents.
     """
 
     settings: dict[str, Any] = field(default_factory=dict)
@@ -37,17 +38,14 @@ class Run:
     selected: dict[str, dict[str, int]] = field(default_factory=dict)
     hashes: dict[str, Any] = field(default_factory=dict)
     digest: str = ""
+    untouched: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The run as JSON-ready builtins, with its schema and the digest of its present contents."""
-        content = self.content()
-        return {**content, "digest": digest(content)}
-
-    def content(self) -> dict[str, Any]:
-        """Everything that the digest covers."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "digest"}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("digest", "untouched")}
         values["records"] = [record.to_json() for record in self.records]
-        return {"schema": SCHEMA, **values}
+        content = {"schema": SCHEMA, **values}
+        return {**content, "digest": digest(content)}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Run:
@@ -55,11 +53,6 @@ class Run:
         values = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         values["records"] = [Record.from_json(item) for item in data["records"]]
         return cls(**values)
-
-    @property
-    def untouched(self) -> bool:
-        """Whether the digest that was read is that of the contents."""
-        return self.digest == digest(self.content())
 
     @property
     def score_settings(self) -> ScoreSettings:
@@ -115,6 +108,10 @@ def plain(value: Any) -> Any:
 
 
 def digest(content: dict[str, Any]) -> str:
-    """sha256 over the canonical JSON of ``content``: keys sorted, no spaces, ASCII. In hex."""
-    text = json.dumps(plain(content), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    """Return the SHA-256, in hex, of the canonical JSON of everything in ``content`` but its ``digest``.
+
+    Keys are sorted; there are no spaces and only ASCII characters.
+    """
+    covered = {name: value for name, value in content.items() if name != "digest"}
+    text = json.dumps(plain(covered), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()

@@ -13,13 +13,14 @@ import torch
 
 from pytest_passbench.candidate.layout import Candidate, PassDir
 from pytest_passbench.core.device import is_cuda
-from pytest_passbench.core.record import ArmResult, Record
+from pytest_passbench.core.escape import LINES, printable
+from pytest_passbench.core.record import RAN, ArmResult, Record
 from pytest_passbench.core.seed import Secret
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.arm import Arm, ArmSettings
-from pytest_passbench.judge.arms.failures import ArmFailure, printable
+from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, TWIN
 from pytest_passbench.judge.audits import layers
 from pytest_passbench.judge.audits.auditor import Auditor
@@ -108,7 +109,7 @@ class Session:
             else:
                 subject = self._judged(task, subgraph, candidate, record)
                 self._after(task, candidate, record, subject)
-                if subject.noisy and record.arm.status == "correct":
+                if subject.noisy and record.arm.status == RAN:
                     noisy.append((subgraph, subject))
             yield record
         for subgraph, subject in noisy:
@@ -128,7 +129,7 @@ class Session:
             try:
                 planner = self._readings.planner(candidate, passes)
             except ArmFailure as failure:
-                return ArmResult(failure.status, failure.phase, printable(failure.message))
+                return ArmResult(failure.status, failure.phase, printable(failure.message, LINES))
         if not passes.stems or self._readings.passes(planner, passes):
             return None
         return ArmResult("integrity", "disqualified", "its passes broke a rule on another subgraph of the run")

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.ladder import NEVER
-from pytest_passbench.core.record import ArmResult, PassReport, Record, Speed
+from pytest_passbench.core.record import RAN, ArmResult, PassReport, Record, Speed
 from pytest_passbench.judge.arms.arm import Arm
-from pytest_passbench.judge.arms.failures import ArmFailure, printable
+from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.forks import ArmFailed, blaming
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, FLOAT64, TWIN
 from pytest_passbench.judge.arms.template import Effects, Template
@@ -173,7 +174,7 @@ class Subject:
 
     @staticmethod
     def _mark(result: ArmResult, status: str, phase: str, message: str) -> None:
-        result.status, result.phase, result.message = status, phase, printable(message)
+        result.status, result.phase, result.message = status, phase, printable(message, LINES)
         result.speed = None
 
     def _run(self) -> None:
@@ -263,7 +264,7 @@ class Subject:
     def _drop_wrong(self, checker: Checker) -> None:
         """An arm that is right at no t has no speed that would count."""
         for arm, standing in checker.standings.items():
-            if standing.status != "correct" or NEVER in standing.correct_from:
+            if standing.status != RAN or NEVER in standing.correct_from:
                 self.result(arm).speed_note = "not measured: the outputs are wrong"
                 template = self.templates.pop(arm)
                 self.result(arm).output = self._output(arm, template)
@@ -297,7 +298,7 @@ class Subject:
             result = self.result(arm)
             result.error64 = checker.errors.get(arm, [])
             result.correct_from, result.worst = standing.correct_from, standing.worst
-            if standing.status != "correct":
+            if standing.status != RAN:
                 self._mark(result, standing.status, "verify", standing.message)
             if arm in self.templates:
                 result.output = self._output(arm, self.templates[arm])
@@ -334,7 +335,7 @@ def pass_reports(items: Iterable[Mapping[str, Any]]) -> list[PassReport]:
             name=printable(str(item.get("name", "")))[:200],
             matches=int(item.get("matches", 0)),
             operators=[printable(str(op))[:60] for op in item.get("operators", [])][:500],
-            miss=printable(str(item.get("miss", "")))[:1000],
+            miss=printable(str(item.get("miss", "")), LINES)[:1000],
             computed=[printable(str(op))[:60] for op in item.get("computed", [])][:50],
         )
         for item in list(items)[:200]

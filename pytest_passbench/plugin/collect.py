@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import line
+from pytest_passbench.core.escape import LINES, line, printable
 from pytest_passbench.core.record import Record
 from pytest_passbench.plugin import failures
 from pytest_passbench.plugin.live import outcome, status_line
 from pytest_passbench.plugin.select import node_path, read
 from pytest_passbench.plugin.state import KEY, State, is_worker
+from pytest_passbench.run.judging import records
 
 if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
@@ -33,9 +34,7 @@ class Suite(pytest.Directory):
     def collect(self) -> Iterator[TaskFile]:
         """A node per task."""
         for chosen in self.config.stash[KEY].selection.chosen:
-            yield TaskFile.from_parent(
-                self, path=chosen.path, nodeid=chosen.node, ref=chosen.ref, only=chosen.item
-            )
+            yield TaskFile.from_parent(self, path=chosen.path, nodeid=chosen.node, ref=chosen.ref, only=chosen.item)
 
 
 class PublishedFolder(pytest.Directory):
@@ -66,9 +65,7 @@ class TaskFile(pytest.File):
             if self._only in (None, name, task):
                 # As text, so that pytest takes what is in brackets for a parameter, as --lf does on reading it.
                 nodeid = f"{self.nodeid}::{name}"
-                yield TaskItem.from_parent(
-                    self, name=name, nodeid=nodeid, task=task, ref=ref, candidate=candidate
-                )
+                yield TaskItem.from_parent(self, name=name, nodeid=nodeid, task=task, ref=ref, candidate=candidate)
 
 
 def _find(path: Path) -> TaskRef | UserError:
@@ -126,9 +123,7 @@ def not_in_shard(items: Sequence[pytest.Item], index: int, parts: int) -> list[p
 class TaskItem(pytest.Item):
     """One task judged for one candidate. ``ref`` is an error where the task could not even be read."""
 
-    def __init__(
-        self, *, task: str, ref: TaskRef | UserError, candidate: Candidate, **kwargs: Any
-    ) -> None:
+    def __init__(self, *, task: str, ref: TaskRef | UserError, candidate: Candidate, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.task, self.ref, self.candidate = task, ref, candidate
         self.records: list[Record] = []
@@ -150,21 +145,19 @@ class TaskItem(pytest.Item):
         self.selected = len(state.judge.selected(task, self.candidate))
         state.ledger.expect(self.task, self.candidate.name, self.selected)
         try:
-            for record in state.judge.judge(task, self.candidate):
+            for record in records(state.judge, task, self.candidate, state.settings.tolerance):
                 self._take(record, state, self.selected)
         finally:
             state.live.show("")
-            self.user_properties.extend(properties(self.records, state.settings.tolerance, self.selected))
-        tolerance = state.settings.tolerance
-        failed = [record for record in self.records if failures.failed(record, tolerance)]
-        if failed:
-            raise failures.TaskFailedError(self.records, failed, tolerance)
+            self.user_properties.extend(properties(self.records, self.selected))
+        if not all(record.correct for record in self.records):
+            raise failures.TaskFailedError(self.records)
 
     def _take(self, record: Record, state: State, total: int) -> None:
         self._keep(record)
         if not is_worker(self.config):
             state.add(record)
-            text = status_line(record, len(self.records), total, state.settings.tolerance)
+            text = status_line(record, len(self.records), total)
             left = state.progress.remaining(len(self.records) / total, self.nodeid)
             state.live.show(text + (f", {left}" if left else ""))
 
@@ -182,7 +175,7 @@ class TaskItem(pytest.Item):
         if isinstance(error, failures.TaskFailedError):
             return failures.longrepr(self.path, error.line(), error.text())
         if isinstance(error, UserError):
-            return failures.longrepr(self.path, line(str(error), 300), failures.safe(str(error)))
+            return failures.longrepr(self.path, line(str(error), 300), printable(str(error), LINES))
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, None, str]:
@@ -190,7 +183,7 @@ class TaskItem(pytest.Item):
         return self.config.rootpath / self.nodeid.partition("::")[0], None, self.name
 
 
-def properties(records: Sequence[Record], tolerance: int, total: int) -> list[tuple[str, object]]:
+def properties(records: Sequence[Record], total: int) -> list[tuple[str, object]]:
     """What JUnit and other reports say of a task: in all, and for each subgraph in one line."""
     if not records:
         return []
@@ -198,14 +191,14 @@ def properties(records: Sequence[Record], tolerance: int, total: int) -> list[tu
     rows: list[tuple[str, object]] = [
         ("passbench.task", first.task),
         ("passbench.candidate", first.candidate),
-        ("passbench.outcome", outcome(records, tolerance, total)),
+        ("passbench.outcome", outcome(records, total)),
     ]
     return rows + [(f"passbench.subgraph.{record.subgraph}", _summary(record)) for record in records]
 
 
 def _summary(record: Record) -> str:
-    arm = record.arm
+    arm, said = record.arm, failures.standing(record)
     if arm.speed is None:
-        return arm.status + (f", speed {arm.speed_note}" if arm.speed_note else "")
+        return said + (f", speed {arm.speed_note}" if arm.speed_note else "")
     speed = arm.speed
-    return f"{arm.status}, {speed.ratio:.4g}x ({speed.low:.4g} to {speed.high:.4g}), {speed.verdict}"
+    return f"{said}, {speed.ratio:.4g}x ({speed.low:.4g} to {speed.high:.4g}), {speed.verdict}"

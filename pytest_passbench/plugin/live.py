@@ -14,7 +14,7 @@ import pytest
 
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.record import Record
-from pytest_passbench.plugin.failures import correct_at, failed
+from pytest_passbench.plugin.failures import standing
 
 
 @dataclass
@@ -58,22 +58,21 @@ def spell(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def outcome(records: Sequence[Record], tolerance: int, total: int = 0) -> str:
-    """A task in a few words: how many subgraphs are correct (of ``total``, where not all have records), and the
-    speed-up of those."""
-    good = [record for record in records if not failed(record, tolerance)]
+def outcome(records: Sequence[Record], total: int = 0) -> str:
+    """Return a task in a few words: how many subgraphs are correct at the run's t, and the speed-up of those.
+
+    ``total``: the number of subgraphs, if not all have records.
+    """
+    good = [record for record in records if record.correct]
     ratios = [record.arm.speed.ratio for record in good if record.arm.speed is not None]
     speed = f", {statistics.geometric_mean(ratios):.2f}x" if ratios else ""
     return f"{len(good)}/{max(len(records), total)} correct{speed}"
 
 
-def status_line(record: Record, index: int, total: int, tolerance: int) -> str:
-    """One subgraph in a few words, for the live line of a terminal."""
-    status = record.arm.status
-    if status == "correct" and not correct_at(record.arm, tolerance):
-        status = f"not correct at {tolerance}"
+def status_line(record: Record, index: int, total: int) -> str:
+    """Return one subgraph in a few words, for the live line of a terminal."""
     speed = f" {record.arm.speed.ratio:.2f}x" if record.arm.speed is not None else ""
-    return line(f"{index}/{total} {record.subgraph} {status}{speed}")
+    return line(f"{index}/{total} {record.subgraph} {standing(record)}{speed}")
 
 
 class LiveLine:

@@ -68,9 +68,7 @@ def select(settings: Settings, rootpath: Path, args: Sequence[str], invocation: 
     from pytest_passbench.suite import find
 
     bases = [find.installed_tasks()] if args or not settings.tasks else list(settings.tasks)
-    found = [
-        Chosen(path, ref, node_path(path, base, rootpath)) for base in bases for path, ref in discover(base)
-    ]
+    found = [Chosen(path, ref, node_path(path, base, rootpath)) for base in bases for path, ref in discover(base)]
     wanted = _matching(found, args) if args else [task for task in found if _tagged(task, settings.suite)]
     known = frozenset(task.ref.id for task in found if not isinstance(task.ref, UserError))
     judged = [task for task in found if settings.suite not in ("lite", "full") or _tagged(task, "full")]

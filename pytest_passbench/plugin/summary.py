@@ -67,7 +67,7 @@ def status(state: State, report: pytest.TestReport, records: Sequence[Record]) -
     said = [TRUSTED] if state.settings.trusted else []
     task, candidate = _parse(report.nodeid)
     total = state.ledger.selected.get(candidate, {}).get(task, 0)
-    said += [outcome(records, state.settings.tolerance, total)] if records else []
+    said += [outcome(records, total)] if records else []
     text = ", ".join(filter(None, [*said, state.progress.remaining()]))
     letter = "." if report.passed else "F"
     # Under xdist no file names are printed between the dots: a line of its own says which task it was.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytest_passbench.core.escape import line as one_line
 from pytest_passbench.core.run import Run
 from pytest_passbench.score.board import metric, tasks_of
 from pytest_passbench.score.subgraph import NOT_JUDGED
@@ -24,14 +25,14 @@ def check(run: Run, gates: Sequence[tuple[str, float]]) -> list[GateResult]:
 
 
 def _check(run: Run, candidate: str, name: str, least: float) -> GateResult:
-    value = metric(run, candidate, name)
+    value, whose = metric(run, candidate, name), f"{name} of {one_line(candidate)}"
     missing = sum(item.status == NOT_JUDGED for group in tasks_of(run, candidate).values() for item in group)
     if missing and name == "gmean":  # the mean of what is correct: a failure does not lower it
-        line = f"gate failed: {name} of {candidate} leaves out {missing} subgraphs that were not judged"
+        line = f"gate failed: {whose} leaves out {missing} subgraphs that were not judged"
         return GateResult(False, line)
     if value is None:
-        line = f"gate failed: {name} of {candidate} was not measured, at least {least:g} is asked for"
+        line = f"gate failed: {whose} was not measured, at least {least:g} is asked for"
         return GateResult(False, line)
     if value < least:
-        return GateResult(False, f"gate failed: {name} of {candidate} is {value:.4g}, under {least:g}")
-    return GateResult(True, f"gate passed: {name} of {candidate} is {value:.4g}, at least {least:g}")
+        return GateResult(False, f"gate failed: {whose} is {value:.4g}, under {least:g}")
+    return GateResult(True, f"gate passed: {whose} is {value:.4g}, at least {least:g}")

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from math import exp, log, sqrt
 
 from pytest_passbench.core.ladder import T_FROZEN, T_STRICT
-from pytest_passbench.core.record import ArmResult, Record, Speed
+from pytest_passbench.core.record import RAN, ArmResult, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.score import board, es
-from pytest_passbench.score.subgraph import Judged, from_record
+from pytest_passbench.score.subgraph import ACCURACY, Judged, from_record
 
 MOST_SHARDS = 1000
 NOT_MEASURED = "not measured"
@@ -135,14 +135,15 @@ def task_table(run: Run, candidate: str) -> Table:
 def _task(task: str, records: list[Record], judged: Sequence[Judged], run: Run) -> tuple[str, ...]:
     at = tolerance(run)
     missing = len(judged) - len(records)
+    correct = [record for record in records if record.correct]
     return (
         task,
-        speed_up(records, "candidate", run, at),
+        speed_up(correct, "candidate", run, at),
         *(speed_up(records, name, run, at) for name in run.baselines),
-        f"{sum(item.correct_at(at) for item in judged)}/{len(judged)}",
+        f"{len(correct)}/{len(judged)}",
         covered(records),
         _score(es.evaluate(judged, run.score_settings).as_),
-        ", ".join(filter(None, [outcome(records, at), f"{missing} not judged" if missing else ""])),
+        ", ".join(filter(None, [outcome(records), f"{missing} not judged" if missing else ""])),
     )
 
 
@@ -175,17 +176,17 @@ def _coverage(record: Record) -> tuple[int, int]:
     return sum(len(item.operators) for item in record.passes if item.matches), len(record.operators)
 
 
-def outcome(records: Iterable[Record], at: int) -> str:
+def outcome(records: Iterable[Record]) -> str:
     """How many subgraphs ended how: ``4 faster, 1 slower, 1 crash``."""
-    counts = Counter(_ending(record, at) for record in records)
+    counts = Counter(_ending(record) for record in records)
     return ", ".join(f"{count} {what}" for what, count in counts.most_common())
 
 
-def _ending(record: Record, at: int) -> str:
-    if record.arm.status != "correct":
+def _ending(record: Record) -> str:
+    if record.arm.status != RAN:
         return record.arm.status
-    if not from_record(record).correct_at(at):
-        return "accuracy"
+    if not record.correct:
+        return ACCURACY
     return record.arm.speed.verdict.lower() if record.arm.speed is not None else NOT_MEASURED
 
 
@@ -204,11 +205,10 @@ def miss_table(run: Run, candidate: str) -> Table:
 
 def failure_table(run: Run, candidate: str) -> Table:
     """What failed the run's t, with message and findings; what failed alike in a task shares a row."""
-    at = tolerance(run)
     alike: dict[tuple[str, ...], list[str]] = {}
     for record in run.of(candidate):
-        if not from_record(record).correct_at(at):
-            key = (record.task, _ending(record, at), record.arm.phase or NONE, _why(record))
+        if not record.correct:
+            key = (record.task, _ending(record), record.arm.phase or NONE, _why(record))
             alike.setdefault(key, []).append(record.subgraph)
     found = tuple((key[0], _first(names), *key[1:]) for key, names in alike.items())
     return Table(f"Failures: {candidate}", ("task", "subgraph", "status", "phase", "why"), found)
@@ -221,7 +221,7 @@ def _first(names: Sequence[str]) -> str:
 def _why(record: Record) -> str:
     said = [record.arm.message or record.arm.worst]
     said += [_finding_text(record, index) for index in range(len(record.findings))]
-    if record.arm.status == "correct" and nearer(record):
+    if record.arm.status == RAN and nearer(record):
         said.append("nearer to float64 than eager is")
     return "; ".join(part for part in said if part) or NONE
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator, Mapping
 
 from pytest_passbench.core.record import Record, Speed
 from pytest_passbench.core.run import Run
+from pytest_passbench.core.seed import commitment
 from pytest_passbench.timing.estimate import estimate
 
 CLOSE = 1e-6
@@ -29,8 +29,8 @@ def problems(run: Run, counts: Mapping[str, int], hashes: Mapping[str, str]) -> 
 
 
 def _seed(run: Run) -> Iterator[str]:
-    commitment, revealed = run.seed.get("commitment"), run.seed.get("revealed")
-    if not isinstance(commitment, str) or not isinstance(revealed, str):
+    committed, revealed = run.seed.get("commitment"), run.seed.get("revealed")
+    if not isinstance(committed, str) or not isinstance(revealed, str):
         if not run.parts:
             yield "there is no seed with its commitment"
         return
@@ -38,7 +38,7 @@ def _seed(run: Run) -> Iterator[str]:
         seed = bytes.fromhex(revealed)
     except ValueError:
         seed = b""
-    if hashlib.sha256(b"passbench seed:" + seed).hexdigest() != commitment:
+    if commitment(seed) != committed:
         yield "the revealed seed is not the one that the run committed to"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_passbench.core.record import ArmResult, Record
+from pytest_passbench.core.record import RAN, ArmResult, Record
 
 PHASE = "disqualified"
 
@@ -29,7 +29,7 @@ def _matched(record: Record) -> list[tuple[str, str, str]]:
 
 def _judged(record: Record, caught: dict[tuple[str, str, str], Record]) -> Record:
     guilty = [key for key in _matched(record) if key in caught]
-    if not guilty or record.arm.status != "correct":
+    if not guilty or record.arm.status != RAN:
         return record
     where = caught[guilty[0]]
     said = f"pass {guilty[0][2]} broke a rule on {where.task}/{where.subgraph}: {where.arm.message}"

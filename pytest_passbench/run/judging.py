@@ -48,6 +48,13 @@ def make_judge(settings: Settings, seed: bytes, worker: int = 0) -> Judge:
     return Session(settings, seed, worker)
 
 
+def records(judge: Judge, task: Task, candidate: Candidate, tolerance: int) -> Iterator[Record]:
+    """Yield the judge's records of a task and a candidate, each with the run's t."""
+    for record in judge.judge(task, candidate):
+        record.tolerance = tolerance
+        yield record
+
+
 def judge_all(
     judge: Judge, ledger: Ledger, tasks: Sequence[Task], on_record: Callable[[Record], None] | None = None
 ) -> None:
@@ -58,7 +65,7 @@ def judge_all(
             ledger.expect(task.id, candidate.name, len(judge.selected(task, candidate)))
     for task in tasks:
         for candidate in ledger.candidates:
-            for record in judge.judge(task, candidate):
+            for record in records(judge, task, candidate, ledger.settings.tolerance):
                 ledger.add(record)
                 if on_record is not None:
                     on_record(record)

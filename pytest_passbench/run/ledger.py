@@ -51,6 +51,9 @@ def open_candidates(paths: Iterable[Path]) -> list[Candidate]:
         raise UserError("no candidate given", where="--candidate", remedy="name a folder of passes")
     by_name: dict[str, Candidate] = {}
     for candidate in opened:
+        if not candidate.name.isprintable():  # it is a part of node ids, which are shown as they are
+            raise UserError("the folder's name has characters that cannot be shown", where=candidate.path,
+                            remedy="rename the folder")  # fmt: skip
         other = by_name.setdefault(candidate.name, candidate)
         if other is not candidate:
             raise UserError(f"is called {candidate.name}, and so is {other.path}", where=candidate.path,

@@ -10,8 +10,9 @@ from typing import Any
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import STATUSES, ArmResult
-from pytest_passbench.core.run import SCHEMA, Run, plain
+from pytest_passbench.core.run import SCHEMA, Run, digest, plain
 from pytest_passbench.run.form import faults
+from pytest_passbench.run.old_schema import SCHEMA_1, upgraded
 from pytest_passbench.score.subgraph import possible
 
 NAME = "results.json"
@@ -71,12 +72,13 @@ def load(path: Path) -> Any:
 def parse(data: Any, path: Path) -> Run:
     """The run in ``data``, which was read from ``path``. Raises UserError where it is of another form."""
     schema = data.get("schema") if isinstance(data, dict) else None
-    if schema != SCHEMA:
+    if schema not in (SCHEMA, SCHEMA_1):
         remedy = "give a results.json that this version of passbench wrote"
         raise UserError(f"has schema {schema!r}, not {SCHEMA!r}", where=path, remedy=remedy)
     remedy = "the file was edited or is of another version; take a fresh copy, or run again"
     try:
-        run = Run.from_json(data)
+        run = Run.from_json(upgraded(data) if schema == SCHEMA_1 else data)
+        run.untouched = run.digest == digest(data)
     except KeyError as error:
         raise UserError(f"lacks {error}", where=path, remedy=remedy) from None
     except (TypeError, AttributeError, ValueError) as error:

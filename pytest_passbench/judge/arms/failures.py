@@ -46,8 +46,3 @@ def ending(number: int, who: str) -> str:
         name = f"signal {number}"
     hint = " (out of memory, or killed from outside)" if number == signal.SIGKILL else ""
     return f"{who} was killed by {name}{hint}"
-
-
-def printable(text: str) -> str:
-    """Control characters made visible, so that a candidate can't write to anyone's terminal."""
-    return "".join(char if char.isprintable() or char in "\n\t" else f"\\x{ord(char):02x}" for char in text)

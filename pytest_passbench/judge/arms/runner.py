@@ -11,9 +11,10 @@ import time
 from dataclasses import dataclass
 from typing import Protocol
 
+from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.judge.arms import processes, replies
 from pytest_passbench.judge.arms.arm import Arm
-from pytest_passbench.judge.arms.failures import ArmFailure, ending, printable
+from pytest_passbench.judge.arms.failures import ArmFailure, ending
 from pytest_passbench.judge.arms.messages import ADDRESS_END
 from pytest_passbench.judge.arms.ownpages import own_pages
 from pytest_passbench.judge.arms.processes import Gone
@@ -142,7 +143,7 @@ class Runner:
 
     def _text(self) -> str:
         data = processes.read_memory(self.pid, self.hello["text"], TEXT_BYTES)
-        return printable(bytes(data).split(b"\0", 1)[0].decode("utf-8", "replace"))
+        return printable(bytes(data).split(b"\0", 1)[0].decode("utf-8", "replace"), LINES)
 
     def _ended(self) -> ArmFailure:
         time.sleep(0.01)

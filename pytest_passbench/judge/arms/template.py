@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
+from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.arms import processes, replies
 from pytest_passbench.judge.arms.arm import OUTPUT_LIMIT, Arm
-from pytest_passbench.judge.arms.failures import ArmFailure, ending, printable
+from pytest_passbench.judge.arms.failures import ArmFailure, ending
 from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.arms.wire import hear, peer, socket_pair
@@ -207,7 +208,7 @@ class Template:
         self._log.seek(0)
         data = self._log.read(OUTPUT_LIMIT + 1)
         text = data[:OUTPUT_LIMIT].decode("utf-8", "replace")
-        return printable(text) + (" […]" if len(data) > OUTPUT_LIMIT else "")
+        return printable(text, LINES) + (" […]" if len(data) > OUTPUT_LIMIT else "")
 
     def leave(self) -> None:
         """Hang up; the process ends by itself, if nobody ends it."""

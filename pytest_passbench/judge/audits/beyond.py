@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from pytest_passbench.core.ladder import NEVER, T_FROZEN, tolerances
+from pytest_passbench.core.record import RAN
 from pytest_passbench.judge.arms.forks import ArmFailed, blaming
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
@@ -55,7 +56,7 @@ class Beyond:
         for beyond in ordered:
             if not beyond.doubtful and time.monotonic() > deadline:
                 return
-            if self.standing.status != "correct" or NEVER in self.standing.correct_from:
+            if self.standing.status != RAN or NEVER in self.standing.correct_from:
                 return
             try:
                 with blaming(EAGER):

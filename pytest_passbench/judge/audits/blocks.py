@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pytest_passbench.core.record import Finding
+from pytest_passbench.core.record import RAN, Finding
 from pytest_passbench.judge.arms.forks import blaming, fork_all
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
@@ -113,7 +113,7 @@ class Blocks:
         names = [f"output {index}" for index in range(len(outputs[EAGER]))]
         ours, theirs = outputs[EAGER], outputs[CANDIDATE]
         verdict = compare(ours, theirs, self.bench.tolerance, names)
-        if verdict.status not in ("correct", "nan_inf"):
+        if verdict.status not in (RAN, "nan_inf"):
             return [violation("outputs", "form", f"{verdict.message}, {where} only")]
         wrong = [i for i in self._far_off(verdict) if beyond_rounding(ours[i].value, theirs[i].value)]
         if not wrong:

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.judge.arms import processes, replies
 from pytest_passbench.judge.arms.arm import OUTPUT_LIMIT, Arm
-from pytest_passbench.judge.arms.failures import ArmFailure, ending, printable
+from pytest_passbench.judge.arms.failures import ArmFailure, ending
 from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.wire import hear
 from pytest_passbench.plans import parse
@@ -155,7 +156,7 @@ class Reader:
         parts = (0, self._imported), (min(self._printed, size), size)
         self._printed = size
         data = b"".join(os.pread(self._log.fileno(), min(end - start, OUTPUT_LIMIT), start) for start, end in parts)
-        text = printable(data[:OUTPUT_LIMIT].decode("utf-8", "replace"))
+        text = printable(data[:OUTPUT_LIMIT].decode("utf-8", "replace"), LINES)
         return text + (" […]" if sum(end - start for start, end in parts) > OUTPUT_LIMIT else "")
 
     def close(self) -> None:

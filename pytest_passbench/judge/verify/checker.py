@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import torch
 
 from pytest_passbench.core.ladder import NEVER
+from pytest_passbench.core.record import RAN
 from pytest_passbench.judge.arms.forks import blaming
 from pytest_passbench.judge.arms.names import EAGER, FLOAT64
 from pytest_passbench.judge.arms.runner import Runner
@@ -30,7 +31,7 @@ LEAST_VERIFIED, MOST_VERIFIED, VERIFY_SECONDS = 1 / 3, 1.5, 0.004
 class Standing:
     """How an arm stands after the calls verified so far."""
 
-    status: str = "correct"
+    status: str = RAN
     message: str = ""
     correct_from: list[int] = field(default_factory=list)
     worst: str = ""
@@ -42,7 +43,7 @@ class Standing:
         self.calls += 1
         before = self.correct_from or [min(verdict.correct_from, default=NEVER)] * len(verdict.correct_from)
         self.correct_from = [max(a, b) for a, b in zip(before, verdict.correct_from, strict=True)]
-        if verdict.status != "correct" and self.status == "correct":
+        if verdict.status != RAN and self.status == RAN:
             self.status, self.message = verdict.status, verdict.message
         if verdict.worst and verdict.excess >= self.excess:
             self.worst, self.excess = verdict.worst, verdict.excess
@@ -115,7 +116,7 @@ class Checker:
         verdict: Comparison,
     ) -> None:
         """Sharing and mutation count only where the values themselves are in order: first things first."""
-        if verdict.status != "correct":
+        if verdict.status != RAN:
             return
         changed = changed_input(runner, self._layout, call, values, self._mutated)
         shared = shares_more(sharing, owners(runner, self._layout, outputs, call))
@@ -130,7 +131,7 @@ class Checker:
         """Memory of one call's outputs is no other call's, but where eager's is too."""
         for arm, runner in runners.items():
             standing = self.standings.get(arm)
-            if standing is None or standing.status != "correct":
+            if standing is None or standing.status != RAN:
                 continue
             with blaming(arm):
                 found = overlap(runner, self._layout, calls)

@@ -12,13 +12,13 @@ from operator import itemgetter
 import numpy as np
 import torch
 
-from pytest_passbench.core.ladder import BITWISE, NEVER, tolerances
+from pytest_passbench.core.ladder import BITWISE, NEVER, T_FROZEN, T_MIN, tolerances
+from pytest_passbench.core.record import RAN
 from pytest_passbench.judge.verify.outputs import Output
 from pytest_passbench.protocol import KIND_COUNT, KIND_SCALAR, KIND_TENSOR
 
 _libc = ctypes.CDLL(None)
 _libc.memcmp.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
-LOWEST, HIGHEST = -10, 1
 PIECE = 1 << 15  # elements compared at a time
 FIRST = 1 << 8  # elements of the first piece: nearly every wrong answer is known from them
 MARGIN = 1e-6  # relative: beyond all that a comparison in float32 may be off by
@@ -39,7 +39,7 @@ class Worst:
 class Comparison:
     """What comparing one call found. ``correct_from`` per output; ``worst`` of the output that misses most."""
 
-    status: str = "correct"
+    status: str = RAN
     message: str = ""
     correct_from: list[int] = field(default_factory=list)
     worst: str = ""
@@ -98,7 +98,7 @@ def _new_nan_or_inf(expected: torch.Tensor, found: torch.Tensor) -> bool:
 def correct_from(expected: torch.Tensor, found: torch.Tensor) -> int:
     """The smallest t in -10..1 at which ``found`` is close to ``expected`` (same shape and dtype).
 
-    BITWISE (-11) for the same bits, NEVER (99) where not even t = 1 will do.
+    BITWISE for the same bits, NEVER if not even t = 1 will do.
     """
     return BITWISE if same_bytes(expected, found) else _level(expected.reshape(-1), found.reshape(-1))
 
@@ -109,8 +109,8 @@ def _level(expected: torch.Tensor, found: torch.Tensor, enough: int = NEVER) -> 
     Piece by piece, each small enough for a core's cache: tolerances grow with t, so the level only ever rises, and a
     wrong answer is known from its first piece.
     """
-    dtype, level = str(expected.dtype).removeprefix("torch."), LOWEST
-    if tolerances(dtype, HIGHEST) == (0.0, 0.0):
+    dtype, level = str(expected.dtype).removeprefix("torch."), T_MIN
+    if tolerances(dtype, T_FROZEN) == (0.0, 0.0):
         return BITWISE if torch.equal(expected, found) else NEVER
     for a, b in zip(_pieces(expected), _pieces(found), strict=True):
         if level >= enough:
@@ -165,7 +165,7 @@ class _Errors:
         """The smallest t from ``least`` on that allows them all, or NEVER. What one t allows, those above it do."""
         if not self.comparable:
             return NEVER
-        ladder = range(least, HIGHEST + 1)
+        ladder = range(least, T_FROZEN + 1)
         step = bisect_left(ladder, True, key=lambda t: self._within(*tolerances(dtype, t)))
         return ladder[step] if step < len(ladder) else NEVER
 
