@@ -15,7 +15,7 @@ from pytest_passbench.kernels import signatures, toolchain
 from pytest_passbench.kernels.errors import CompileError
 from pytest_passbench.kernels.signatures import Signature
 
-KEPT_BYTES = 256 << 20  # of libraries, in memory
+MAX_KEPT_BYTES = 256 << 20  # of libraries, in memory
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Builder:
             except (KernelRefused, CompileFailed) as error:
                 self._failed[key] = error.with_traceback(None)
                 raise
-            while sum(len(built.data) for built in self._built.values()) > KEPT_BYTES and len(self._built) > 1:
+            while sum(len(built.data) for built in self._built.values()) > MAX_KEPT_BYTES and len(self._built) > 1:
                 self._built.pop(next(iter(self._built)))  # the oldest; who needs it again finds it on disk
         return self._built[key]
 

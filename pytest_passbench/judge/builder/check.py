@@ -45,9 +45,7 @@ def _segments(library: Library) -> None:
     if library.machine != elf.MACHINES.get(platform.machine()):
         raise Malformed("built for another machine")
     if library.of_kind(elf.TLS):
-        raise KernelRefused(
-            "native-state", f"the kernel keeps storage between calls (thread_local): {_INSTEAD}"
-        )
+        raise KernelRefused("native-state", f"the kernel keeps storage between calls (thread_local): {_INSTEAD}")
     if {segment.kind for segment in library.segments} - _SEGMENTS:
         raise KernelRefused("native-library", "the built library has segments that no kernel has")
     loads = library.of_kind(elf.LOAD)

@@ -19,12 +19,12 @@ from pytest_passbench.judge.builder import process
 from pytest_passbench.judge.builder.refusals import CompileFailed, LimitReached, limit_reached
 from pytest_passbench.kernels import toolchain
 
-SECONDS = 60
-MEMORY_BYTES = 2 << 30  # of each process of the compiler
+TIMEOUT_SECONDS = 60
+MAX_MEMORY_BYTES = 2 << 30  # of each process of the compiler
 SCRATCH_BYTES = 96 << 20
-_FILE_BYTES = 24 << 20  # no file fills the folder, so that there is room for what the compiler says
-LIBRARY_BYTES = 16 << 20
-_MESSAGE_BYTES = 64 << 10
+_MAX_FILE_BYTES = 24 << 20  # no file fills the folder, so that there is room for what the compiler says
+MAX_LIBRARY_BYTES = 16 << 20
+_MAX_MESSAGE_BYTES = 64 << 10
 # Without start files nothing runs at load and no storage is the toolchain's own: any that is left is the kernel's.
 # The loader makes relocated tables and the table of functions read-only (relro, now); code lies apart from
 # data (separate-code); symbols can be counted (sysv); __dso_handle lets a static object be linked, to be refused
@@ -35,11 +35,11 @@ _LINK = (
 )
 # Limits are set in the shell, since code between fork and exec costs a process as large as the judge a copy.
 _SCRIPT = f"""
-ulimit -c 0; ulimit -t {SECONDS}; ulimit -v {MEMORY_BYTES >> 10}; ulimit -f {_FILE_BYTES >> 9}
+ulimit -c 0; ulimit -t {TIMEOUT_SECONDS}; ulimit -v {MAX_MEMORY_BYTES >> 10}; ulimit -f {_MAX_FILE_BYTES >> 9}
 printf %s "$2" > "$1/link"; mkdir "$1/empty"; cd "$1/empty"; folder=$1; shift 2
 "$@" -Wl,-T,"$folder/link" -o "$folder/library" 2> "$folder/said"; code=$?
-head -c {_MESSAGE_BYTES} "$folder/said" >&2
-[ $code = 0 ] && head -c {LIBRARY_BYTES + 1} "$folder/library"
+head -c {_MAX_MESSAGE_BYTES} "$folder/said" >&2
+[ $code = 0 ] && head -c {MAX_LIBRARY_BYTES + 1} "$folder/library"
 exit $code
 """
 
@@ -60,11 +60,11 @@ def run(source: str, options: tuple[str, ...], functions: Iterable[str], walls: 
     with own as scratch:
         program = ["/bin/sh", "-c", _SCRIPT, "sh", scratch, _link_script(functions), *call]
         command = sandbox.tool_command(program, walls, _needed(compiler), SCRATCH_BYTES)
-        code, data, said = process.run(command, source.encode(), _environment(scratch), SECONDS)
+        code, data, said = process.run(command, source.encode(), _environment(scratch), TIMEOUT_SECONDS)
     if code or not data:
         raise _failure(code, said.decode(errors="replace"))
-    if len(data) > LIBRARY_BYTES:
-        raise LimitReached(f"the compiled kernel is larger than {LIBRARY_BYTES >> 20} MiB")
+    if len(data) > MAX_LIBRARY_BYTES:
+        raise LimitReached(f"the compiled kernel is larger than {MAX_LIBRARY_BYTES >> 20} MiB")
     return data
 
 

@@ -17,7 +17,7 @@ MACHINES = {"x86_64": 62, "aarch64": 183}
 LOAD, DYNAMIC, INTERP, TLS, STACK, RELRO = 1, 2, 3, 7, 0x6474E551, 0x6474E552
 EXECUTE, WRITE, READ = 1, 2, 4
 NEEDED, HASH, STRTAB, SYMTAB, RELA, RELASZ, STRSZ, JMPREL, PLTRELSZ = 1, 4, 5, 6, 7, 8, 10, 23, 2
-_MOST_HEADERS, _MOST_ENTRIES, _MOST_RECORDS, _LONGEST_NAME = 32, 256, 200_000, 4096
+_MAX_HEADERS, _MAX_ENTRIES, _MAX_RECORDS, _MAX_NAME_BYTES = 32, 256, 200_000, 4096
 
 
 class Malformed(Exception):
@@ -70,7 +70,7 @@ class Library:
             raise Malformed("no 64-bit little-endian shared library")
         (headers,) = self._unpack("<Q", 32)
         size, count = self._unpack("<HH", 54)
-        if size != 56 or count > _MOST_HEADERS:
+        if size != 56 or count > _MAX_HEADERS:
             raise Malformed("unusual program headers")
         self.segments = [self._segment(headers + index * 56) for index in range(count)]
 
@@ -103,7 +103,7 @@ class Library:
         if len(tables) != 1:
             raise Malformed("not one dynamic table")
         found: list[tuple[int, int]] = []
-        for index in range(_MOST_ENTRIES):
+        for index in range(_MAX_ENTRIES):
             at = self._at(tables[0].address + 16 * index, 16)
             tag, value = self._unpack("<QQ", at)
             if tag == 0:
@@ -122,7 +122,7 @@ class Library:
         if start is None or size is None or at >= size:
             raise Malformed("a name lies outside of its table")
         first = self._at(start, size)
-        end = self._data.find(b"\0", first + at, min(first + size, first + at + _LONGEST_NAME))
+        end = self._data.find(b"\0", first + at, min(first + size, first + at + _MAX_NAME_BYTES))
         if end < 0:
             raise Malformed("a name without end")
         return self._data[first + at : end].decode("ascii", "backslashreplace")
@@ -139,7 +139,7 @@ class Library:
         if table is None or hashes is None:
             raise Malformed("no symbols")
         _, count = self._unpack("<II", self._at(hashes, 8))
-        if count > _MOST_RECORDS:
+        if count > _MAX_RECORDS:
             raise Malformed("too many symbols")
         first = self._at(table, 24 * count)
         return [self._symbol(first + 24 * index) for index in range(count)]
@@ -157,7 +157,7 @@ class Library:
         address, length = self._value(start), self._value(size)
         if address is None or not length:
             return
-        if length % 24 or length > 24 * _MOST_RECORDS:
+        if length % 24 or length > 24 * _MAX_RECORDS:
             raise Malformed("an unusual table of relocations")
         first = self._at(address, length)
         for at in range(first, first + length, 24):
@@ -177,8 +177,8 @@ class Library:
         for _, kind, _, _, offset, length, link, _ in heads:
             if kind != 2 or link >= len(heads):
                 continue
-            for at in range(offset, offset + min(length, 24 * _MOST_RECORDS), 24):
+            for at in range(offset, offset + min(length, 24 * _MAX_RECORDS), 24):
                 name, info, _, _, address, _ = self._unpack("<IBBHQQ", at)
                 start = heads[link][4] + name
-                if info & 15 in (1, 6) and (end := self._data.find(b"\0", start, start + _LONGEST_NAME)) > 0:
+                if info & 15 in (1, 6) and (end := self._data.find(b"\0", start, start + _MAX_NAME_BYTES)) > 0:
                     yield self._data[start:end].decode("ascii", "backslashreplace"), address

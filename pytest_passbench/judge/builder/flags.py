@@ -6,7 +6,7 @@ import re
 
 from pytest_passbench.judge.builder.refusals import KernelRefused
 
-_MOST, _LONGEST = 64, 80
+_MAX_FLAGS, _MAX_FLAG_CHARACTERS = 64, 80
 _OPTIMISATIONS = """
     aggressive-loop-optimizations associative-math builtin cx-limited-range delete-null-pointer-checks exceptions
     fast-math finite-math-only gcse if-conversion inline inline-functions inline-small-functions ipa-cp ivopts
@@ -43,13 +43,13 @@ _KEYWORDS = frozenset(_KEYWORDS_WORDS.split())
 
 def check(flags: tuple[str, ...]) -> None:
     """Raise :class:`KernelRefused` for the first flag that does more than tune."""
-    if len(flags) > _MOST:
-        raise KernelRefused("native-flag", f"{len(flags)} compiler flags: a kernel may add {_MOST}")
+    if len(flags) > _MAX_FLAGS:
+        raise KernelRefused("native-flag", f"{len(flags)} compiler flags: a kernel may add {_MAX_FLAGS}")
     for flag in flags:
-        if not isinstance(flag, str) or len(flag) > _LONGEST or not _plain(flag):
+        if not isinstance(flag, str) or len(flag) > _MAX_FLAG_CHARACTERS or not _plain(flag):
             raise KernelRefused(
                 "native-flag",
-                f"the compiler flag {str(flag)[:_LONGEST]!r} is not one that a kernel may add:"
+                f"the compiler flag {str(flag)[:_MAX_FLAG_CHARACTERS]!r} is not one that a kernel may add:"
                 " give flags that only tune the code, -DNAME or -DNAME=number",
             )
 

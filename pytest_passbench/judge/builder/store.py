@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_passbench.core.errors import UserError
 
-CACHE_BYTES = 1 << 30  # on disk
+MAX_CACHE_BYTES = 1 << 30  # on disk
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
@@ -63,9 +63,9 @@ def sealed(data: bytes) -> int:
 
 
 def _prune(folder: Path) -> None:
-    """Remove the files that were made first, if there are more than :data:`CACHE_BYTES` of them."""
+    """Remove the files that were made first, if there are more than :data:`MAX_CACHE_BYTES` of them."""
     found = sorted((entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in os.scandir(folder))
-    excess = sum(size for _made, size, _path in found) - CACHE_BYTES
+    excess = sum(size for _made, size, _path in found) - MAX_CACHE_BYTES
     for _made, size, path in found:
         if excess <= 0:
             return

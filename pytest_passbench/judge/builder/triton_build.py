@@ -22,8 +22,8 @@ from pytest_passbench.judge.builder.store import Store
 from pytest_passbench.judge.builder.triton_types import Specialised
 from pytest_passbench.plans.machine_code import BYTES, Binary
 
-CODE_BYTES = 16 << 20
-_HIDDEN = 2  # pointers to scratch memory, at most: the kernel's own since Triton 3.2, a profiler's since 3.5
+MAX_CODE_BYTES = 16 << 20
+_MAX_HIDDEN = 2  # pointers to scratch memory, at most: the kernel's own since Triton 3.2, a profiler's since 3.5
 
 
 @dataclass(frozen=True)
@@ -101,17 +101,17 @@ def _checked(described: dict[str, Any], code: bytes, launch: Specialised) -> Mac
     """Return machine code whose description is one, and whose parameters are those that a launch passes."""
     if not code.startswith(b"\x7fELF"):
         raise CompileFailed("Triton's compiler made no machine code")
-    if len(code) > CODE_BYTES:
-        raise LimitReached(f"the compiled kernel is larger than {CODE_BYTES >> 20} MiB")
+    if len(code) > MAX_CODE_BYTES:
+        raise LimitReached(f"the compiled kernel is larger than {MAX_CODE_BYTES >> 20} MiB")
     said = {name: value for name, value in described.items() if name not in ("status", "parameters")}
     sizes = tuple(described["parameters"])
     hidden = len(sizes) - len(launch.passed)
     made = Binary(passed=tuple(launch.passed), hidden=hidden, **said)
-    if not 0 <= hidden <= _HIDDEN or made.sizes != sizes or (made.scratch_bytes and not hidden):
+    if not 0 <= hidden <= _MAX_HIDDEN or made.sizes != sizes or (made.scratch_bytes and not hidden):
         expected = tuple(BYTES[passed.kind] for passed in launch.passed)
         raise CompileFailed(
             f"this Triton compiles kernels in another form: parameters of {sizes} bytes, where the launch passes"
-            f" {expected} and up to {_HIDDEN} pointers"
+            f" {expected} and up to {_MAX_HIDDEN} pointers"
         )
     return Machine(made, code)
 
@@ -119,9 +119,10 @@ def _checked(described: dict[str, Any], code: bytes, launch: Specialised) -> Mac
 def _failure(text: KernelText, described: dict[str, Any]) -> CompileFailed | None:
     """Return what went wrong, if anything did."""
     if described["status"] == "late":
-        return LimitReached(f"compiling took longer than {triton_run.SECONDS} s")
+        return LimitReached(f"compiling took longer than {triton_run.TIMEOUT_SECONDS} s")
     if described["status"] == "skipped":
-        return LimitReached(f"compiling a kernel's configurations took longer than {triton_run.SECONDS_IN_ALL} s")
+        limit = triton_run.TOTAL_TIMEOUT_SECONDS
+        return LimitReached(f"compiling a kernel's configurations took longer than {limit} s")
     if described["status"] == "error":
         said = f"{described['message']}\n{described['said']}".strip()
         return limit_reached(said) or Mistake(text.lines.get(described["line"], 0), said)

@@ -15,11 +15,11 @@ import torch
 
 from pytest_passbench.judge.inputs.distribution import Draw, Normal
 
-TIMES, SHARE = 30.0, 1e-3
-TAIL = 4.4  # deviations: no value is further from its mean
+LARGER, SMALLER = 30.0, 1e-3
+MAX_DEVIATIONS = 4.4  # deviations: no value is further from its mean
 #: As far as inputs go: in float16 their squares must not overflow, since eager may well compute those in float16.
-FARTHEST, FARTHEST_HALF = 4e4, 100.0
-MOST_SPECIAL = 3  # inputs that get infinities, one at a time: all at once would leave nothing finite
+MAX_MAGNITUDE, MAX_MAGNITUDE_HALF = 4e4, 100.0
+MAX_SPECIAL = 3  # inputs that get infinities, one at a time: all at once would leave nothing finite
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 _BITS = {"float64": np.uint64, "float32": np.uint32, "float16": np.uint16, "bfloat16": np.uint16}
 
@@ -40,10 +40,10 @@ def ranges(draws: Sequence[Draw]) -> list[Range]:
     movables = [index for index, draw in enumerate(draws) if movable(draw)]
     if not movables:
         return []
-    largest = sorted(movables, key=lambda index: -draws[index].count)[:MOST_SPECIAL]
+    largest = sorted(movables, key=lambda index: -draws[index].count)[:MAX_SPECIAL]
     return [
         Range("for inputs far larger than recorded", _larger, doubtful=True),
-        Range("for inputs a thousand times smaller than recorded", lambda of, _dtype: of.scaled(SHARE)),
+        Range("for inputs a thousand times smaller than recorded", lambda of, _dtype: of.scaled(SMALLER)),
         Range("for inputs that are all zero", lambda _of, _dtype: Normal(0.0, 0.0)),
         Range("for denormal inputs", lambda of, dtype: of.scaled(torch.finfo(_torch(dtype)).tiny / 8 / _peak(of))),
         Range("for huge inputs", lambda of, dtype: of.scaled(_farthest(dtype) / _peak(of)), doubtful=True),
@@ -83,16 +83,16 @@ def _infinite(index: int, name: str) -> Range:
 
 
 def _larger(of: Normal, dtype: str) -> Normal:
-    return of.scaled(max(1.0, min(TIMES, _farthest(dtype) / _peak(of))))
+    return of.scaled(max(1.0, min(LARGER, _farthest(dtype) / _peak(of))))
 
 
 def _peak(of: Normal) -> float:
     """About the greatest magnitude of its values."""
-    return max(abs(of.mean) + TAIL * of.deviation, 1e-30)
+    return max(abs(of.mean) + MAX_DEVIATIONS * of.deviation, 1e-30)
 
 
 def _farthest(dtype: str) -> float:
-    return FARTHEST_HALF if dtype == "float16" else FARTHEST
+    return MAX_MAGNITUDE_HALF if dtype == "float16" else MAX_MAGNITUDE
 
 
 def _torch(dtype: str) -> torch.dtype:

@@ -10,13 +10,13 @@ import torch
 
 from pytest_passbench.core.task import TensorSpec
 
-EXTREME = 1e30  # recorded bounds beyond this are masks ("minus infinity"), not values
-NARROW = 1e-3  # a standard deviation below this share of the mean is a constant, and gets widened
-WIDTH = 0.1
+MIN_EXTREME = 1e30  # recorded bounds beyond this are masks ("minus infinity"), not values
+MIN_DEVIATION = 1e-3  # a standard deviation below this share of the mean is a constant, and gets widened
+WIDENED = 0.1
 #: Each call draws a scale of the recorded deviation from [1 - NARROWER, 1] and a shift of the mean, in deviations,
 #: from [-ASIDE, ASIDE].
 NARROWER, ASIDE = 0.25, 0.2
-MASKED = 64  # of 256 elements of a mask are at its extreme bound
+MASKED_SHARE = 64  # of 256 elements of a mask are at its extreme bound
 _UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 _INTEGERS = {"int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1}
 #: Dtypes that are drawn in another one and converted, and in which.
@@ -128,8 +128,8 @@ def _moments(spec: TensorSpec) -> tuple[float, float]:
     """Mean and standard deviation to draw with: the recorded ones, a constant widened, 0 and 1 if unknown."""
     mean = spec.mean if spec.mean is not None and math.isfinite(spec.mean) else 0.0
     recorded = spec.std if spec.std is not None and math.isfinite(spec.std) else 1.0
-    least = NARROW * max(abs(mean), NARROW)
-    return mean, recorded if recorded > least else max(WIDTH * abs(mean), WIDTH)
+    least = MIN_DEVIATION * max(abs(mean), MIN_DEVIATION)
+    return mean, recorded if recorded > least else max(WIDENED * abs(mean), WIDENED)
 
 
 def _bounds(spec: TensorSpec) -> tuple[float, float]:
@@ -137,12 +137,12 @@ def _bounds(spec: TensorSpec) -> tuple[float, float]:
     free = (-math.inf, math.inf)
     if spec.min is None or spec.max is None or spec.dtype.startswith("complex"):
         return free
-    return (spec.min, spec.max) if spec.max - spec.min > NARROW * max(abs(spec.max), NARROW) else free
+    return (spec.min, spec.max) if spec.max - spec.min > MIN_DEVIATION * max(abs(spec.max), MIN_DEVIATION) else free
 
 
 def _extreme(spec: TensorSpec) -> bool:
     bounds = [bound for bound in (spec.min, spec.max, spec.mean) if bound is not None]
-    return any(not math.isfinite(bound) or abs(bound) > EXTREME for bound in bounds)
+    return any(not math.isfinite(bound) or abs(bound) > MIN_EXTREME for bound in bounds)
 
 
 def _mask(spec: TensorSpec) -> Choice:
@@ -150,7 +150,7 @@ def _mask(spec: TensorSpec) -> Choice:
     low = spec.min if spec.min is not None else 0.0
     high = spec.max if spec.max is not None else 0.0
     extreme, usual = (low, high) if abs(low) > abs(high) else (high, low)
-    return Choice(extreme, usual, MASKED)
+    return Choice(extreme, usual, MASKED_SHARE)
 
 
 def _integers(spec: TensorSpec) -> Integers:

@@ -17,7 +17,7 @@ SOURCES = Path(__file__).with_name("native")
 MAIN = "generate.cpp"
 COMPILERS = ("g++", "clang++", "c++")
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC", "-w")
-SECONDS = 120
+TIMEOUT_SECONDS = 120
 
 
 class NoLibrary(Exception):
@@ -93,7 +93,9 @@ def _build(compiler: str, target: Path) -> None:
     try:
         command = [compiler, *FLAGS, str(SOURCES / MAIN), "-o", scratch]
         plain = {**os.environ, "LC_ALL": "C"}
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=plain, timeout=SECONDS)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=plain, timeout=TIMEOUT_SECONDS
+        )
         if done.returncode:
             raise NoLibrary(f"{Path(compiler).name} failed: {done.stderr.strip()[:2000]}")
         Path(scratch).rename(target)

@@ -14,7 +14,7 @@ from pytest_passbench.core.task import TensorSpec
 from pytest_passbench.protocol import Layout
 
 ALIGNMENT = 64  # bytes; what torch's own allocator gives
-SLOT_BUDGET = 48 << 20  # bytes of inputs in the slots of one block, more than one slot permitting
+MAX_SLOTS_BYTES = 48 << 20  # bytes of inputs in the slots of one block, more than one slot permitting
 MAX_SLOTS = 192
 _F_ADD_SEALS, _SEALS = 1033, 0x0002 | 0x0004 | 0x0010  # shrink, grow, future write
 
@@ -26,7 +26,7 @@ def plan_layout(specs: Sequence[TensorSpec]) -> Layout:
         offsets.append(stride)
         stride += -(-_bytes(spec) // ALIGNMENT) * ALIGNMENT
     stride = max(stride, ALIGNMENT)
-    slots = max(2, min(MAX_SLOTS, SLOT_BUDGET // stride))
+    slots = max(2, min(MAX_SLOTS, MAX_SLOTS_BYTES // stride))
     shapes, dtypes = tuple(spec.shape for spec in specs), tuple(spec.dtype for spec in specs)
     return Layout(slots, stride, tuple(offsets), shapes, dtypes)
 

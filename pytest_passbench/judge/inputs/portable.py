@@ -17,7 +17,7 @@ import torch
 
 from pytest_passbench.judge.inputs.distribution import ASIDE, NARROWER, Choice, Draw, Integers, Normal
 
-_PIECE = 1 << 18  # values drawn at a time
+_PIECE_VALUES = 1 << 18  # values drawn at a time
 
 
 class Portable:
@@ -52,8 +52,8 @@ class PortableWriter:
         secret = int.from_bytes(hashlib.sha256(self._key + label).digest()[:16], "little")
         rng = np.random.Generator(np.random.Philox(key=secret))
         own = (1 - NARROWER * rng.random(), ASIDE * (2 * rng.random() - 1))
-        for begin in range(0, draw.count, _PIECE):
-            values = _values(rng, draw, min(_PIECE, draw.count - begin), own)
+        for begin in range(0, draw.count, _PIECE_VALUES):
+            values = _values(rng, draw, min(_PIECE_VALUES, draw.count - begin), own)
             size = values.element_size()
             ctypes.memmove(address + begin * size, values.data_ptr(), values.numel() * size)
 

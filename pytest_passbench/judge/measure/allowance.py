@@ -16,7 +16,7 @@ from pytest_passbench.timing.looks import LOOKS
 from pytest_passbench.timing.rounds import LONGEST_PAIR
 
 #: What a pair costs besides its blocks (forks, warm-up, inputs), and a subgraph besides its pairs, until known.
-PAIR_COST, SUBGRAPH_COST = 0.025, 0.1
+PAIR_COST_SECONDS, SUBGRAPH_COST_SECONDS = 0.025, 0.1
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class Budget:
         if self.seconds is None:
             return None
         share = (self._end - self.clock()) / max(1, self.expected - self._done)
-        left = max(0.0, share - _mean(self._other_costs, SUBGRAPH_COST))
-        cost = _mean(self._pair_costs, PAIR_COST * arms / 2)
+        left = max(0.0, share - _mean(self._other_costs, SUBGRAPH_COST_SECONDS))
+        cost = _mean(self._pair_costs, PAIR_COST_SECONDS * arms / 2)
         pair = pair_seconds([cost], left)
         return Allowance(pair, left * pair / (pair + cost))
 

@@ -24,7 +24,7 @@ from pytest_passbench.protocol import DEPTHS
 from pytest_passbench.timing.clock import Block
 from pytest_passbench.timing.rounds import Disturbance
 
-MOST_WARM_BLOCKS = 12
+MAX_WARM_BLOCKS = 12
 EMPTY_BLOCKS, EMPTY_PAIRS = 3, 2
 NO_INPUTS = Batch()
 
@@ -122,7 +122,7 @@ class CpuClock:
 
     def _settle(self, arm: str) -> None:
         """Run blocks until one touches no new memory; the allocator needs a few to find its places again."""
-        for number in range(1, MOST_WARM_BLOCKS + 1):
+        for number in range(1, MAX_WARM_BLOCKS + 1):
             if self._run(arm, self.calls).warm and number >= self.least_warm_blocks:
                 break
         self._runners[arm].watch.find_threads()

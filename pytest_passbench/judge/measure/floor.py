@@ -18,9 +18,9 @@ from pytest_passbench.timing.looks import LEAST_DELTA
 from pytest_passbench.timing.measurement import Arms
 from pytest_passbench.timing.series import pooled_lag1
 
-FIRST = 4  # sessions before the floor is taken at its word: Student's t of fewer is vague
-SPREAD = 8.0  # a subgraph this many times smaller or larger than all others is of another size
-EVERY = 24  # later on one subgraph in so many, for a machine changes in an hour
+MIN_SESSIONS = 4  # sessions before the floor is taken at its word: Student's t of fewer is vague
+SIZE_RATIO = 8.0  # a subgraph this many times smaller or larger than all others is of another size
+INTERVAL = 24  # later on one subgraph in so many, for a machine changes in an hour
 
 
 @dataclass
@@ -34,10 +34,10 @@ class Noise:
 
     def wants(self, elements: int) -> bool:
         """Whether a subgraph of this size (input elements) should have a twin beside it."""
-        return len(self._sizes) < FIRST or self._since >= EVERY or self._new_size(elements)
+        return len(self._sizes) < MIN_SESSIONS or self._since >= INTERVAL or self._new_size(elements)
 
     def _new_size(self, elements: int) -> bool:
-        return all(abs(math.log(max(elements, 1) / size)) > math.log(SPREAD) for size in self._sizes)
+        return all(abs(math.log(max(elements, 1) / size)) > math.log(SIZE_RATIO) for size in self._sizes)
 
     def add(self, measured: Arms, elements: int) -> None:
         """Take in what was measured on a subgraph, with a twin or without."""
@@ -58,7 +58,7 @@ class Noise:
     def delta(self) -> float:
         """The smallest difference (relative) that is called one here, as far as is known."""
         floor = self.floor
-        return LEAST_DELTA if floor is None or len(self.sessions) < FIRST else max(LEAST_DELTA, floor.width)
+        return LEAST_DELTA if floor is None or len(self.sessions) < MIN_SESSIONS else max(LEAST_DELTA, floor.width)
 
     @property
     def correlation(self) -> float:

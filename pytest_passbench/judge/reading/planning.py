@@ -34,7 +34,7 @@ _INTEGERS = {
 }
 
 
-LIBRARY_BYTES = 64 << 20  # of all compiled kernels of a pass directory, which the judge keeps in memory
+MAX_LIBRARY_BYTES = 64 << 20  # of all compiled kernels of a pass directory, which the judge keeps in memory
 
 
 @dataclass(frozen=True)
@@ -153,8 +153,8 @@ class Planner:
     def _count(self, data: bytes) -> None:
         """Take note of compiled kernels. Raises Refusal if all of them together are too large."""
         self._compiled.add(data)
-        if sum(len(known) for known in self._compiled) > LIBRARY_BYTES:
-            raise Refusal("size", f"brings libraries of more than {LIBRARY_BYTES >> 20} MiB")
+        if sum(len(known) for known in self._compiled) > MAX_LIBRARY_BYTES:
+            raise Refusal("size", f"brings libraries of more than {MAX_LIBRARY_BYTES >> 20} MiB")
 
     def _tables(self, name: str, plan: LaunchPlan) -> list[Finding]:
         size = sum(table.nbytes for table in plan.tables)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_passbench.judge.arms import processes, replies
-from pytest_passbench.judge.arms.arm import OUTPUT_LIMIT, Arm
+from pytest_passbench.judge.arms.arm import MAX_OUTPUT_BYTES, Arm
 from pytest_passbench.judge.arms.failures import ArmFailure, ending, printable
 from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.wire import hear
@@ -28,8 +28,8 @@ from pytest_passbench.protocol import ProtocolError, send
 
 RECORDINGS = 2
 MAX_PROCESSES = 64  # of a candidate's own while its passes are read
-LOOK = 0.25  # seconds between two looks at how many there are
-FREEZE_LIMIT = 1.0  # seconds for all processes of a sandbox to stop; one that waits for its vfork never does
+POLL_SECONDS = 0.25  # between two looks at the number of processes
+FREEZE_TIMEOUT_SECONDS = 1.0  # for all processes of a sandbox to stop. A process that waits in vfork never stops
 #: Rules whose breach is a violation; any other refusal says what a wrapper cannot do.
 VIOLATIONS = frozenset({"torch-op"})
 
@@ -142,7 +142,7 @@ class Reader:
     def _wait(self, limit: float, phase: str) -> None:
         """Wait for an answer, and see meanwhile that the candidate starts no processes without end."""
         deadline = time.monotonic() + limit
-        while not select.select([self._channel], [], [], LOOK)[0]:
+        while not select.select([self._channel], [], [], POLL_SECONDS)[0]:
             if time.monotonic() > deadline:
                 raise TimeoutError
             if len(self._arm.everything_inside()) > MAX_PROCESSES:
@@ -154,9 +154,10 @@ class Reader:
         size = os.fstat(self._log.fileno()).st_size
         parts = (0, self._imported), (min(self._printed, size), size)
         self._printed = size
-        data = b"".join(os.pread(self._log.fileno(), min(end - start, OUTPUT_LIMIT), start) for start, end in parts)
-        text = printable(data[:OUTPUT_LIMIT].decode("utf-8", "replace"))
-        return text + (" […]" if sum(end - start for start, end in parts) > OUTPUT_LIMIT else "")
+        most = MAX_OUTPUT_BYTES
+        data = b"".join(os.pread(self._log.fileno(), min(end - start, most), start) for start, end in parts)
+        text = printable(data[:most].decode("utf-8", "replace"))
+        return text + (" […]" if sum(end - start for start, end in parts) > most else "")
 
     def close(self) -> None:
         """End the process and whatever it has started."""
@@ -180,7 +181,7 @@ def freeze(arm: Arm) -> None:
     can be missed by a single one. A sandbox that does not come to rest ends.
     """
     arm.signal_all(signal.SIGSTOP)
-    deadline, before = time.monotonic() + FREEZE_LIMIT, set[int]()
+    deadline, before = time.monotonic() + FREEZE_TIMEOUT_SECONDS, set[int]()
     while time.monotonic() < deadline and len(before) <= MAX_PROCESSES:
         inside = set(arm.everything_inside())
         running = [pid for pid in inside if not processes.stopped(pid)]
@@ -190,7 +191,7 @@ def freeze(arm: Arm) -> None:
         for pid in running:
             with contextlib.suppress(Gone):
                 processes.stop(pid)
-                processes.wait_stopped(pid, limit=FREEZE_LIMIT / 4)
+                processes.wait_stopped(pid, limit=FREEZE_TIMEOUT_SECONDS / 4)
     arm.destroy()
 
 

@@ -33,7 +33,7 @@ from pytest_passbench.judge.reading.readings import Readings, folder
 from pytest_passbench.kernels.errors import CompileError
 from pytest_passbench.protocol import READ, Order
 
-TIMEOUT = 120.0  # seconds for any answer of the reader
+TIMEOUT_SECONDS = 120.0  # seconds for any answer of the reader
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def survey(path: Path, policy: Policy = "kernels", task: Task | None = None) -> 
     builder, triton = Builder(walls, cache_folder()), TritonBuilder(walls, cache_folder())
 
     def start(folder: Path) -> Arm:
-        return Arm(ArmSettings("reader", "cpu", 1, READ, walls, TIMEOUT, folder))
+        return Arm(ArmSettings("reader", "cpu", 1, READ, walls, TIMEOUT_SECONDS, folder))
 
     readings = Readings(policy, builder, triton, start, sandbox.CANDIDATE_MOUNT if walls.strong else "")
     try:
@@ -138,7 +138,7 @@ class _Looker:
 
     def _plan(self, planner: Planner, told: tuple[dict[str, Any], ...], task: Task) -> None:
         """Match the passes on a task's subgraphs, in a sandbox, on inputs of zeros; no kernel is run."""
-        arm = Arm(ArmSettings("candidate", "cpu", 1, "direct", self._walls, TIMEOUT, judged=True))
+        arm = Arm(ArmSettings("candidate", "cpu", 1, "direct", self._walls, TIMEOUT_SECONDS, judged=True))
         try:
             for subgraph in task.subgraphs:
                 layout = plan_layout(subgraph.inputs)

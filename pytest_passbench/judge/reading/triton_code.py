@@ -14,7 +14,7 @@ from pytest_passbench.judge.reading.reader import Refusal
 from pytest_passbench.judge.reading.triton_texts import TextRefused
 from pytest_passbench.plans.launch import LaunchPlan, TritonLaunch, Tuned
 
-SHOWN = 2000  # characters of why a configuration was not compiled
+MAX_SHOWN_CHARACTERS = 2000  # characters of why a configuration was not compiled
 
 
 @dataclass
@@ -76,7 +76,7 @@ def _packed(compiled: list[Machine | CompileFailed]) -> MachineCode:
     packed, known = MachineCode(), dict[Machine, int]()
     for one in compiled:
         if isinstance(one, CompileFailed):
-            packed.launches.append(str(one)[-SHOWN:])
+            packed.launches.append(str(one)[-MAX_SHOWN_CHARACTERS:])
             continue
         if one not in known:
             known[one] = len(packed.binaries)
