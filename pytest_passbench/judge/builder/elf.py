@@ -1,8 +1,9 @@
-"""A small reader of ELF64 libraries that says what a built kernel would do beside computing.
+"""A small reader of ELF64 libraries, for the check of compiled kernels.
 
-It reads what the dynamic loader reads: program headers, the dynamic table and what that points to, never section
-headers. Each number is checked against the file before it is used, so that any file gives either an
-answer or :class:`Malformed`. What a library must be lies in :mod:`~pytest_passbench.judge.builder.check`.
+It reads the parts that the dynamic loader reads: program headers, the dynamic table, and the tables that it points
+to. Section headers serve for names in messages only. Each number is checked against the file before it is used. So
+any file gives an answer or :class:`Malformed`. The rules for a kernel are in
+:mod:`~pytest_passbench.judge.builder.check`. Source: System V ABI, chapters 4 and 5.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _MAX_HEADERS, _MAX_ENTRIES, _MAX_RECORDS, _MAX_NAME_BYTES = 32, 256, 200_000, 40
 
 
 class Malformed(Exception):
-    """The file is no library that could be read to its end."""
+    """The file is not a library that can be read."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class Segment:
     flags: int
     offset: int
     address: int
-    size: int  # in the file
-    memory: int  # in memory
+    size: int  # bytes in the file
+    memory: int  # bytes in memory
 
     @property
     def end(self) -> int:
@@ -42,7 +43,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Symbol:
-    """An entry of a symbol table; ``kind`` and ``section`` as in the file (section 0: taken from elsewhere)."""
+    """An entry of a symbol table. ``kind`` and ``section`` are as in the file; section 0 is another library."""
 
     name: str
     kind: int
@@ -61,7 +62,7 @@ class Relocation:
 
 
 class Library:
-    """A shared library as bytes. Attributes raise :class:`Malformed` for what can't be read."""
+    """A shared library, from its bytes. Methods and attributes raise :class:`Malformed` if a part can't be read."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -86,11 +87,11 @@ class Library:
         return struct.unpack_from(form, self._data, at)
 
     def of_kind(self, kind: int) -> list[Segment]:
-        """The segments of one kind, in the order of the file."""
+        """Return the segments of one kind, in the order of the file."""
         return [segment for segment in self.segments if segment.kind == kind]
 
     def _at(self, address: int, size: int) -> int:
-        """The place in the file of ``size`` bytes at ``address`` in memory."""
+        """Return the place in the file of ``size`` bytes at ``address`` in memory."""
         for segment in self.of_kind(LOAD):
             if segment.address <= address and address + size <= segment.address + segment.size:
                 return segment.offset + address - segment.address
@@ -134,7 +135,7 @@ class Library:
 
     @cached_property
     def symbols(self) -> list[Symbol]:
-        """Every symbol that the loader can see."""
+        """The symbols that the loader can see."""
         table, hashes = self._value(SYMTAB), self._value(HASH)
         if table is None or hashes is None:
             raise Malformed("no symbols")
@@ -142,15 +143,15 @@ class Library:
         if count > _MAX_RECORDS:
             raise Malformed("too many symbols")
         first = self._at(table, 24 * count)
-        return [self._symbol(first + 24 * index) for index in range(count)]
-
-    def _symbol(self, at: int) -> Symbol:
-        name, info, _, section, address, size = self._unpack("<IBBHQQ", at)
-        return Symbol(self._string(name), info & 15, section, address, size)
+        found: list[Symbol] = []
+        for at in range(first, first + 24 * count, 24):
+            name, info, _, section, address, size = self._unpack("<IBBHQQ", at)
+            found.append(Symbol(self._string(name), info & 15, section, address, size))
+        return found
 
     @cached_property
     def relocations(self) -> list[Relocation]:
-        """Every place that the loader fills in."""
+        """The places that the loader fills in."""
         return [*self._table(RELA, RELASZ), *self._table(JMPREL, PLTRELSZ)]
 
     def _table(self, start: int, size: int) -> Iterator[Relocation]:
@@ -165,7 +166,7 @@ class Library:
             yield Relocation(place, info & 0xFFFFFFFF, info >> 32)
 
     def names_within(self, start: int, end: int) -> list[str]:
-        """Names that the linker's own symbol table gives to places in [start, end); nothing if it can't be read."""
+        """Return names in [start, end) from the linker's own symbol table; an empty list if it can't be read."""
         try:
             return [name for name, at in self._linker_symbols() if start <= at < end]
         except Malformed:
