@@ -12,9 +12,9 @@ import torch
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import TensorSpec
-from pytest_passbench.judge.arms import cuda as judge_cuda
 from pytest_passbench.judge.inputs.pages import Pages as JudgePages
 from pytest_passbench.judge.inputs.pages import plan_layout
+from pytest_passbench.judge.machine.gpu import device_state
 from pytest_passbench.run.ledger import check_machine
 from pytest_passbench.runner.cuda import CudaBlock
 from pytest_passbench.runner.pages import Pages
@@ -33,13 +33,12 @@ def test_without_a_device_one_clear_line(monkeypatch):
 
 
 def test_the_device_is_described_only_where_nvidia_smi_is(monkeypatch, tmp_path):
-    monkeypatch.setattr(judge_cuda, "_smi", lambda: None)
-    assert judge_cuda.device_state("cuda") == {}
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert device_state("cuda") == {}
     program = tmp_path / "nvidia-smi"
     program.write_text("#!/bin/sh\necho 'NVIDIA X, 555.1, 1980, 0x0000000000000000, 40'\n")
     program.chmod(0o755)
-    monkeypatch.setattr(judge_cuda, "_smi", lambda: str(program))
-    found = judge_cuda.device_state("cuda:1")
+    found = device_state("cuda:1")
     assert found["gpu"] == "NVIDIA X"
     assert found["gpu_state"]["clocks.sm"] == "1980"
 

@@ -19,7 +19,7 @@ from pytest_passbench import protocol
 from pytest_passbench.judge.arms.names import TWIN
 from pytest_passbench.judge.arms.watch import Watch
 from pytest_passbench.judge.measure.allowance import Allowance, Budget
-from pytest_passbench.judge.measure.floor import FIRST, Noise, merged
+from pytest_passbench.judge.measure.floor import MIN_SESSIONS, Noise, merged
 from pytest_passbench.judge.stopwatch import Stopwatch
 from pytest_passbench.judge.verify.outputs import read_call
 from pytest_passbench.runner import memory
@@ -27,8 +27,7 @@ from pytest_passbench.timing.budget import LEAST_PAIR
 from pytest_passbench.timing.clock import Block
 from pytest_passbench.timing.looks import LEAST_DELTA, LOOKS
 from pytest_passbench.timing.measurement import Arms
-from pytest_passbench.timing.rounds import LONGEST_PAIR, orderless
-from pytest_passbench.timing.rounds import Noise as Disturbance
+from pytest_passbench.timing.rounds import LONGEST_PAIR, Disturbance, orderless
 
 PHASES = {
     "start", "read", "inputs", "build", "wait", "fork", "warm-up", "blocks", "verify", "audit", "measure", "end",
@@ -379,11 +378,11 @@ def test_the_floor_is_measured_on_the_first_subgraphs_and_on_other_sizes():
     for size in [100] * 10 + [100_000] + [100] * 30:
         asked.append(noise.wants(size))
         noise.add(measured([0.0] * 6, ("eager", "candidate", TWIN) if asked[-1] else ("eager", "candidate")), size)
-    assert asked[:FIRST] == [True] * FIRST
-    assert not any(asked[FIRST:10])
+    assert asked[:MIN_SESSIONS] == [True] * MIN_SESSIONS
+    assert not any(asked[MIN_SESSIONS:10])
     assert asked[10]
     assert sum(asked[11:]) == 1
-    assert noise.to_json()["sessions"] == FIRST + 2
+    assert noise.to_json()["sessions"] == MIN_SESSIONS + 2
 
 
 def test_delta_is_never_below_the_floor():

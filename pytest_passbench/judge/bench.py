@@ -1,4 +1,4 @@
-"""Where a subgraph's calls are made: what its clock, its verification and its audits have in common."""
+"""The objects that a subgraph's clock, verification and audits have in common."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_passbench.protocol import Layout
 
 @dataclass(frozen=True)
 class Bench:
-    """One subgraph's inputs and their pages, the cores of its arms, its secret draws, and the account of its time.
+    """A subgraph's inputs and their pages, its arms' cores, its secret draws, and the account of its time.
 
     ``tolerance`` is the t at which outputs must agree.
     """

@@ -92,9 +92,7 @@ class Auditor:
         self.findings += plausibility.floor(size, seconds, len(self._bench.cores.arms))
         self.findings += plausibility.null_answer(checker.null_from, self._settings.tolerance)
 
-    def _blocks(
-        self, template: Template, clock: CpuClock, checker: Checker, per_call: Mapping[str, float]
-    ) -> None:
+    def _blocks(self, template: Template, clock: CpuClock, checker: Checker, per_call: Mapping[str, float]) -> None:
         standing = checker.standings.get(CANDIDATE)
         if "outputs" not in self.layers or standing is None:
             return

@@ -27,11 +27,11 @@ from pytest_passbench.judge.verify.checker import Standing
 from pytest_passbench.judge.verify.compare import Comparison
 from pytest_passbench.judge.verify.outputs import Output, read_call
 
-SECONDS = 0.008  # for all ranges: of those that are not about large values chance leaves some out if they take longer
-MOST_ELEMENTS = 1 << 16  # of an output that are compared, evenly spread from a place by chance
-ROUNDING = 2  # levels of t by which rounding may be off where a tolerance was met on ordinary inputs
-DOUBT = 32  # times what changing the last bits of the inputs makes of eager's own answer
-BIGGEST = 0.25  # of the dtype's greatest number: beyond it, rounding decides about infinity
+MAX_SECONDS = 0.008  # for all ranges. If they take longer, some are left out by chance, but not those of large values
+MAX_ELEMENTS = 1 << 16  # of an output that are compared, evenly spread from a place by chance
+ROUNDING_LEVELS = 2  # levels of t by which rounding may be off where a tolerance was met on ordinary inputs
+DOUBT_FACTOR = 32  # times what changing the last bits of the inputs makes of eager's own answer
+MAX_SHARE = 0.25  # of the dtype's greatest number: beyond it, rounding decides about infinity
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Beyond:
         """
         kinds = self.bench.inputs.ranges()
         ordered = sorted(self._rng.sample(kinds, len(kinds)), key=lambda beyond: not beyond.doubtful)
-        deadline = math.inf if self.thorough else time.monotonic() + SECONDS
+        deadline = math.inf if self.thorough else time.monotonic() + MAX_SECONDS
         for beyond in ordered:
             if not beyond.doubtful and time.monotonic() > deadline:
                 return
@@ -139,15 +139,16 @@ def _first_wrong(
     if not expected.shape == found.shape == near.shape or expected.dtype != found.dtype or not expected.numel():
         return None
     info, name = torch.finfo(expected.dtype), str(expected.dtype).removeprefix("torch.")
-    step = -(-expected.numel() // MOST_ELEMENTS)
+    step = -(-expected.numel() // MAX_ELEMENTS)
     first = int(place * step)
     a, b, other = (tensor.flatten()[first::step].double() for tensor in (expected, found, near))
-    told = other.isfinite() & (a.abs() < BIGGEST * info.max)
-    doubt = DOUBT * float(torch.where(told, (other - a).abs(), 0.0).amax())
+    told = other.isfinite() & (a.abs() < MAX_SHARE * info.max)
+    doubt = DOUBT_FACTOR * float(torch.where(told, (other - a).abs(), 0.0).amax())
     size = torch.where(told, a.abs(), 0.0)
     some = size[size > 0]
     usual = float(some.median()) if some.numel() else 0.0
-    relative, absolute = tolerances(name, min(tolerance + ROUNDING, T_FROZEN))[0], tolerances(name, tolerance)[1]
+    relative, _ = tolerances(name, min(tolerance + ROUNDING_LEVELS, T_FROZEN))
+    _, absolute = tolerances(name, tolerance)
     limit = size.clamp_min(usual).mul_(relative).add_(absolute + 4 * info.tiny + doubt)
     wrong = told & ~((a - b).abs() <= limit)
     if not bool(wrong.any()):

@@ -26,13 +26,13 @@ from pytest_passbench.judge.verify.checker import Standing
 from pytest_passbench.judge.verify.compare import Comparison, compare
 from pytest_passbench.judge.verify.outputs import Output, read_call
 
-BLOCK_SECONDS, MOST_CALLS = 0.005, 4
-VERIFIED = 2  # calls of a block
-CHANGED = 64  # one part of an input in so many is changed
-ROUNDING = 2  # levels of t by which an honest kernel may miss a tolerance that it met in other calls
+BLOCK_SECONDS, MAX_CALLS = 0.005, 4
+VERIFIED_CALLS = 2  # calls of a block
+CHANGED_PART = 64  # one part of an input in so many is changed
+ROUNDING_LEVELS = 2  # levels of t by which an honest kernel may miss a tolerance that it met in other calls
 #: And units of its dtype's precision, of the element or of the output's median: in bfloat16 a logit's rounding is a
 #: seventh of a probability.
-UNITS = 32
+ROUNDING_UNITS = 32
 #: An address in the judge's pages, and the values that go there.
 Change = tuple[int, torch.Tensor]
 
@@ -61,7 +61,7 @@ class Blocks:
 
         With ``beyond`` both are then asked about inputs beyond the recorded ones.
         """
-        calls = max(1, min(self.most, MOST_CALLS, int(BLOCK_SECONDS / max(per_call, 1e-6))))
+        calls = max(1, min(self.most, MAX_CALLS, int(BLOCK_SECONDS / max(per_call, 1e-6))))
         with self.bench.awake.off():
             forked = fork_all({CANDIDATE: self.template}, self.program, calls, self.bench.cores, audited=[CANDIDATE])
         try:
@@ -88,7 +88,7 @@ class Blocks:
         for arm in (EAGER, CANDIDATE):
             with blaming(arm):
                 runners[arm].block(calls)
-        chosen = self._rng.sample(range(calls), min(VERIFIED, calls))
+        chosen = self._rng.sample(range(calls), min(VERIFIED_CALLS, calls))
         return [finding for call in chosen for finding in self._compared(runners, call, where)][:1]
 
     def _changes(self, batch: Batch) -> list[Change]:
@@ -99,7 +99,7 @@ class Blocks:
             for index, value in enumerate(self.bench.inputs.call(other, slot)):
                 values = value.flatten()
                 if values.numel():
-                    size = max(1, values.numel() // CHANGED)
+                    size = max(1, values.numel() // CHANGED_PART)
                     start = self._rng.randrange(values.numel() - size + 1)
                     place = self.bench.pages.addresses[index][slot] + start * values.element_size()
                     changes.append((place, values[start : start + size]))
@@ -125,7 +125,7 @@ class Blocks:
     def _far_off(self, verdict: Comparison) -> list[int]:
         """Outputs that were within the tolerance before, and are now wrong by more than rounding."""
         levels = enumerate(zip(verdict.correct_from, self.standing.correct_from, strict=False))
-        far = self.bench.tolerance + ROUNDING
+        far = self.bench.tolerance + ROUNDING_LEVELS
         return [output for output, (now, before) in levels if before <= self.bench.tolerance and now > far]
 
 
@@ -136,5 +136,5 @@ def beyond_rounding(expected: torch.Tensor | None, found: torch.Tensor | None) -
     a, b = expected.double(), found.double()
     size = a.masked_fill(~a.isfinite(), 0.0).abs()
     usual = size[size > 0].median().nan_to_num(0.0)  # not the greatest, which may be a mask's
-    near = (a - b).abs() <= UNITS * torch.finfo(expected.dtype).eps * torch.maximum(size, usual)
+    near = (a - b).abs() <= ROUNDING_UNITS * torch.finfo(expected.dtype).eps * torch.maximum(size, usual)
     return not bool((near | (a == b) | (a.isnan() & b.isnan())).all())

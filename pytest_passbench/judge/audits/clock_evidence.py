@@ -17,12 +17,12 @@ from pytest_passbench.judge.measure.cpu_clock import CpuClock
 
 #: CPU time over what an arm's cores could give: a thread on a core of its own makes it 2. Stopping a runner may take
 #: so many seconds more; and in one block of ten it may be time that a hypervisor took away.
-EXCESS, STOPPING, SELDOM = 1.5, 5e-5, 0.1
+MAX_CPU_RATIO, STOPPING_SECONDS, MAX_SHARE = 1.5, 5e-5, 0.1
 #: CPU time of what is stopped or asleep, over the time that a pair took; and so many seconds more.
-RESTLESS, WOKEN = 0.01, 1e-3
-SINGLES, FULL, TRIES = 5, 2, 3
+MAX_OTHER_RATIO, WAKING_SECONDS = 0.01, 1e-3
+SINGLE_BLOCKS, FULL_BLOCKS, TRIES = 5, 2, 3
 #: One call by itself costs more than one of many; what eager pays times this, and this many seconds, is honest.
-LENIENT, SLACK = 6.0, 2e-4
+MAX_FIRST_RATIO, MAX_FIRST_SECONDS = 6.0, 2e-4
 
 
 def excess(clock: CpuClock, arm: str) -> list[Finding]:
@@ -31,8 +31,8 @@ def excess(clock: CpuClock, arm: str) -> list[Finding]:
     In fewer blocks than are tolerated it moves no pair's median by as much as noise does.
     """
     blocks = clock.cpu.get(arm, [])
-    over = [cpu / room for cpu, room in blocks if cpu > EXCESS * room + STOPPING]
-    if len(over) <= SELDOM * len(blocks):
+    over = [cpu / room for cpu, room in blocks if cpu > MAX_CPU_RATIO * room + STOPPING_SECONDS]
+    if len(over) <= MAX_SHARE * len(blocks):
         return []
     said = f"{median(over):.1f} times the CPU time that its cores could give, in {len(over)} of {len(blocks)} blocks"
     return [violation("clock", "cpu-time", said)]
@@ -42,8 +42,8 @@ def others(clock: CpuClock, arm: str) -> list[Finding]:
     """CPU time of processes beside the arm's runner, while that was measured: they worked for it."""
     clock.others.end()
     pairs = clock.others.used.get(arm, [])
-    over = [used for used in pairs if used.cpu > RESTLESS * used.wall + WOKEN]
-    if len(over) <= SELDOM * len(pairs):
+    over = [used for used in pairs if used.cpu > MAX_OTHER_RATIO * used.wall + WAKING_SECONDS]
+    if len(over) <= MAX_SHARE * len(pairs):
         return []
     share = median(used.cpu / used.wall for used in over)
     said = f"processes beside the runner used {share:.0%} of a core, in {len(over)} of {len(pairs)} pairs"
@@ -56,7 +56,7 @@ def first_call(clock: CpuClock, arm: str, calls: int) -> list[Finding]:
     A call that does the work of all k costs k times its share: where honest ones may too, there is nothing to see.
     Every try must say the same: others may keep a core from us for as long as one try takes.
     """
-    if calls <= LENIENT:
+    if calls <= MAX_FIRST_RATIO:
         return []
     said = ""
     for _ in range(TRIES):
@@ -70,7 +70,7 @@ def _suspicion(clock: CpuClock, arm: str, calls: int) -> str:
     """What speaks against the arm, in a sentence; nothing where that is no more than eager's may be."""
     ratio, single, each = _ratio(clock, arm, calls)
     usual, _single, _each = _ratio(clock, EAGER, calls)
-    if ratio <= LENIENT * max(usual, 1.0) or single - each <= SLACK:
+    if ratio <= MAX_FIRST_RATIO * max(usual, 1.0) or single - each <= MAX_FIRST_SECONDS:
         return ""
     return (
         f"one call takes {single * 1e6:.0f} us by itself and {each * 1e6:.0f} us in a block of {calls} "
@@ -79,8 +79,8 @@ def _suspicion(clock: CpuClock, arm: str, calls: int) -> str:
 
 
 def _ratio(clock: CpuClock, arm: str, calls: int) -> tuple[float, float, float]:
-    many = median(clock.alone(arm, calls) for _ in range(FULL)) / calls
-    single = median(clock.alone(arm, 1) for _ in range(SINGLES))
+    many = median(clock.alone(arm, calls) for _ in range(FULL_BLOCKS)) / calls
+    single = median(clock.alone(arm, 1) for _ in range(SINGLE_BLOCKS))
     return single / many, single, many
 
 

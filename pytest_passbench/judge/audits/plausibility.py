@@ -12,27 +12,27 @@ from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.audits.layers import violation, warning
 from pytest_passbench.judge.verify.outputs import Output
 
-BUFFER = 256 << 10  # bytes: what stays in a core's own cache, so the fastest that memory gets
-FASTER = 2.0  # than that is not measured but made up
+BUFFER_BYTES = 256 << 10  # bytes: what stays in a core's own cache, so the fastest that memory gets
+MAX_SPEEDUP = 2.0  # than that is not measured but made up
 
 
 @functools.cache
 def fill_rate() -> float:
     """Bytes a second that one core fills, the best of many tries: an upper bound for writing."""
-    buffer = ctypes.create_string_buffer(BUFFER)
+    buffer = ctypes.create_string_buffer(BUFFER_BYTES)
     best = math.inf
     for _ in range(50):
         start = time.perf_counter()
         for _ in range(4):
-            ctypes.memset(buffer, 0, BUFFER)
+            ctypes.memset(buffer, 0, BUFFER_BYTES)
         best = min(best, (time.perf_counter() - start) / 4)
-    return BUFFER / best
+    return BUFFER_BYTES / best
 
 
 def floor(written: int, seconds: float, cores: int) -> list[Finding]:
     """``written`` bytes of fresh outputs in ``seconds`` a call on so many cores."""
     least = written / (fill_rate() * cores)
-    if seconds <= 0 or seconds * FASTER >= least:
+    if seconds <= 0 or seconds * MAX_SPEEDUP >= least:
         return []
     said = (
         f"{written} bytes of outputs in {seconds * 1e6:.2f} us; "

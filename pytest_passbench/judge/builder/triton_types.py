@@ -1,7 +1,7 @@
-"""What a Triton launch is compiled for: types, constants and alignment, as Triton's own launcher finds them.
+"""The types, constants and alignments that a Triton launch is compiled for, as Triton's own launcher finds them.
 
-Triton compiles a number that is 1 as a constant, and uses that an address or a number is a multiple of 16. A plan
-says all of this: its numbers are exact, and replay refuses an argument that lies otherwise than when recorded.
+Triton compiles the number 1 as a constant, and makes use of addresses and numbers that are multiples of 16. A launch
+plan holds all of this: its numbers are exact, and replay refuses an argument with another alignment.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pytest_passbench.candidate.triton import KernelText, check_options
 from pytest_passbench.plans.launch import Argument, Operand, TritonLaunch, TritonType
 from pytest_passbench.plans.machine_code import BYTES, Passed, fits
 
-_MULTIPLE = 16  # of bytes in an address, or of a number
+_MULTIPLE = 16  # bytes of an address, or a divisor of a number
 _SHORT = {
     "int1": "u1",
     "float16": "fp16",
@@ -29,15 +29,15 @@ _POINTED = {**_SHORT, "bool": "i1", "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "
 
 
 class Unspecialised(Exception):
-    """A launch that a kernel cannot be compiled for; the message is a sentence without its subject."""
+    """A kernel can't be compiled for a launch. The message is a sentence without its subject."""
 
 
 @dataclass
 class Specialised:
-    """A launch as the compiler takes it. ``passed`` is what remains to be handed over when it is launched.
+    """A launch in the form that the compiler takes. ``passed`` are the values to pass when it is launched.
 
-    Signature: a type for each parameter, ``"constexpr"``, or a list of these for a tuple. Paths of constants and of
-    what is a multiple of 16 begin with the parameter's number.
+    ``signature`` has a type for each parameter, ``"constexpr"``, or a list of these for a tuple. The paths of
+    ``constants`` and of ``multiples`` of 16 begin with the parameter's number.
     """
 
     signature: list[tuple[str, Any]] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Specialised:
     passed: list[Passed] = field(default_factory=list)
 
     def to_data(self) -> dict[str, Any]:
-        """Return what the compiler needs, as JSON-ready data."""
+        """Return the compiler's part as JSON-ready data."""
         return {
             "signature": [[name, kind] for name, kind in self.signature],
             "constants": [[path, value] for path, value in self.constants],
@@ -57,7 +57,7 @@ class Specialised:
 
 
 def specialise(text: KernelText, launch: TritonLaunch, tensors: Sequence[Argument]) -> Specialised:
-    """Return what ``launch`` is compiled for; ``tensors`` are its plan's arguments. Raises Unspecialised."""
+    """Return ``launch`` in the compiler's form. ``tensors`` are its plan's arguments. Raises Unspecialised."""
     values = dict(launch.arguments)
     for name in text.parameters:
         if name not in values:
@@ -69,7 +69,7 @@ def specialise(text: KernelText, launch: TritonLaunch, tensors: Sequence[Argumen
 
 
 class _Specialiser:
-    """One launch on its way."""
+    """A launch while it is specialised, parameter by parameter."""
 
     def __init__(self, text: KernelText, tensors: Sequence[Argument], made: Specialised) -> None:
         self._text, self._tensors, self.made = text, tensors, made
@@ -90,7 +90,7 @@ class _Specialiser:
         return name in listed or number in listed
 
     def _typed(self, number: int, name: str, value: Any) -> str:
-        """Return the type that the parameter itself says."""
+        """Return the type in the parameter's annotation. Raises Unspecialised if the value does not fit it."""
         stated = self._text.types[name]
         kind = _SHORT.get(stated, stated)
         if kind not in BYTES or not fits(kind, value):
@@ -133,7 +133,7 @@ class _Specialiser:
         return f"*{pointed}"
 
     def _address(self, operand: Operand) -> int:
-        """Return an operand's address but for a multiple of 16: buffers and tables begin at one."""
+        """Return an operand's address modulo 16, or more. Buffers and tables begin at multiples of 16."""
         begins = self._tensors[operand.index].misaligned if operand.source == "argument" else 0
         return begins + operand.offset
 

@@ -1,7 +1,7 @@
-"""``--passbench-budget``: what each subgraph may take, when the whole run may take only so long.
+"""Time for each subgraph if the whole run has a budget (``--passbench-budget``).
 
-A subgraph's share is what is left, divided by the subgraphs left. What it does not use goes to those after it; so
-the clock of the wall decides, and building, waiting for a core and a busy machine are all paid for.
+A subgraph's share is the time left, divided by the subgraphs left. Time that it does not use goes to the later ones.
+The budget is wall time, so it includes building, waiting for a core, and the slowness of a busy machine.
 """
 
 from __future__ import annotations
@@ -15,14 +15,18 @@ from pytest_passbench.timing.budget import pair_seconds
 from pytest_passbench.timing.looks import LOOKS
 from pytest_passbench.timing.rounds import LONGEST_PAIR
 
-#: What a pair costs besides its blocks (forks, warm-up, inputs), and a subgraph besides its pairs, until known.
-PAIR_COST, SUBGRAPH_COST = 0.025, 0.1
+#: Guesses until costs are known: a pair without its blocks (forks, warm-up, inputs), a subgraph without its pairs.
+PAIR_COST_SECONDS, SUBGRAPH_COST_SECONDS = 0.025, 0.1
 
 
 @dataclass(frozen=True)
 class Allowance:
-    """What one subgraph may take: seconds of timed blocks a pair at the longest, and in all (None: no limit), the
-    number of pairs; and how ``precise`` a pair's value is to be (:class:`~pytest_passbench.timing.rounds.Shape`)."""
+    """The limits of a subgraph's measurement.
+
+    ``pair`` is the most seconds of timed blocks of a pair, and ``seconds`` those of all pairs (None: no limit).
+    ``pairs`` is the greatest number of pairs. ``precise`` is the precision wanted of a pair's value
+    (:class:`~pytest_passbench.timing.rounds.Shape`).
+    """
 
     pair: float = LONGEST_PAIR
     seconds: float | None = None
@@ -32,7 +36,7 @@ class Allowance:
 
 @dataclass
 class Budget:
-    """A run's budget in seconds of wall time (None: as long as it takes), spent evenly over ``expected`` subgraphs.
+    """A run's budget in seconds of wall time (None: no limit), spent evenly over ``expected`` subgraphs.
 
     It begins with the first subgraph, not with the start of the sandboxes.
     """
@@ -47,23 +51,26 @@ class Budget:
     _totals: list[float] = field(default_factory=list)
 
     def begin(self, subgraphs: int) -> None:
-        """A task of so many subgraphs comes next; at least these are expected."""
+        """Note that a task with so many subgraphs comes next. At least these are expected."""
         if self.seconds is not None and not self._end:
             self._end = self.clock() + self.seconds
         self.expected = max(self.expected, self._done + subgraphs)
 
     def allowance(self, arms: int) -> Allowance | None:
-        """For the next subgraph of so many arms; None where there is no budget to keep."""
+        """Return the allowance of the next subgraph, with so many arms. Return None if the run has no budget."""
         if self.seconds is None:
             return None
         share = (self._end - self.clock()) / max(1, self.expected - self._done)
-        left = max(0.0, share - _mean(self._other_costs, SUBGRAPH_COST))
-        cost = _mean(self._pair_costs, PAIR_COST * arms / 2)
+        left = max(0.0, share - _mean(self._other_costs, SUBGRAPH_COST_SECONDS))
+        cost = _mean(self._pair_costs, PAIR_COST_SECONDS * arms / 2)
         pair = pair_seconds([cost], left)
         return Allowance(pair, left * pair / (pair + cost))
 
     def done(self, seconds: float, blocks: float, pairs: int, other: float) -> None:
-        """A subgraph took so many seconds: of timed blocks, of pairs, and for all but its pairs (``other``)."""
+        """Note the cost of a subgraph.
+
+        ``seconds`` is all its time. ``blocks`` is the part in timed blocks, ``other`` the part outside of its pairs.
+        """
         self._done += 1
         self._totals.append(seconds)
         if pairs:
@@ -71,15 +78,15 @@ class Budget:
             self._other_costs.append(other)
 
     def skip(self) -> None:
-        """A subgraph took no time: there was nothing to judge."""
+        """Note a subgraph that took no time, since there was nothing to judge."""
         self._done += 1
 
     def spare(self, cost: float) -> bool:
-        """Whether ``cost`` more seconds leave every subgraph to come what those so far have taken."""
+        """Return True if ``cost`` more seconds leave each later subgraph as much time as those so far have taken."""
         left = max(0, self.expected - self._done)
         return self.seconds is None or self._end - self.clock() > cost + left * _mean(self._totals, 0.0)
 
 
 def _mean(values: list[float], default: float) -> float:
-    """Of the latest: a machine changes."""
+    """Return the mean of the latest 20 values, since a machine changes. Return ``default`` if there are no values."""
     return fmean(values[-20:]) if values else default

@@ -13,8 +13,8 @@ from pytest_passbench.judge.verify.outputs import Output
 from pytest_passbench.protocol import Layout
 
 FRESH = -1
-FEW_BYTES = 1 << 16  # of an input: reading all of it takes no longer than asking what to read
-PROBES, PROBE = 4, 1 << 12  # how many places to look at besides, and bytes of each
+MAX_WHOLE_BYTES = 1 << 16  # of an input: reading all of it takes no longer than asking what to read
+PROBES, PROBE_BYTES = 4, 1 << 12  # how many places to look at besides, and bytes of each
 
 
 def owners(runner: Runner, layout: Layout, outputs: Sequence[Output], slot: int) -> list[int]:
@@ -68,8 +68,8 @@ def changed_input(
 def _doubtful(runner: Runner, layout: Layout, slot: int, index: int, size: int) -> list[range]:
     """What to read of an input: what the runner has written to, and, as it might have put other memory in the
     place of the judge's, some of the rest, wherever chance says."""
-    written = runner.written(layout, slot, index, size) if size > FEW_BYTES else None
+    written = runner.written(layout, slot, index, size) if size > MAX_WHOLE_BYTES else None
     if written is None:
         return [range(size)]
-    starts = [secrets.randbelow(size - PROBE + 1) for _ in range(PROBES)]
-    return [*written, *(range(start, start + PROBE) for start in starts)]
+    starts = [secrets.randbelow(size - PROBE_BYTES + 1) for _ in range(PROBES)]
+    return [*written, *(range(start, start + PROBE_BYTES) for start in starts)]

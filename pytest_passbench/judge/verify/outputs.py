@@ -23,8 +23,8 @@ from pytest_passbench.protocol import (
     MAX_FORMS,
 )
 
-MOST_BYTES = 4 << 30
-MOST_ELEMENTS = 1 << 40  # of an output, an empty dimension taken for one: torch's own sums must not overflow
+MAX_BYTES = 4 << 30
+MAX_ELEMENTS = 1 << 40  # of an output, an empty dimension taken for one: torch's own sums must not overflow
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def _form(data: bytes) -> OutputForm:
         return NO_FORM
     sizes = fields[4 : 4 + dims]
     strides = fields[4 + MAX_DIMS : 4 + MAX_DIMS + dims]
-    if min((*sizes, *strides, 0)) < 0 or math.prod(max(size, 1) for size in sizes) > MOST_ELEMENTS:
+    if min((*sizes, *strides, 0)) < 0 or math.prod(max(size, 1) for size in sizes) > MAX_ELEMENTS:
         return NO_FORM
     return OutputForm(kind, DTYPES[dtype], DEVICES[device], sizes, strides)
 
@@ -150,7 +150,7 @@ def _value(runner: Runner, address: int, form: OutputForm) -> torch.Tensor:
     dtype, nbytes = getattr(torch, form.dtype), form.span
     if nbytes == 0:
         return torch.empty(form.shape, dtype=dtype)
-    if nbytes > MOST_BYTES:
+    if nbytes > MAX_BYTES:
         raise ArmFailure("type_mismatch", "read", f"an output that spans {nbytes} bytes")
     flat = torch.frombuffer(runner.memory(address, nbytes), dtype=dtype)
     return flat.as_strided(form.shape, form.strides)

@@ -14,7 +14,7 @@ from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.verify.outputs import form_at, read_forms
 from pytest_passbench.protocol import ENTRY, KIND_TENSOR, Layout
 
-_FAR = 1 << 62  # bytes: more than any memory has
+_MAX_SPAN_BYTES = 1 << 62  # bytes: more than any memory has
 _Addresses = npt.NDArray[np.uint64]
 
 
@@ -69,7 +69,7 @@ def _ranges(runner: Runner, calls: int) -> tuple[_Addresses, _Addresses]:
     table = np.frombuffer(data, "<u8").reshape(calls, width, 2)
     forms = read_forms(runner)
     used, which = np.unique(table[:, :, 1], return_inverse=True)
-    spans = np.array([min(_span(forms, index), _FAR) for index in used.tolist()], np.uint64)
+    spans = np.array([min(_span(forms, index), _MAX_SPAN_BYTES) for index in used.tolist()], np.uint64)
     starts = table[:, :, 0].copy()
     extent = spans[which.reshape(calls, width)]
     return starts, starts + np.minimum(extent, ~starts)  # beyond the last address there is nothing
