@@ -13,7 +13,7 @@ from statistics import fmean
 
 from pytest_passbench.timing.budget import pair_seconds
 from pytest_passbench.timing.looks import LOOKS
-from pytest_passbench.timing.rounds import LONGEST_PAIR
+from pytest_passbench.timing.rounds import MAX_PAIR_SECONDS
 
 #: What a pair costs besides its blocks (forks, warm-up, inputs), and a subgraph besides its pairs, until known.
 PAIR_COST, SUBGRAPH_COST = 0.025, 0.1
@@ -24,7 +24,7 @@ class Allowance:
     """What one subgraph may take: seconds of timed blocks a pair at the longest, and in all (None: no limit), the
     number of pairs; and how ``precise`` a pair's value is to be (:class:`~pytest_passbench.timing.rounds.Shape`)."""
 
-    pair: float = LONGEST_PAIR
+    pair: float = MAX_PAIR_SECONDS
     seconds: float | None = None
     pairs: int = LOOKS[-2]
     precise: float | None = None
