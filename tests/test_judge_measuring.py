@@ -23,11 +23,11 @@ from pytest_passbench.judge.measure.floor import MIN_SESSIONS, Noise, merged
 from pytest_passbench.judge.stopwatch import Stopwatch
 from pytest_passbench.judge.verify.outputs import read_call
 from pytest_passbench.runner import memory
-from pytest_passbench.timing.budget import LEAST_PAIR
+from pytest_passbench.timing.budget import MIN_PAIR_SECONDS
 from pytest_passbench.timing.clock import Block
-from pytest_passbench.timing.looks import LEAST_DELTA, LOOKS
+from pytest_passbench.timing.looks import LOOKS, MIN_DELTA
 from pytest_passbench.timing.measurement import Arms
-from pytest_passbench.timing.rounds import LONGEST_PAIR, Disturbance, orderless
+from pytest_passbench.timing.rounds import MAX_PAIR_SECONDS, Disturbance, orderless
 
 PHASES = {
     "start", "read", "inputs", "build", "wait", "fork", "warm-up", "blocks", "verify", "audit", "measure", "end",
@@ -74,7 +74,7 @@ def test_a_session_tells_of_the_machine_and_of_every_phase(twin):
     assert noise["sessions"] == 3
     assert noise["width"] > 0
     assert noise["offset"] > 0
-    assert noise["delta"] == LEAST_DELTA  # of three sessions the floor is not yet taken at its word
+    assert noise["delta"] == MIN_DELTA  # of three sessions the floor is not yet taken at its word
     assert 0 <= noise["disturbed"] <= 1
     assert 0 <= noise["correlation"] <= 1
     assert environment["priority"] in ("real-time", "ordinary")
@@ -96,7 +96,7 @@ def test_timed_blocks_find_their_memory_there_and_each_finds_it_elsewhere(bench,
     from pytest_passbench.judge.measure.cpu_clock import CpuClock
     from pytest_passbench.timing import rounds
 
-    monkeypatch.setattr(rounds, "PAIR", LONGEST_PAIR)  # enough rounds for several places
+    monkeypatch.setattr(rounds, "PAIR_SECONDS", MAX_PAIR_SECONDS)  # enough rounds for several places
     bench.task(shapes=((256, 1024), (256, 1024)), scales=(1,))  # outputs of 1 MiB each
     bench.candidate({"p": wrapper(TWIN_OF_EAGER)})
     warm, places, stacks, moved = [], set(), [], []
@@ -149,7 +149,8 @@ def test_the_rounds_of_a_pair_run_at_depths_of_the_stack_that_differ_both_arms_a
 
     monkeypatch.setattr(runner.Runner, "block", noted)
     monkeypatch.setattr(subject, "measure", measured)
-    monkeypatch.setattr(shapes, "PAIR", LONGEST_PAIR)  # a pair whose rounds agree is too short for all depths
+    # A pair whose rounds agree would be too short for all depths.
+    monkeypatch.setattr(shapes, "PAIR_SECONDS", MAX_PAIR_SECONDS)
     session, candidate = session_of(twin, audit="off")
     session.floor = False
     with session:
@@ -311,8 +312,8 @@ def test_calls_are_verified_too_once_a_pair_goes_on(twin, monkeypatch):
     from pytest_passbench.timing import estimate
 
     monkeypatch.setattr(judging, "DEFAULT", Allowance())
-    monkeypatch.setattr(estimate, "PRECISE", 1e-9)  # every pair goes on as long as it may
-    monkeypatch.setattr(estimate, "FAR", 0.0)
+    monkeypatch.setattr(estimate, "PRECISE_ERROR", 1e-9)  # every pair goes on as long as it may
+    monkeypatch.setattr(estimate, "PRECISE_SHARE", 0.0)
     late, rounds, after_round, check = [], [], Checker.after_round, Checker.check
 
     def noted(self, runners, batch, calls, before):
@@ -405,12 +406,12 @@ def test_a_budget_is_shared_among_those_left():
     now = SimpleNamespace(time=0.0)
     budget = Budget(20.0, 10, clock=lambda: now.time)
     budget.begin(10)
-    assert budget.allowance(2).pair == LONGEST_PAIR  # two seconds each are plenty
+    assert budget.allowance(2).pair == MAX_PAIR_SECONDS  # two seconds each are plenty
     now.time = 19.0
     for _ in range(5):
         budget.done(3.8, blocks=0.2, pairs=6, other=0.1)
     tight = budget.allowance(2)
-    assert tight.pair == LEAST_PAIR
+    assert tight.pair == MIN_PAIR_SECONDS
     assert tight.seconds < 0.2
     assert not budget.spare(1.0)
     now.time = 100.0

@@ -27,7 +27,7 @@ from pytest_passbench.judge.verify.checker import Checker
 from pytest_passbench.protocol import Order
 from pytest_passbench.timing.looks import Stopping
 from pytest_passbench.timing.measurement import Arms, Result, measure
-from pytest_passbench.timing.rounds import BLOCK, calls_per_block, shape
+from pytest_passbench.timing.rounds import BLOCK_SECONDS, calls_per_block, shape
 
 MOST_PROBES = 20
 LONG_CALL, VERY_LONG_CALL = 4e-3, 40e-3  # seconds: being cold does not change it much
@@ -250,7 +250,7 @@ class Subject:
             if number and slowest > (LONG_CALL if warm else VERY_LONG_CALL):
                 break
             if slowest > SETTLED * before:  # no faster for being repeated
-                if calls * slowest > ENOUGH * BLOCK or calls == self.bench.layout.slots:
+                if calls * slowest > ENOUGH * BLOCK_SECONDS or calls == self.bench.layout.slots:
                     if warm:
                         break
                     continue

@@ -22,7 +22,7 @@ from pytest_passbench.judge.arms.watch import Watch
 from pytest_passbench.judge.arms.wire import hear, peer
 from pytest_passbench.judge.machine import priority
 from pytest_passbench.protocol import DONE, FLAG_EMPTY, GO, NONCE_BYTES, OUTCOME_RAISED, TEXT_BYTES, Layout
-from pytest_passbench.timing.rounds import FEW_PAGES
+from pytest_passbench.timing.rounds import MAX_NEW_PAGES
 
 _SO_RCVTIMEO_FORM = struct.Struct("@ll")
 
@@ -48,7 +48,7 @@ class BlockTime:
     @property
     def warm(self) -> bool:
         """True if the process had (nearly) all its memory before the block."""
-        return self.touched <= FEW_PAGES
+        return self.touched <= MAX_NEW_PAGES
 
 
 class Runner:

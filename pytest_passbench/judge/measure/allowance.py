@@ -13,7 +13,7 @@ from statistics import fmean
 
 from pytest_passbench.timing.budget import pair_seconds
 from pytest_passbench.timing.looks import LOOKS
-from pytest_passbench.timing.rounds import LONGEST_PAIR
+from pytest_passbench.timing.rounds import MAX_PAIR_SECONDS
 
 #: Guesses until costs are known: a pair without its blocks (forks, warm-up, inputs), a subgraph without its pairs.
 PAIR_COST_SECONDS, SUBGRAPH_COST_SECONDS = 0.025, 0.1
@@ -28,7 +28,7 @@ class Allowance:
     (:class:`~pytest_passbench.timing.rounds.Shape`).
     """
 
-    pair: float = LONGEST_PAIR
+    pair: float = MAX_PAIR_SECONDS
     seconds: float | None = None
     pairs: int = LOOKS[-2]
     precise: float | None = None

@@ -15,7 +15,7 @@ from typing import Any
 from pytest_passbench.judge.arms.names import TWIN
 from pytest_passbench.timing.aggregate import Floor, aa_floor
 from pytest_passbench.timing.estimate import from_values, pair_value
-from pytest_passbench.timing.looks import LEAST_DELTA
+from pytest_passbench.timing.looks import MIN_DELTA
 from pytest_passbench.timing.measurement import Arms
 from pytest_passbench.timing.series import pooled_lag1
 
@@ -59,7 +59,7 @@ class Noise:
     def delta(self) -> float:
         """The smallest relative difference that counts as one on this machine, as far as is known."""
         floor = self.floor
-        return LEAST_DELTA if floor is None or len(self.sessions) < MIN_SESSIONS else max(LEAST_DELTA, floor.width)
+        return MIN_DELTA if floor is None or len(self.sessions) < MIN_SESSIONS else max(MIN_DELTA, floor.width)
 
     @property
     def correlation(self) -> float:
