@@ -26,7 +26,7 @@ WHILE_LOADED = {
     "too-long": ("b'', 1 << 30", "has 1073741824 bytes"),
 }
 WHILE_RECORDED = {
-    "plan-no-object": ("b'{\"plan\": 5}'", "no version"),
+    "plan-no-object": ("b'{\"plan\": 5}'", "version is missing"),
     "plan-with-a-loop": ("plan(steps=[{'loop': [1]}])", "a step of unknown kind 'loop'"),
     "plan-out-of-bounds": (
         "plan(returns=[{'operand': ['argument', 0, 9999, 'float32', [1], [1]]}])",

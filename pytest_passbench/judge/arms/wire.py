@@ -10,10 +10,10 @@ from typing import Any
 
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.messages import BadMessage, Schema, parse
-from pytest_passbench.protocol import LENGTH, LIMIT, ProtocolError
+from pytest_passbench.protocol import LENGTH, MAX_MESSAGE_BYTES, ProtocolError
 
 
-def hear(channel: socket.socket, schema: Schema, phase: str, limit: int = LIMIT) -> Any:
+def hear(channel: socket.socket, schema: Schema, phase: str, limit: int = MAX_MESSAGE_BYTES) -> Any:
     """A control message of up to ``limit`` bytes in the form of ``schema``, within the channel's time-out as a whole.
 
     Descriptors that come with it are dropped by the kernel, unopened. Raises ArmFailure (``integrity`` in ``phase``)
