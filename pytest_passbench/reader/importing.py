@@ -53,7 +53,7 @@ class _Source(importlib.machinery.SourceFileLoader):
 
 
 class _Package(importlib.abc.Loader):
-    """A loader of the folder itself as a package, if it has no ``__init__.py``."""
+    """A loader of a folder without ``__init__.py`` as a package."""
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:  # noqa: ARG002
         return None

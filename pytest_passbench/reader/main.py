@@ -133,4 +133,3 @@ def warm_up() -> None:
     request = Request("warm_up", ({"tensor": 0},), (Argument(form),))
     record(request, lambda x: torch.empty_like(x).copy_(x.view(1, 2)[0]), "kernels", random.Random(0))
     to_data(trace("warm_up", "pattern", lambda x: torch.relu(x), ["x"]))
-
