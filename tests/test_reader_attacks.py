@@ -26,7 +26,7 @@ import pytest_passbench.reader.main as reader
 def told(item):
     return {"name": item.name, **json.loads('''%s''')}
 
-reader.told = told
+reader.pass_as_data = told
 """
 
 
@@ -152,8 +152,8 @@ def test_two_libraries_with_a_function_of_one_name_are_two(bench):
 OTHER_NAME = """
 import pytest_passbench.reader.main as reader
 
-told, serve = reader.told, reader._serve
-reader.told = lambda item: {**told(item), "name": "another"}
+told, serve = reader.pass_as_data, reader._serve
+reader.pass_as_data = lambda item: {**told(item), "name": "another"}
 reader._serve = lambda channel, order, wrappers, folder: serve(
     channel, order, {**wrappers, "another": wrappers["p"]}, folder
 )

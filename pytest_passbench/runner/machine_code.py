@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.plans.launch import MAX_MEMORY, Operand, TritonLaunch
+from pytest_passbench.plans.launch import MAX_CALL_BYTES, Operand, TritonLaunch
 from pytest_passbench.plans.machine_code import Binary, Passed
 from pytest_passbench.runner import libcuda
 from pytest_passbench.runner.libcuda import Driver, LaunchAttribute, LaunchConfig
@@ -129,7 +129,7 @@ def _buffer(data: bytes) -> Any:
 def _scratch(binary: Binary, grid: tuple[int, int, int], device: str) -> torch.Tensor | None:
     """Return the scratch memory of all programs of a launch, which launches on one stream use in turn."""
     size = binary.scratch_bytes * binary.num_ctas * math.prod(grid)
-    if size > MAX_MEMORY:
+    if size > MAX_CALL_BYTES:
         raise libcuda.DriverError(f"the kernel {binary.name} needs {size} bytes of scratch memory")
     return torch.empty(size, dtype=torch.uint8, device=device) if size else None
 

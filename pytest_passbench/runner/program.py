@@ -9,12 +9,12 @@ import torch
 
 from pytest_passbench.protocol import Order
 from pytest_passbench.rewrite.passes import Kernels, Pass
-from pytest_passbench.rewrite.pipelines import Built, build, build_baseline
+from pytest_passbench.rewrite.pipelines import BuiltGraph, build, build_baseline
 from pytest_passbench.runner.float64 import in_float64
 from pytest_passbench.suite.build import build_graph
 
 
-def prepare(order: Order, sample: list[torch.Tensor], kernels: Kernels) -> Built:
+def prepare(order: Order, sample: list[torch.Tensor], kernels: Kernels) -> BuiltGraph:
     """Return the callable of this arm, captured and compiled on private sample inputs.
 
     Raises PassError for a fault of a pass, anything else for a fault in capturing or compiling.
@@ -28,7 +28,7 @@ def prepare(order: Order, sample: list[torch.Tensor], kernels: Kernels) -> Built
     return build_baseline("eager" if order.arm == "eager" else f"{order.arm}-baseline", module, sample)
 
 
-def facts(built: Built) -> dict[str, Any]:
+def facts(built: BuiltGraph) -> dict[str, Any]:
     """Return what the passes did, for the record."""
     return {
         "passes": [asdict(report) for report in built.reports],

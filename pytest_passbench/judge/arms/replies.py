@@ -15,7 +15,7 @@ from pytest_passbench.judge.arms.messages import (
     Whole,
     Word,
 )
-from pytest_passbench.plans.launch import MAX_SOURCE
+from pytest_passbench.plans.launch import MAX_SOURCE_CHARACTERS
 from pytest_passbench.protocol import MAX_OUTPUTS
 
 _PID = Whole(0, 1 << 31)
@@ -108,8 +108,8 @@ READ = Kinds(
 #: The kernels of a reader's modules.
 KERNELS = Fields(
     {
-        "libraries": Items(Row(Text(MAX_SOURCE), Items(_NAME, most=64), Flag()), most=1 << 12),
-        "triton": Items(Text(MAX_SOURCE), most=1 << 12),
+        "libraries": Items(Row(Text(MAX_SOURCE_CHARACTERS), Items(_NAME, most=64), Flag()), most=1 << 12),
+        "triton": Items(Text(MAX_SOURCE_CHARACTERS), most=1 << 12),
     }
 )
 

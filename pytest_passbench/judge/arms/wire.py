@@ -12,10 +12,10 @@ from typing import Any
 
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.messages import BadMessage, Schema, parse
-from pytest_passbench.protocol import LENGTH, LIMIT, ProtocolError
+from pytest_passbench.protocol import LENGTH, MAX_MESSAGE_BYTES, ProtocolError
 
 
-def hear(channel: socket.socket, schema: Schema, phase: str, limit: int = LIMIT) -> Any:
+def hear(channel: socket.socket, schema: Schema, phase: str, limit: int = MAX_MESSAGE_BYTES) -> Any:
     """Return a control message of up to ``limit`` bytes, in the form of ``schema``.
 
     The channel's time-out holds for the message as a whole. File descriptors that come with it are dropped by the

@@ -20,7 +20,7 @@ from pytest_passbench.judge.builder import triton_run
 from pytest_passbench.judge.builder.refusals import CompileFailed, LimitReached, limit_reached
 from pytest_passbench.judge.builder.store import Store
 from pytest_passbench.judge.builder.triton_types import Specialised
-from pytest_passbench.plans.machine_code import BYTES, Binary
+from pytest_passbench.plans.machine_code import PARAMETER_BYTES, Binary
 
 MAX_CODE_BYTES = 16 << 20
 _MAX_HIDDEN = 2  # pointers to scratch memory: the kernel's own since Triton 3.2, a profiler's since Triton 3.5
@@ -112,7 +112,7 @@ def _checked(described: dict[str, Any], code: bytes, launch: Specialised) -> Mac
     hidden = len(sizes) - len(launch.passed)
     made = Binary(passed=tuple(launch.passed), hidden=hidden, **said)
     if not 0 <= hidden <= _MAX_HIDDEN or made.sizes != sizes or (made.scratch_bytes and not hidden):
-        expected = tuple(BYTES[passed.kind] for passed in launch.passed)
+        expected = tuple(PARAMETER_BYTES[passed.kind] for passed in launch.passed)
         raise CompileFailed(
             f"this Triton compiles kernels in another form: parameters of {sizes} bytes, where the launch passes"
             f" {expected} and up to {_MAX_HIDDEN} pointers"

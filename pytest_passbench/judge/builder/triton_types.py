@@ -13,7 +13,7 @@ from typing import Any
 
 from pytest_passbench.candidate.triton import KernelText, check_options
 from pytest_passbench.plans.launch import Argument, Operand, TritonLaunch, TritonType
-from pytest_passbench.plans.machine_code import BYTES, Passed, fits
+from pytest_passbench.plans.machine_code import PARAMETER_BYTES, Passed, fits
 
 _MULTIPLE = 16  # bytes of an address, or a divisor of a number
 _SHORT = {
@@ -93,7 +93,7 @@ class _Specialiser:
         """Return the type in the parameter's annotation. Raises Unspecialised if the value does not fit it."""
         stated = self._text.types[name]
         kind = _SHORT.get(stated, stated)
-        if kind not in BYTES or not fits(kind, value):
+        if kind not in PARAMETER_BYTES or not fits(kind, value):
             raise Unspecialised(f"launches {self._text.name} with a wrong argument {name}: no tl.{stated}")
         plain = kind == "u1" or kind.startswith(("fp", "bf"))
         skipped = any(
