@@ -21,6 +21,7 @@ from pytest_passbench.plugin.select import read
 from pytest_passbench.plugin.state import State
 from pytest_passbench.report import gates
 from pytest_passbench.run.ledger import write
+from pytest_passbench.timing.looks import LOOKS
 
 TRUSTED = "trusted: nothing is scored"
 LATE = 1.1  # times the budget: starting the sandboxes is not what it pays for
@@ -151,7 +152,7 @@ def overdrawn(budget: float | None, spent: float) -> list[str]:
     """A line about a run that took longer than its budget in seconds; none where it was about as long."""
     if budget is None or spent < LATE * budget:
         return []
-    why = "starting up comes on top, and every subgraph gets six short pairs at least"
+    why = f"starting up comes on top, and every subgraph gets {LOOKS[0]} short pairs at least"
     return [f"took {spell(spent)}, more than the budget of {spell(budget)}: {why}"]
 
 

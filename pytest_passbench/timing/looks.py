@@ -36,6 +36,8 @@ Reason = Literal["clear", "narrow", "pairs", "time", "more"]
 
 #: The looks whose error is paid for. The last is for what is measured again at the end of a run.
 LOOKS = (6, 8, 12, 16, 32)
+#: The pairs of a subgraph at most: usually, and when it is measured again at the end of a run.
+USUAL_PAIRS, MAX_PAIRS = LOOKS[-2:]
 #: The two-sided nominal error of each look: all of them together err 5 % at most.
 NOMINAL = 0.0131
 #: The same of the interval that must lie inside the band for SAME: together they err 5 % at most to either side.
@@ -76,7 +78,7 @@ class Stopping:
     target_half_width: float = 0.01
     clear_half_width: float = 0.05
     clear_share: float = 0.15
-    max_pairs: int = 16
+    max_pairs: int = USUAL_PAIRS
     seconds: float | None = None
     correlation: float = 0.0
 
@@ -85,11 +87,6 @@ class Stopping:
             raise ValueError(f"delta {self.delta} is below {LEAST_DELTA}")
         if self.max_pairs not in LOOKS:
             raise ValueError(f"max_pairs {self.max_pairs} is not one of the looks {LOOKS}")
-
-    @classmethod
-    def for_floor(cls, floor: float, *, max_pairs: int = 16, seconds: float | None = None) -> Stopping:
-        """The default rule on a machine with this A/A floor (relative): delta is never below it."""
-        return cls(delta=max(LEAST_DELTA, floor), max_pairs=max_pairs, seconds=seconds)
 
     def next_look(self, pairs: int) -> int | None:
         """The next number of pairs at which to look, or None after the last."""

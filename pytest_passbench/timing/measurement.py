@@ -85,8 +85,8 @@ def measure(
 ) -> tuple[Arms, dict[str, Result]]:
     """Measure until every arm but the first has its verdict or the budget is spent.
 
-    ``earlier`` continues what an earlier call measured, at the next paid look (``stopping.max_pairs`` 32 for
-    what is measured again at the end of a run). The time budget counts timed blocks.
+    ``earlier`` continues what an earlier call measured, at the next paid look (``stopping.max_pairs`` is
+    MAX_PAIRS for what is measured again at the end of a run). The time budget counts timed blocks.
     """
     measured = earlier if earlier is not None else Arms(tuple(arms))
     look = stopping.next_look(len(measured.pairs))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from pytest_passbench.timing.budget import pair_seconds
-from pytest_passbench.timing.looks import LOOKS
+from pytest_passbench.timing.looks import LOOKS, MAX_PAIRS, USUAL_PAIRS
 from pytest_passbench.timing.rounds import LONGEST_PAIR
 
 #: What a pair costs besides its blocks (forks, warm-up, inputs), and a subgraph besides its pairs, until known.
@@ -26,8 +26,14 @@ class Allowance:
 
     pair: float = LONGEST_PAIR
     seconds: float | None = None
-    pairs: int = LOOKS[-2]
+    pairs: int = USUAL_PAIRS
     precise: float | None = None
+
+
+#: What a subgraph may take in a run without a budget: the pairs of the first look, on a noisy machine cut short.
+DEFAULT = Allowance(pair=0.024, pairs=LOOKS[0])
+#: What it may take when it is measured again because noise left it open. The rounds are noisy, so pairs are longer.
+AGAIN = Allowance(seconds=4.0, pairs=MAX_PAIRS, precise=0.01)
 
 
 @dataclass
@@ -52,10 +58,10 @@ class Budget:
             self._end = self.clock() + self.seconds
         self.expected = max(self.expected, self._done + subgraphs)
 
-    def allowance(self, arms: int) -> Allowance | None:
-        """For the next subgraph of so many arms; None where there is no budget to keep."""
+    def allowance(self, arms: int) -> Allowance:
+        """Return what the next subgraph of so many arms may take; DEFAULT if there is no budget to keep."""
         if self.seconds is None:
-            return None
+            return DEFAULT
         share = (self._end - self.clock()) / max(1, self.expected - self._done)
         left = max(0.0, share - _mean(self._other_costs, SUBGRAPH_COST))
         cost = _mean(self._pair_costs, PAIR_COST * arms / 2)
