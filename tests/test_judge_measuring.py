@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pytest_passbench import protocol
 from pytest_passbench.judge.arms.names import TWIN
 from pytest_passbench.judge.arms.watch import Watch
-from pytest_passbench.judge.measure.allowance import Allowance, Budget
+from pytest_passbench.judge.measure.allowance import DEFAULT, Allowance, Budget
 from pytest_passbench.judge.measure.floor import MIN_SESSIONS, Noise, merged
 from pytest_passbench.judge.stopwatch import Stopwatch
 from pytest_passbench.judge.verify.outputs import read_call
@@ -307,11 +307,11 @@ def test_what_noise_left_open_is_measured_again_and_goes_on_where_it_was(twin, m
 
 
 def test_calls_are_verified_too_once_a_pair_goes_on(twin, monkeypatch):
-    from pytest_passbench.judge import session as judging
+    from pytest_passbench.judge.measure import allowance
     from pytest_passbench.judge.verify.checker import Checker
     from pytest_passbench.timing import estimate
 
-    monkeypatch.setattr(judging, "DEFAULT", Allowance())
+    monkeypatch.setattr(allowance, "DEFAULT", Allowance())
     monkeypatch.setattr(estimate, "PRECISE_ERROR", 1e-9)  # every pair goes on as long as it may
     monkeypatch.setattr(estimate, "PRECISE_SHARE", 0.0)
     late, rounds, after_round, check = [], [], Checker.after_round, Checker.check
@@ -416,7 +416,7 @@ def test_a_budget_is_shared_among_those_left():
     assert not budget.spare(1.0)
     now.time = 100.0
     assert budget.allowance(2).seconds == 0.0  # overdrawn: the least that gives an interval
-    assert Budget(None).allowance(2) is None
+    assert Budget(None).allowance(2) == DEFAULT
     assert Budget(None).spare(1e9)
 
 

@@ -34,7 +34,7 @@ from pytest_passbench.judge.machine import priority
 from pytest_passbench.judge.machine.awake import Awake
 from pytest_passbench.judge.machine.cores import Cores
 from pytest_passbench.judge.machine.gpu import device_state
-from pytest_passbench.judge.measure.allowance import Allowance, Budget
+from pytest_passbench.judge.measure.allowance import AGAIN, Allowance, Budget
 from pytest_passbench.judge.measure.floor import Noise
 from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.judge.reading.readings import Readings, folder
@@ -43,13 +43,9 @@ from pytest_passbench.judge.subject import Subject
 from pytest_passbench.protocol import READ, Order
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.taskfile import task_hash
-from pytest_passbench.timing.looks import LOOKS, Stopping
+from pytest_passbench.timing.looks import Stopping
 from pytest_passbench.timing.measurement import Arms
 
-#: What a subgraph may have if no budget says otherwise: the pairs of the first look, on a noisy machine cut short;
-#: and what noise left open, when it is measured again: it is the rounds that are noisy, so there pairs are longer.
-DEFAULT = Allowance(pair=0.024, pairs=LOOKS[0])
-AGAIN = Allowance(seconds=4.0, pairs=LOOKS[-1], precise=0.01)
 #: Phases that do not come with every pair.
 AROUND = ("read", "build", "inputs", "wait", "end", "other", "verify", "audit")
 
@@ -59,7 +55,6 @@ class Session:
 
     def __init__(self, settings: Settings, seed: bytes, worker: int = 0) -> None:
         self.settings, self._seed = settings, seed
-        torch.set_num_threads(1)  # the judge has one core to itself, the arms have the others
         self._walls = sandbox.require(settings.sandbox)
         self._cores = Cores.choose(settings.threads, worker)
         self._awake = Awake(self._cores.arms)
@@ -73,6 +68,8 @@ class Session:
         mount = sandbox.CANDIDATE_MOUNT if self._walls.strong else ""
         builder, triton = Builder(self._walls, cache_folder()), TritonBuilder(self._walls, cache_folder())
         self._readings = Readings(settings.policy, builder, triton, self._start_reading, mount)
+        self._threads: int | None = torch.get_num_threads()  # the caller's
+        torch.set_num_threads(1)  # the judge has one core to itself, the arms have the others
 
     def __enter__(self) -> Session:
         return self
@@ -81,12 +78,15 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """End every sandbox."""
+        """End every sandbox, and give the caller's process its number of torch threads back."""
         self._readings.close()
         for arm in self._arms.values():
             arm.close()
         self._arms = {}
         self._awake.close()
+        if self._threads is not None:
+            torch.set_num_threads(self._threads)
+            self._threads = None
 
     def judge(self, task: Task, candidate: Candidate) -> Iterator[Record]:
         """One record per subgraph, as soon as it is judged. Raises UserError for a broken task only.
@@ -247,7 +247,7 @@ class Session:
         return [*cores, f"device-{device.partition(':')[2] or 0}"] if is_cuda(device) else cores
 
     def _allowance(self, arms: int, earlier: Arms | None) -> Allowance:
-        return (self._budget.allowance(arms) or DEFAULT) if earlier is None else AGAIN
+        return self._budget.allowance(arms) if earlier is None else AGAIN
 
     def _planners(self, task: Task, candidate: Candidate) -> dict[str, Planner]:
         """Return who answers for the passes of each arm that has any. Raises ArmFailure."""

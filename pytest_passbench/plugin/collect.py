@@ -14,7 +14,8 @@ from pytest_passbench.core.escape import LINES, line, printable
 from pytest_passbench.core.record import Record
 from pytest_passbench.plugin import failures
 from pytest_passbench.plugin.live import outcome, status_line
-from pytest_passbench.plugin.select import node_path, read
+from pytest_passbench.plugin.nodeid import NodeId, node_path, split
+from pytest_passbench.plugin.select import read
 from pytest_passbench.plugin.state import KEY, State, is_worker
 from pytest_passbench.run.judging import records
 
@@ -61,11 +62,12 @@ class TaskFile(pytest.File):
             return
         task = self.path.name.removesuffix(SUFFIX) if isinstance(ref, UserError) else ref.id
         for candidate in state.ledger.candidates:
-            name = f"{task}[{candidate.name}]"
-            if self._only in (None, name, task):
+            own = NodeId(self.nodeid, task, candidate.name)
+            if self._only in (None, own.item, task):
                 # As text, so that pytest takes what is in brackets for a parameter, as --lf does on reading it.
-                nodeid = f"{self.nodeid}::{name}"
-                yield TaskItem.from_parent(self, name=name, nodeid=nodeid, task=task, ref=ref, candidate=candidate)
+                yield TaskItem.from_parent(
+                    self, name=own.item, nodeid=str(own), task=task, ref=ref, candidate=candidate
+                )
 
 
 def _find(path: Path) -> TaskRef | UserError:
@@ -180,7 +182,7 @@ class TaskItem(pytest.Item):
 
     def reportinfo(self) -> tuple[Path, None, str]:
         """Where it is, in terms of its node id: the same wherever the package is installed."""
-        return self.config.rootpath / self.nodeid.partition("::")[0], None, self.name
+        return self.config.rootpath / split(self.nodeid)[0], None, self.name
 
 
 def properties(records: Sequence[Record], total: int) -> list[tuple[str, object]]:

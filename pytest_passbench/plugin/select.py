@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,12 +9,10 @@ from typing import TYPE_CHECKING
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.settings import Settings
+from pytest_passbench.plugin.nodeid import INSTALLED, node_path, split
 
 if TYPE_CHECKING:
     from pytest_passbench.suite.find import TaskRef
-
-INSTALLED = "tasks"
-"""What node ids call the folder of the installed tasks, wherever that is."""
 
 
 @dataclass(frozen=True)
@@ -113,28 +110,15 @@ def _tagged(task: Chosen, suite: str) -> bool:
     return isinstance(task.ref, UserError) or bool(find.select([task.ref], suite))
 
 
-def node_path(path: Path, base: Path, rootpath: Path) -> str:
-    """What node ids call ``path``, found through ``base``: the same wherever the package is installed."""
-    from pytest_passbench.suite import find
-
-    installed = find.installed_tasks()
-    if path.is_relative_to(installed):
-        return (Path(INSTALLED) / path.relative_to(installed)).as_posix()
-    if path.is_relative_to(rootpath):
-        return path.relative_to(rootpath).as_posix()
-    relative = Path(os.path.relpath(path, base.parent))
-    return relative.as_posix()
-
-
 def _are_installed_ids(args: Iterable[str], invocation: Path) -> bool:
-    paths = [arg.partition("::")[0] for arg in args]
+    paths = [split(arg)[0] for arg in args]
     return all(Path(path).parts[:1] == (INSTALLED,) and not (invocation / path).exists() for path in paths)
 
 
 def _matching(found: Sequence[Chosen], args: Sequence[str]) -> list[Chosen]:
     chosen = []
     for arg in args:
-        path, _, item = arg.partition("::")
+        path, item = split(arg)
         prefix = Path(path)
         hits = [task for task in found if Path(task.node).is_relative_to(prefix)]
         if not hits:

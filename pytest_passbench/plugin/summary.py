@@ -14,12 +14,14 @@ from pytest_passbench.core.escape import line
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.judge.measure.floor import merged
+from pytest_passbench.plugin import nodeid
 from pytest_passbench.plugin.collect import SAMPLE, SUBGRAPH
 from pytest_passbench.plugin.live import outcome, spell
 from pytest_passbench.plugin.select import read
 from pytest_passbench.plugin.state import State
 from pytest_passbench.report import gates
 from pytest_passbench.run.ledger import write
+from pytest_passbench.timing.looks import LOOKS
 
 TRUSTED = "trusted: nothing is scored"
 LATE = 1.1  # times the budget: starting the sandboxes is not what it pays for
@@ -28,25 +30,26 @@ LATE = 1.1  # times the budget: starting the sandboxes is not what it pays for
 def expect(state: State, costs: dict[str, int]) -> None:
     """Note the items that will be judged, and start the clock of the estimate."""
     state.progress.expect(costs)
-    pairs = [_parse(nodeid) for nodeid in costs]
-    state.ledger.tasks = list(dict.fromkeys(task for task, _ in pairs))
-    named = {candidate for _, candidate in pairs}
-    state.ledger.candidates = [c for c in state.ledger.candidates if c.name in named] if pairs else []
-    for (task, candidate), cost in zip(pairs, costs.values(), strict=True):
-        state.ledger.expect(task, candidate, cost)
+    items = [nodeid.parse(text) for text in costs]
+    state.ledger.tasks = list(dict.fromkeys(item.task for item in items))
+    named = {item.candidate for item in items}
+    state.ledger.candidates = [c for c in state.ledger.candidates if c.name in named] if items else []
+    for item, cost in zip(items, costs.values(), strict=True):
+        state.ledger.expect(item.task, item.candidate, cost)
 
 
-def selected(state: State, nodeid: str, count: int | None) -> None:
+def selected(state: State, text: str, count: int | None) -> None:
     """A worker's judge has said how many subgraphs it set out to judge; a worker that is gone says nothing."""
     if count is not None:
-        state.ledger.expect(*_parse(nodeid), count)
+        item = nodeid.parse(text)
+        state.ledger.expect(item.task, item.candidate, count)
 
 
 def costs(state: State, ids: Iterable[str]) -> dict[str, int]:
     """What each of our items costs, by node id, where only the ids are known (an xdist controller)."""
-    names = [candidate.name for candidate in state.ledger.candidates]
-    ours = (nodeid for nodeid in ids if any(nodeid.endswith(f"[{name}]") for name in names))
-    return {nodeid: _cost(state, nodeid.partition("::")[0]) for nodeid in ours}
+    names = {candidate.name for candidate in state.ledger.candidates}
+    ours = {text: item for text in ids if (item := nodeid.parse(text)).candidate in names}
+    return {text: _cost(state, item.path) for text, item in ours.items()}
 
 
 def _cost(state: State, node: str) -> int:
@@ -57,21 +60,16 @@ def _cost(state: State, node: str) -> int:
     return 1 if isinstance(ref, UserError) else ref.header.subgraphs
 
 
-def _parse(nodeid: str) -> tuple[str, str]:
-    task, _, candidate = nodeid.rpartition("::")[2].removesuffix("]").partition("[")
-    return task, candidate
-
-
 def status(state: State, report: pytest.TestReport, records: Sequence[Record]) -> tuple[str, str, str]:
     """What pytest prints for a judged task: category, what follows the file's name, and the verbose word."""
     said = [TRUSTED] if state.settings.trusted else []
-    task, candidate = _parse(report.nodeid)
-    total = state.ledger.selected.get(candidate, {}).get(task, 0)
+    item = nodeid.parse(report.nodeid)
+    total = state.ledger.selected.get(item.candidate, {}).get(item.task, 0)
     said += [outcome(records, total)] if records else []
     text = ", ".join(filter(None, [*said, state.progress.remaining()]))
     letter = "." if report.passed else "F"
     # Under xdist no file names are printed between the dots: a line of its own says which task it was.
-    place = f"\n{report.nodeid.rpartition('::')[2]} " if hasattr(report, "node") else ""
+    place = f"\n{item.item} " if hasattr(report, "node") else ""
     room = _room(state.config, place)
     short = textwrap.shorten(text if len(text) <= room else ", ".join(said), room, placeholder="…")
     shown = f" {short} " if short != "…" else ""  # where no word fits, the letter alone may
@@ -86,13 +84,13 @@ def _room(config: pytest.Config, place: str) -> int:
     return max(1, writer.fullwidth - used - len(". ") - len(" ") - len(" [100%]") - 2)
 
 
-def to_benchmark(state: State, nodeid: str, records: Iterable[Record]) -> None:
+def to_benchmark(state: State, text: str, records: Iterable[Record]) -> None:
     """Give a task's timings to pytest-benchmark, where it is there and asked to save."""
     from pytest_passbench.plugin import benchmark
 
     if not state.settings.trusted and benchmark.wanted(state.config):
         for record in records:
-            benchmark.add(state.config, nodeid, record)
+            benchmark.add(state.config, text, record)
 
 
 def conclude(state: State, session: pytest.Session) -> None:
@@ -154,7 +152,7 @@ def overdrawn(budget: float | None, spent: float) -> list[str]:
     """A line about a run that took longer than its budget in seconds; none where it was about as long."""
     if budget is None or spent < LATE * budget:
         return []
-    why = "starting up comes on top, and every subgraph gets six short pairs at least"
+    why = f"starting up comes on top, and every subgraph gets {LOOKS[0]} short pairs at least"
     return [f"took {spell(spent)}, more than the budget of {spell(budget)}: {why}"]
 
 

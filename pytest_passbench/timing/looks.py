@@ -37,6 +37,8 @@ Reason = Literal["clear", "narrow", "pairs", "time", "more"]
 
 #: Numbers of pairs at which to look. The last is for subgraphs that are measured again at the end of a task.
 LOOKS = (6, 8, 12, 16, 32)
+#: The greatest number of pairs of a subgraph: usually, and when it is measured again.
+USUAL_PAIRS, MAX_PAIRS = LOOKS[-2:]
 #: The two-sided nominal error of each look; the error of all looks together is at most 5 %.
 NOMINAL = 0.0131
 #: The nominal error of the interval that must lie inside the band for SAME; together at most 5 % to either side.
@@ -80,7 +82,7 @@ class Stopping:
     target_half_width: float = 0.01
     clear_half_width: float = 0.05
     clear_share: float = 0.15
-    max_pairs: int = 16
+    max_pairs: int = USUAL_PAIRS
     seconds: float | None = None
     correlation: float = 0.0
 
@@ -89,11 +91,6 @@ class Stopping:
             raise ValueError(f"delta {self.delta} is below {MIN_DELTA}")
         if self.max_pairs not in LOOKS:
             raise ValueError(f"max_pairs {self.max_pairs} is not one of the looks {LOOKS}")
-
-    @classmethod
-    def for_floor(cls, floor: float, *, max_pairs: int = 16, seconds: float | None = None) -> Stopping:
-        """Return the default rule for a machine with this A/A floor (relative); delta is never below the floor."""
-        return cls(delta=max(MIN_DELTA, floor), max_pairs=max_pairs, seconds=seconds)
 
     def next_look(self, pairs: int) -> int | None:
         """Return the next number of pairs at which to look, or None after the last."""

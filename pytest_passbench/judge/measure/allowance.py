@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from pytest_passbench.timing.budget import pair_seconds
-from pytest_passbench.timing.looks import LOOKS
+from pytest_passbench.timing.looks import LOOKS, MAX_PAIRS, USUAL_PAIRS
 from pytest_passbench.timing.rounds import MAX_PAIR_SECONDS
 
 #: Guesses until costs are known: a pair without its blocks (forks, warm-up, inputs), a subgraph without its pairs.
@@ -30,8 +30,14 @@ class Allowance:
 
     pair: float = MAX_PAIR_SECONDS
     seconds: float | None = None
-    pairs: int = LOOKS[-2]
+    pairs: int = USUAL_PAIRS
     precise: float | None = None
+
+
+#: What a subgraph may take in a run without a budget: the pairs of the first look, on a noisy machine cut short.
+DEFAULT = Allowance(pair=0.024, pairs=LOOKS[0])
+#: What it may take when it is measured again because noise left it open. The rounds are noisy, so pairs are longer.
+AGAIN = Allowance(seconds=4.0, pairs=MAX_PAIRS, precise=0.01)
 
 
 @dataclass
@@ -56,10 +62,10 @@ class Budget:
             self._end = self.clock() + self.seconds
         self.expected = max(self.expected, self._done + subgraphs)
 
-    def allowance(self, arms: int) -> Allowance | None:
-        """Return the allowance of the next subgraph, with so many arms. Return None if the run has no budget."""
+    def allowance(self, arms: int) -> Allowance:
+        """Return the allowance of the next subgraph, with so many arms: DEFAULT if the run has no budget."""
         if self.seconds is None:
-            return None
+            return DEFAULT
         share = (self._end - self.clock()) / max(1, self.expected - self._done)
         left = max(0.0, share - _mean(self._other_costs, SUBGRAPH_COST_SECONDS))
         cost = _mean(self._pair_costs, PAIR_COST_SECONDS * arms / 2)
