@@ -409,7 +409,7 @@ def test_a_budget_is_shared_among_those_left():
     assert budget.allowance(2).pair == MAX_PAIR_SECONDS  # two seconds each are plenty
     now.time = 19.0
     for _ in range(5):
-        budget.done(3.8, blocks=0.2, pairs=6, other=0.1)
+        budget.done({"blocks": 0.2, "build": 0.1, "fork": 3.5}, pairs=6)
     tight = budget.allowance(2)
     assert tight.pair == MIN_PAIR_SECONDS
     assert tight.seconds < 0.2

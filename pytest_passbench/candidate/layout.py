@@ -103,6 +103,11 @@ class Candidate:
         """The pass directory for a task: its own, else the common one, else None."""
         return self.by_task.get(task_id, self.common)
 
+    def folder(self, passes: PassDir) -> str:
+        """Return a pass directory's path within the candidate; "" for the candidate itself."""
+        relative = passes.path.resolve().relative_to(self.path.resolve()).as_posix()
+        return "" if relative == "." else relative
+
     def check_tasks(self, known_ids: Iterable[str]) -> None:
         """Raise UserError for a per-task directory whose name is no known task."""
         known = set(known_ids)

@@ -18,6 +18,7 @@ from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, FLOAT64, TWIN
 from pytest_passbench.judge.arms.template import Effects, Template
 from pytest_passbench.judge.audits.auditor import Auditor
 from pytest_passbench.judge.bench import Bench
+from pytest_passbench.judge.case import Case
 from pytest_passbench.judge.devices import clock_of, start_template
 from pytest_passbench.judge.machine.cores import exclusive, pinned
 from pytest_passbench.judge.measure.allowance import Allowance
@@ -46,6 +47,7 @@ class Subject:
     ``twin`` how a second eager did.
     """
 
+    case: Case
     record: Record
     orders: Mapping[str, Order]
     planners: Mapping[str, Planner]

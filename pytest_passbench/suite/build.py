@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.task import Task
 from pytest_passbench.suite.source import BUILTINS, ROOTS, ParsedSource, parse
 
 if TYPE_CHECKING:
@@ -54,6 +55,12 @@ def build_graph(source: str, origin: str, device: str = "cpu", line: int = 1) ->
     except RecursionError:  # how deep is too deep depends on the caller's own stack
         raise UserError("expressions nested too deeply", where=f"{origin}:{line}") from None
     return torch.fx.GraphModule(torch.nn.Module(), graph)
+
+
+def check_graphs(task: Task) -> None:
+    """Build every graph of a task. Raises UserError, with file and line, for one that is not allowed."""
+    for key, source in task.graphs.items():
+        build_graph(source, str(task.path), line=task.graph_lines.get(key, 1))
 
 
 class _Builder(ast.NodeVisitor):

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_passbench.core.device import gpu_index, is_cuda
+
 
 @dataclass(frozen=True)
 class Cores:
@@ -37,6 +39,11 @@ class Cores:
         free = mine[: len(mine) - threads * groups] or mine
         forking = dict.fromkeys([free[worker % len(free)], *sorted(arms)])
         return cls(arms, frozenset(mine) - arms or frozenset(mine), tuple(forking))
+
+    def locks(self, device: str) -> list[str]:
+        """Return the names of the machine-wide locks that a run on ``device`` times under."""
+        cores = [f"core-{core}" for core in self.arms]
+        return [*cores, f"device-{gpu_index(device)}"] if is_cuda(device) else cores
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ The budget is wall time, so it includes building, waiting for a core, and the sl
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
 
@@ -15,6 +15,8 @@ from pytest_passbench.timing.budget import pair_seconds
 from pytest_passbench.timing.looks import LOOKS, MAX_PAIRS, USUAL_PAIRS
 from pytest_passbench.timing.rounds import MAX_PAIR_SECONDS
 
+#: Phases of a subgraph's time that do not come with every pair.
+OUTSIDE_PAIRS = ("read", "build", "inputs", "wait", "end", "other", "verify", "audit")
 #: Guesses until costs are known: a pair without its blocks (forks, warm-up, inputs), a subgraph without its pairs.
 PAIR_COST_SECONDS, SUBGRAPH_COST_SECONDS = 0.025, 0.1
 
@@ -56,11 +58,11 @@ class Budget:
     _other_costs: list[float] = field(default_factory=list)
     _totals: list[float] = field(default_factory=list)
 
-    def begin(self, subgraphs: int) -> None:
-        """Note that a task with so many subgraphs comes next. At least these are expected."""
+    def begin(self, subgraphs: int, expected: int = 0) -> None:
+        """Note that a task with so many subgraphs comes next, of ``expected`` in the whole run, if that is known."""
         if self.seconds is not None and not self._end:
             self._end = self.clock() + self.seconds
-        self.expected = max(self.expected, self._done + subgraphs)
+        self.expected = max(expected or self.expected, self._done + subgraphs)
 
     def allowance(self, arms: int) -> Allowance:
         """Return the allowance of the next subgraph, with so many arms: DEFAULT if the run has no budget."""
@@ -72,15 +74,14 @@ class Budget:
         pair = pair_seconds([cost], left)
         return Allowance(pair, left * pair / (pair + cost))
 
-    def done(self, seconds: float, blocks: float, pairs: int, other: float) -> None:
-        """Note the cost of a subgraph.
-
-        ``seconds`` is all its time. ``blocks`` is the part in timed blocks, ``other`` the part outside of its pairs.
-        """
+    def done(self, durations: Mapping[str, float], pairs: int) -> None:
+        """Note what a subgraph with so many pairs has cost: seconds by phase. Starting sandboxes is not counted."""
+        seconds = sum(spent for phase, spent in durations.items() if phase != "start")
+        other = sum(spent for phase, spent in durations.items() if phase in OUTSIDE_PAIRS)
         self._done += 1
         self._totals.append(seconds)
         if pairs:
-            self._pair_costs.append(max(0.0, seconds - other - blocks) / pairs)
+            self._pair_costs.append(max(0.0, seconds - other - durations.get("blocks", 0.0)) / pairs)
             self._other_costs.append(other)
 
     def skip(self) -> None:

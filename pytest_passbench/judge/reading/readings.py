@@ -48,7 +48,7 @@ class Readings:
         arm = self.arm(candidate)
         if self._planner is None or self._planner[0] != passes.path:
             self.forget()
-            where = folder(candidate, passes)
+            where = candidate.folder(passes)
             inside = (Path(self._mount) if self._mount else candidate.path.resolve()) / where
             reader = start_reader(arm, str(inside), passes.stems)
             planner = Planner(reader, self._builder, self._triton, self._policy, passes.path, where)
@@ -84,9 +84,3 @@ class Readings:
         if self._arm is not None:
             self._arm[1].close()
             self._arm = None
-
-
-def folder(candidate: Candidate, passes: PassDir) -> str:
-    """Return a pass directory's path within its candidate; "" for the candidate itself."""
-    relative = passes.path.resolve().relative_to(candidate.path.resolve()).as_posix()
-    return "" if relative == "." else relative

@@ -29,7 +29,7 @@ from pytest_passbench.judge.devices import start_template
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
 from pytest_passbench.judge.reading.planning import Answer, Planner
 from pytest_passbench.judge.reading.reader import named
-from pytest_passbench.judge.reading.readings import Readings, folder
+from pytest_passbench.judge.reading.readings import Readings
 from pytest_passbench.kernels.errors import CompileError
 from pytest_passbench.protocol import READ, Order
 
@@ -89,7 +89,7 @@ class _Looker:
     ) -> None:
         self._candidate, self._passes, self._readings = candidate, passes, readings
         self._builder, self._walls, self._found = builder, walls, found
-        self._folder = folder(candidate, passes)
+        self._folder = candidate.folder(passes)
 
     def look(self, task: Task | None) -> None:
         for fault in self._passes.faults:
