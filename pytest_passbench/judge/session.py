@@ -1,4 +1,4 @@
-"""The judge of one process: starts sandboxes when they are first needed and takes subgraphs through them."""
+"""A judging session in one process. It starts sandboxes when they are first needed, and judges subgraphs in them."""
 
 from __future__ import annotations
 
@@ -45,27 +45,27 @@ from pytest_passbench.suite.taskfile import task_hash
 from pytest_passbench.timing.looks import LOOKS, Stopping
 from pytest_passbench.timing.measurement import Arms
 
-#: What a subgraph may have if no budget says otherwise: the pairs of the first look, on a noisy machine cut short;
-#: and what noise left open, when it is measured again: it is the rounds that are noisy, so there pairs are longer.
+#: The allowance of a subgraph without a budget: the pairs of the first look, cut short on a noisy machine.
 DEFAULT = Allowance(pair=0.024, pairs=LOOKS[0])
+#: The allowance of a subgraph that noise left open, when it is measured again: longer pairs, since rounds are noisy.
 AGAIN = Allowance(seconds=4.0, pairs=LOOKS[-1], precise=0.01)
-#: Phases that do not come with every pair.
+#: Phases outside of the pairs.
 AROUND = ("read", "build", "inputs", "wait", "end", "other", "verify", "audit")
 
 
 class Session:
-    """Judges tasks for candidates. A context manager; its sandboxes end with it."""
+    """A session that judges tasks for candidates. It is a context manager, and its sandboxes end with it."""
 
     def __init__(self, settings: Settings, seed: bytes, worker: int = 0) -> None:
         self.settings, self._seed = settings, seed
-        torch.set_num_threads(1)  # the judge has one core to itself, the arms have the others
+        torch.set_num_threads(1)  # the judge has one core to itself; the arms have the others
         self._walls = sandbox.require(settings.sandbox)
         self._cores = Cores.choose(settings.threads, worker)
         self._awake = Awake(self._cores.arms)
         self._arms: dict[str, Arm] = {}
-        #: How many subgraphs this session will judge, where its caller knows: a budget is spread over them.
+        #: The number of subgraphs that this session will judge, if its caller knows it. A budget is spread over them.
         self.expected = 0
-        #: Whether to find out the machine's noise (eager against eager) on the way.
+        #: True if the machine's noise (eager against eager) is measured on some of the subgraphs.
         self.floor = True
         self._budget = Budget(settings.budget)
         self._noise = Noise()
@@ -88,10 +88,10 @@ class Session:
         self._awake.close()
 
     def judge(self, task: Task, candidate: Candidate) -> Iterator[Record]:
-        """One record per subgraph, as soon as it is judged. Raises UserError for a broken task only.
+        """Yield a record for each subgraph, as soon as it is judged. Raises UserError if the task itself is broken.
 
-        Where noise kept a verdict open, the subgraph is measured again at the end of the task, by new processes,
-        and its record given out once more: the later one counts.
+        If noise left a verdict open, the subgraph is measured again by new processes at the end of the task. Its
+        record is then yielded once more, and the later one counts.
         """
         for key, source in task.graphs.items():  # a graph that is not allowed is named before anything runs
             build_graph(source, str(task.path), line=task.graph_lines.get(key, 1))
@@ -116,13 +116,13 @@ class Session:
                 yield self._again(task, subgraph, candidate, subject)
 
     def _load_fault(self, task: Task, candidate: Candidate, record: Record) -> ArmResult | None:
-        """Return what speaks against running the passes at all, if anything does."""
+        """Return the failure to load the passes, or None if they can run."""
         passes = candidate.passes_for(task.id)
         assert passes is not None
         phases = Stopwatch(record.durations)
         with phases("start"):
             reading = self._readings.arm(candidate)
-            self._ready_arms()  # beside it
+            self._ready_arms()  # they start at the same time
             reading.ready()
         with phases("read"):
             try:
@@ -134,7 +134,7 @@ class Session:
         return ArmResult("integrity", "disqualified", "its passes broke a rule on another subgraph of the run")
 
     def _after(self, task: Task, candidate: Candidate, record: Record, subject: Subject) -> None:
-        """Put passes that broke a rule out from now on; replace a reader that gave no answer."""
+        """Disqualify passes that broke a rule from now on. Replace a reader that gave no valid answer."""
         passes = candidate.passes_for(task.id)
         assert passes is not None
         if record.arm.status == "integrity":
@@ -143,25 +143,25 @@ class Session:
             self._readings.forget()
 
     def noise(self) -> dict[str, Any]:
-        """What eager against eager showed of this machine so far: JSON-ready (docs/results.md)."""
+        """Return this machine's noise so far, from eager against eager: JSON-ready (docs/results.md)."""
         return self._noise.to_json()
 
     def _again(self, task: Task, subgraph: Subgraph, candidate: Candidate, first: Subject) -> Record:
-        """Go on where noise kept a verdict open. What was found before stays found."""
+        """Continue the measurement of a subgraph, and return a new record. It keeps the earlier findings."""
         record = self._record(task, subgraph, candidate)
         record.findings = list(first.record.findings)
         again = self._judged(task, subgraph, candidate, record, first.measured)
         self._after(task, candidate, record, again)
         for name, arm in [(CANDIDATE, record.arm), *record.baselines.items()]:
             _worse(arm, first.result(name))
-            arm.output = arm.output or first.result(name).output  # what its passes printed is printed once
+            arm.output = arm.output or first.result(name).output  # the reader prints its output once
         record.null_from = max(record.null_from, first.record.null_from)
         for phase, seconds in first.record.durations.items():
             record.durations[phase] = record.durations.get(phase, 0.0) + seconds
         return record
 
     def selected(self, task: Task, candidate: Candidate) -> tuple[Subgraph, ...]:
-        """All subgraphs; of a candidate that Triton's interpreter runs, the smallest one of each dtype."""
+        """Return the subgraphs to judge: all, or the smallest one of each dtype if Triton's interpreter is used."""
         if is_cuda(self.settings.device) or not candidate.uses_triton:
             return task.subgraphs
         least: dict[str, Subgraph] = {}
@@ -181,7 +181,7 @@ class Session:
     def _judged(
         self, task: Task, subgraph: Subgraph, candidate: Candidate, record: Record, earlier: Arms | None = None
     ) -> Subject:
-        """Take a subgraph through all stations, and note what it took and what it showed of the machine."""
+        """Judge a subgraph. Note its cost and, with a twin, the machine's noise."""
         phases = Stopwatch(record.durations)
         with phases("start"):
             chosen()  # compiled when it is first asked for
@@ -249,7 +249,7 @@ class Session:
         return (self._budget.allowance(arms) or DEFAULT) if earlier is None else AGAIN
 
     def _planners(self, task: Task, candidate: Candidate) -> dict[str, Planner]:
-        """Return who answers for the passes of each arm that has any. Raises ArmFailure."""
+        """Return the planner of each arm that has passes. Raises ArmFailure if they can't be loaded."""
         passes = candidate.passes_for(task.id)
         assert passes is not None
         return {CANDIDATE: self._readings.planner(candidate, passes)}
@@ -265,8 +265,8 @@ class Session:
         return orders
 
     def _ready_arms(self) -> dict[str, Arm]:
-        """The arms of this run, in sandboxes of their own, started together, restarted where one is gone."""
-        # for one subgraph alone, a twin's sandbox would cost more than it tells
+        """Return the arms of this run, in sandboxes of their own. Start those that do not run yet, or have ended."""
+        # For a single subgraph, a twin's sandbox would cost more than it tells.
         twin = [TWIN] if self.floor and self._budget.expected > 1 else []
         for name in (EAGER, CANDIDATE, *self.settings.baselines, *twin):
             if name in self._arms and not self._arms[name].alive:
@@ -295,7 +295,7 @@ class Session:
         )
 
     def environment(self) -> dict[str, Any]:
-        """Where the run took place: JSON-ready."""
+        """Return the machine, the settings and the versions of the run: JSON-ready."""
         return {
             "platform": platform.platform(),
             "machine": platform.machine(),
@@ -317,14 +317,14 @@ class Session:
 
 
 def _worse(arm: ArmResult, before: ArmResult) -> None:
-    """Let stand what the calls verified before have shown."""
+    """Keep the worse of the present and earlier results of verified calls."""
     pairs = zip(arm.correct_from, before.correct_from, strict=False)
     arm.correct_from = [max(now, then) for now, then in pairs] or arm.correct_from
     arm.worst = arm.worst or before.worst
 
 
 def _fault(passes: PassDir | None) -> ArmResult | None:
-    """What is wrong with a candidate before anything of it runs."""
+    """Return the failure of a candidate whose files are missing or faulty, before any code of it runs."""
     if passes is None:
         return ArmResult("pass_miss", "load", "the candidate has no passes for this task")
     if passes.faults:
@@ -340,7 +340,7 @@ def _cpu_model() -> str:
 
 
 def _frequency() -> float | None:
-    """The fastest core's present clock in MHz; None where the kernel does not tell."""
+    """Return the fastest core's present clock in MHz; None if the kernel does not tell."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     found = [float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz")]
     return round(max(found)) if found else None

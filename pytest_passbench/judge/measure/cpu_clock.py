@@ -42,7 +42,7 @@ class CpuClock:
 
     name = "cpu-wall"
     resolution = 1e-9
-    least_warm_blocks = 1
+    min_warm_blocks = 1
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class CpuClock:
     def _settle(self, arm: str) -> None:
         """Run blocks until one touches no new memory. The allocator needs a few blocks to reuse the same places."""
         for number in range(1, MAX_WARM_BLOCKS + 1):
-            if self._run(arm, self.calls).warm and number >= self.least_warm_blocks:
+            if self._run(arm, self.calls).warm and number >= self.min_warm_blocks:
                 break
         self._runners[arm].watch.find_threads()
 
