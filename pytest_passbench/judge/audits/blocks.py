@@ -23,7 +23,7 @@ from pytest_passbench.judge.audits.layers import violation
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch
 from pytest_passbench.judge.verify.checker import Standing
-from pytest_passbench.judge.verify.compare import Comparison, compare
+from pytest_passbench.judge.verify.compare import compare
 from pytest_passbench.judge.verify.outputs import Output, read_call
 
 BLOCK_SECONDS, MAX_CALLS = 0.005, 4
@@ -118,18 +118,15 @@ class Blocks:
         verdict = compare(ours, theirs, self.bench.tolerance, names)
         if verdict.status not in ("correct", "nan_inf"):
             return [violation("outputs", "form", f"{verdict.message}, {where} only")]
-        wrong = [i for i in self._far_off(verdict) if beyond_rounding(ours[i].value, theirs[i].value)]
+        levels = enumerate(zip(verdict.correct_from, self.standing.correct_from, strict=False))
+        most = self.bench.tolerance + ROUNDING_LEVELS
+        new = [output for output, (now, before) in levels if before <= self.bench.tolerance and now > most]
+        wrong = [output for output in new if beyond_rounding(ours[output].value, theirs[output].value)]
         if not wrong:
             self.standing.add(verdict)
             return []
         said = f"output {wrong[0]} is wrong {where}: {verdict.worst or verdict.message}"
         return [violation("outputs", "differs", said)]
-
-    def _far_off(self, verdict: Comparison) -> list[int]:
-        """Return the outputs that were within the tolerance before, and now miss it by more than rounding."""
-        levels = enumerate(zip(verdict.correct_from, self.standing.correct_from, strict=False))
-        far = self.bench.tolerance + ROUNDING_LEVELS
-        return [output for output, (now, before) in levels if before <= self.bench.tolerance and now > far]
 
 
 def beyond_rounding(expected: torch.Tensor | None, found: torch.Tensor | None) -> bool:

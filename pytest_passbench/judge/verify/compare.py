@@ -19,8 +19,8 @@ from pytest_passbench.protocol import KIND_COUNT, KIND_SCALAR, KIND_TENSOR
 _libc = ctypes.CDLL(None)
 _libc.memcmp.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
 LOWEST, HIGHEST = -10, 1
-PIECE_ELEMENTS = 1 << 15  # compared at a time
-FIRST_ELEMENTS = 1 << 8  # of the first piece, which shows nearly every wrong answer
+PIECE_SIZE = 1 << 15  # elements compared at a time
+FIRST_SIZE = 1 << 8  # elements of the first piece, which shows nearly every wrong answer
 MARGIN = 1e-6  # greater than any relative error of a comparison in float32
 
 
@@ -126,7 +126,7 @@ def _level(expected: torch.Tensor, found: torch.Tensor, enough: int = NEVER) -> 
 
 
 def _pieces(flat: torch.Tensor) -> list[torch.Tensor]:
-    return [flat[:FIRST_ELEMENTS], *flat[FIRST_ELEMENTS:].split(PIECE_ELEMENTS)] if flat.numel() > FIRST_ELEMENTS else [flat]
+    return [flat[:FIRST_SIZE], *flat[FIRST_SIZE:].split(PIECE_SIZE)] if flat.numel() > FIRST_SIZE else [flat]
 
 
 def _surely_within(expected: torch.Tensor, found: torch.Tensor, rtol: float, atol: float) -> bool:
@@ -224,7 +224,8 @@ def _null_level(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> int:
     if expected.numel() == 0:
         return BITWISE
     flat, level = expected.reshape(-1), NEVER
-    answers = [(_level(flat[:FIRST_ELEMENTS], one[:FIRST_ELEMENTS].to(flat.dtype)), one) for one in _null_answers(expected, inputs)]
+    nulls = _null_answers(expected, inputs)
+    answers = [(_level(flat[:FIRST_SIZE], one[:FIRST_SIZE].to(flat.dtype)), one) for one in nulls]
     for first, answer in sorted(answers, key=itemgetter(0)):
         if first >= level:
             break
@@ -239,7 +240,7 @@ def _null_answers(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> lis
     answers += [t.reshape(-1) for t in inputs if t.shape == expected.shape]
     if flat.is_floating_point():
         wide = _WIDER.get(flat.dtype, flat.dtype)
-        mean = math.fsum(float(piece.to(wide).sum()) for piece in flat.split(PIECE_ELEMENTS)) / flat.numel()
+        mean = math.fsum(float(piece.to(wide).sum()) for piece in flat.split(PIECE_SIZE)) / flat.numel()
         answers.append(torch.tensor(mean, dtype=flat.dtype).expand(flat.shape))
     return answers
 
@@ -250,5 +251,5 @@ def greatest_error(reference: Output, found: Output) -> float:
     if a is None or b is None or a.shape != b.shape or a.dtype != torch.float64 or a.numel() == 0:
         return float("nan")
     wide = _WIDER.get(b.dtype, b.dtype)  # half precision goes to float64 by way of float32, which is faster
-    pieces = zip(a.reshape(-1).split(PIECE_ELEMENTS), b.reshape(-1).split(PIECE_ELEMENTS), strict=True)
+    pieces = zip(a.reshape(-1).split(PIECE_SIZE), b.reshape(-1).split(PIECE_SIZE), strict=True)
     return max(float(y.to(wide).to(torch.float64).sub_(x).abs_().amax()) for x, y in pieces)

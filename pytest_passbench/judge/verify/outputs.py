@@ -131,7 +131,13 @@ def _output(
     readable = form.kind == KIND_TENSOR and (form.device == "cpu" or copy is not None)
     if not readable or (wanted is not None and not form.like(wanted)):
         return Output(form, address, None)
-    return Output(form, address, _value(runner, address if copy is None else copy, form))
+    size, dtype = form.span, getattr(torch, form.dtype)
+    if size > MAX_BYTES:
+        raise ArmFailure("type_mismatch", "read", f"an output that spans {size} bytes")
+    if size == 0:
+        return Output(form, address, torch.empty(form.shape, dtype=dtype))
+    flat = torch.frombuffer(runner.memory(address if copy is None else copy, size), dtype=dtype)
+    return Output(form, address, flat.as_strided(form.shape, form.strides))
 
 
 @functools.lru_cache(maxsize=256)
@@ -147,13 +153,3 @@ def _form(data: bytes) -> OutputForm:
     if min((*sizes, *strides, 0)) < 0 or math.prod(max(size, 1) for size in sizes) > MAX_ELEMENTS:
         return NO_FORM
     return OutputForm(kind, DTYPES[dtype], DEVICES[device], sizes, strides)
-
-
-def _value(runner: Runner, address: int, form: OutputForm) -> torch.Tensor:
-    dtype, nbytes = getattr(torch, form.dtype), form.span
-    if nbytes == 0:
-        return torch.empty(form.shape, dtype=dtype)
-    if nbytes > MAX_BYTES:
-        raise ArmFailure("type_mismatch", "read", f"an output that spans {nbytes} bytes")
-    flat = torch.frombuffer(runner.memory(address, nbytes), dtype=dtype)
-    return flat.as_strided(form.shape, form.strides)

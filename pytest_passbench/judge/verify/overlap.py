@@ -74,15 +74,13 @@ def _ranges(runner: Runner, calls: int) -> tuple[_Addresses, _Addresses]:
     table = np.frombuffer(data, "<u8").reshape(calls, width, 2)
     forms = read_forms(runner)
     used, which = np.unique(table[:, :, 1], return_inverse=True)
-    spans = np.array([min(_span(forms, index), _MAX_SPAN_BYTES) for index in used.tolist()], np.uint64)
+    found = [form_at(forms, index) for index in used.tolist()]
+    spans = np.array(
+        [min(form.span, _MAX_SPAN_BYTES) if form.kind == KIND_TENSOR else 0 for form in found], np.uint64
+    )
     starts = table[:, :, 0].copy()
     extent = spans[which.reshape(calls, width)]
     return starts, starts + np.minimum(extent, ~starts)  # without overflow
-
-
-def _span(forms: bytes, index: int) -> int:
-    form = form_at(forms, index)
-    return form.span if form.kind == KIND_TENSOR else 0
 
 
 def _in_others_inputs(starts: _Addresses, inside: npt.NDArray[np.bool_], first: int, stride: int) -> Overlap | None:
