@@ -27,7 +27,7 @@ from pytest_passbench.judge.verify.compare import compare
 from pytest_passbench.judge.verify.outputs import Output, read_call
 
 BLOCK_SECONDS, MAX_CALLS = 0.005, 4
-VERIFIED_CALLS = 2  # calls of a block
+VERIFIED_CALLS = 2  # of each block
 CHANGED_PART = 64  # one part in so many of each input is changed
 ROUNDING_LEVELS = 2  # levels of t by which an honest kernel may miss a tolerance that it met in other calls
 #: Units of the dtype's precision by which it may also miss, relative to the element or to the output's median. For

@@ -13,8 +13,8 @@ from pytest_passbench.judge.verify.outputs import Output
 from pytest_passbench.protocol import Layout
 
 FRESH = -1  # owner of an output in memory of its own
-MAX_WHOLE_BYTES = 1 << 16  # of an input that is read as a whole, as fast as asking the kernel which pages to read
-PROBES, PROBE_BYTES = 4, 1 << 12  # number and size of random places of a larger input that are read besides
+MAX_WHOLE_BYTES = 1 << 16  # of an input that is always read as a whole, which is as fast as asking for its own pages
+PROBES, PROBE_BYTES = 4, 1 << 12  # number and size of the random places that are read of a larger input
 
 
 def owners(runner: Runner, layout: Layout, outputs: Sequence[Output], slot: int) -> list[int]:
