@@ -260,7 +260,7 @@ def stack_of(pid: int) -> tuple[int, int]:
 
 
 def test_the_probe_ends_when_blocks_are_long_enough_however_slow_float64_is():
-    from pytest_passbench.judge.subject import FLOAT64, MOST_PROBES, Subject
+    from pytest_passbench.judge.subject import FLOAT64, MAX_PROBES, Subject
 
     seconds, blocks = {"eager": 1e-4, "candidate": 5e-5, FLOAT64: 1e-2}, []
 
@@ -274,7 +274,7 @@ def test_the_probe_ends_when_blocks_are_long_enough_however_slow_float64_is():
     times = Subject._probe(subject, clock, SimpleNamespace())
     assert times == pytest.approx({"eager": 1e-4, "candidate": 5e-5})
     assert blocks[-1][1] * seconds["eager"] == pytest.approx(5e-4)
-    assert len(blocks) < MOST_PROBES
+    assert len(blocks) < MAX_PROBES
 
 
 def test_a_budget_is_kept_by_shorter_pairs_and_every_subgraph_still_gets_its_interval(twin):

@@ -49,7 +49,7 @@ def _cpu_model() -> str:
 
 
 def _frequency() -> float | None:
-    """The fastest core's present clock in MHz; None where the kernel does not tell."""
+    """Return the fastest core's present clock in MHz; None if the kernel does not tell."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     found = [float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz")]
     return round(max(found)) if found else None

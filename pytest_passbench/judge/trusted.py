@@ -72,7 +72,8 @@ class TrustedSession:
         if passes is None:
             record.arm = ArmResult("pass_miss", "load", "the candidate has no passes for this task", speed_note=NOTE)
             return
-        values = self._values(task, subgraph)
+        inputs = Inputs(subgraph.inputs, Secret(self._seed, task.id, subgraph.id).key("inputs"))
+        values = [value.to(self.settings.device) for value in inputs.call(inputs.draw(1), 0)]
         module = build_graph(task.graphs[subgraph.graph], task.path.name, device=self.settings.device)
         with torch.no_grad():
             expected = module(*[value.clone() for value in values])
@@ -85,9 +86,6 @@ class TrustedSession:
             found = built.call(*[value.clone() for value in values])
         self._compare(record, _outputs(expected), _outputs(found), values)
 
-    def _values(self, task: Task, subgraph: Subgraph) -> list[torch.Tensor]:
-        inputs = Inputs(subgraph.inputs, Secret(self._seed, task.id, subgraph.id).key("inputs"))
-        return [value.to(self.settings.device) for value in inputs.call(inputs.draw(1), 0)]
 
     def _compare(
         self, record: Record, expected: list[Output], found: list[Output], values: list[torch.Tensor]

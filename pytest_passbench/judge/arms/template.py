@@ -137,7 +137,7 @@ class Template:
 
     @property
     def rehearses(self) -> bool:
-        """True if its runners can run a block on the core where they are forked, which takes one thread.
+        """True if its runners can run a block on the core where they are forked. Only runners of one thread can.
 
         Several threads would share that core. A thread that spins for another one would keep it from running.
         """

@@ -13,7 +13,7 @@ import time
 from pytest_passbench.judge.arms.processes import Gone, threads
 
 _MAX_FILE_BYTES = 1024
-_MINOR_FAULTS, _THREADS, _RESIDENT = 7, 17, 21  # places of the fields of ``stat``, counted after the process's name
+_MINOR_FAULTS, _THREADS, _RESIDENT = 7, 17, 21  # indices of the fields of ``stat`` after the process's name
 
 
 def waiting(path: str) -> int:

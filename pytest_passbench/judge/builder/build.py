@@ -58,7 +58,7 @@ class Builder:
                 self._failed[key] = error.with_traceback(None)
                 raise
             while sum(len(built.data) for built in self._built.values()) > MAX_KEPT_BYTES and len(self._built) > 1:
-                self._built.pop(next(iter(self._built)))  # the oldest; it is still on disk
+                self._built.pop(next(iter(self._built)))  # the oldest, which is still on disk
         return self._built[key]
 
     def _build(self, key: str, source: str, options: tuple[str, ...]) -> Built:

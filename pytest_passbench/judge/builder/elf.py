@@ -73,13 +73,12 @@ class Library:
         size, count = self._unpack("<HH", 54)
         if size != 56 or count > _MAX_HEADERS:
             raise Malformed("unusual program headers")
-        self.segments = [self._segment(headers + index * 56) for index in range(count)]
-
-    def _segment(self, at: int) -> Segment:
-        kind, flags, offset, address, _, size, memory, _ = self._unpack("<IIQQQQQQ", at)
-        if kind == LOAD and (size > memory or offset + size > len(self._data) or address + memory >= 1 << 40):
-            raise Malformed("a segment lies outside of the file")
-        return Segment(kind, flags, offset, address, size, memory)
+        self.segments: list[Segment] = []
+        for index in range(count):
+            kind, flags, offset, address, _, size, memory, _ = self._unpack("<IIQQQQQQ", headers + index * 56)
+            if kind == LOAD and (size > memory or offset + size > len(data) or address + memory >= 1 << 40):
+                raise Malformed("a segment lies outside of the file")
+            self.segments.append(Segment(kind, flags, offset, address, size, memory))
 
     def _unpack(self, form: str, at: int) -> tuple[Any, ...]:
         if not 0 <= at <= len(self._data) - struct.calcsize(form):

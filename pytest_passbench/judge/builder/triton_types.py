@@ -110,7 +110,8 @@ class _Specialiser:
                 self._kind([*path, place], (*names, place), item, free, aligned) for place, item in enumerate(value)
             ]
         if isinstance(value, Operand):
-            kind, passed, multiple = self._pointer(names, value), "pointer", self._address(value) % _MULTIPLE == 0
+            begins = self._tensors[value.index].misaligned if value.source == "argument" else 0  # others are aligned
+            kind, passed, multiple = self._pointer(names, value), "pointer", (begins + value.offset) % _MULTIPLE == 0
         elif isinstance(value, bool):
             kind, passed, multiple = "u1", "u1", False
         elif isinstance(value, int) and not (free and value == 1):
@@ -131,11 +132,6 @@ class _Specialiser:
             shown = f"launches {self._text.name} with a wrong argument {names[0]}"
             raise Unspecialised(f"{shown}: Triton has no pointer to {operand.form.dtype}")
         return f"*{pointed}"
-
-    def _address(self, operand: Operand) -> int:
-        """Return an operand's address modulo 16, or more. Buffers and tables begin at multiples of 16."""
-        begins = self._tensors[operand.index].misaligned if operand.source == "argument" else 0
-        return begins + operand.offset
 
     def _constant(self, path: list[int], name: str, value: Any) -> str:
         try:

@@ -49,7 +49,7 @@ def ranges(draws: Sequence[Draw]) -> list[Range]:
         Range("for inputs far larger than recorded", _larger, doubtful=True),
         Range("for inputs a thousand times smaller than recorded", lambda of, _dtype: of.scaled(SMALLER)),
         Range("for inputs that are all zero", lambda _of, _dtype: Normal(0.0, 0.0)),
-        Range("for denormal inputs", lambda of, dtype: of.scaled(_tiny(dtype) / 8 / _peak(of))),
+        Range("for denormal inputs", lambda of, dtype: of.scaled(_smallest_normal(dtype) / 8 / _peak(of))),
         Range("for huge inputs", lambda of, dtype: of.scaled(_farthest(dtype) / _peak(of)), doubtful=True),
         *(
             Range(f"for inputs with infinities and NaN in {draws[index].name}", lambda of, _dtype: of, special=index)
@@ -99,5 +99,5 @@ def _farthest(dtype: str) -> float:
     return MAX_MAGNITUDE_HALF if dtype == "float16" else MAX_MAGNITUDE
 
 
-def _tiny(dtype: str) -> float:
+def _smallest_normal(dtype: str) -> float:
     return float(torch.finfo(getattr(torch, dtype)).tiny)

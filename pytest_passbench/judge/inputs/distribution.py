@@ -12,7 +12,7 @@ from pytest_passbench.core.task import TensorSpec
 
 MIN_EXTREME = 1e30  # greater recorded bounds are those of masks ("minus infinity"), not of values
 MIN_DEVIATION = 1e-3  # of the mean. An input with a smaller standard deviation was constant, and gets WIDENED
-WIDENED = 0.1  # standard deviation of a widened input, as a share of its mean
+WIDENED = 0.1  # least standard deviation of a widened input, and its share of the mean
 #: Each call scales the recorded deviation by a factor from [1 - NARROWER, 1], and shifts the mean by a number of
 #: deviations from [-ASIDE, ASIDE].
 NARROWER, ASIDE = 0.25, 0.2

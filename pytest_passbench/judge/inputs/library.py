@@ -52,18 +52,14 @@ def _key(compiler: str) -> str:
     state = Path(compiler).stat()
     files = sorted(path for path in SOURCES.iterdir() if path.suffix in (".h", ".cpp"))
     parts = [part for path in files for part in (path.name, path.read_text())]
-    parts += [*FLAGS, compiler, str(state.st_size), str(state.st_mtime_ns), _features()]
+    lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
+    wanted = ("model name", "flags", "Features", "CPU part")  # -march=native depends on these
+    features = "\n".join(line for line in lines if line.split("\t")[0].rstrip() in wanted)
+    parts += [*FLAGS, compiler, str(state.st_size), str(state.st_mtime_ns), features]
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part.encode()).to_bytes(8, "little") + part.encode())
     return digest.hexdigest()[:40]
-
-
-def _features() -> str:
-    """Return the CPU's model and features, which -march=native compiles for."""
-    lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
-    wanted = ("model name", "flags", "Features", "CPU part")
-    return "\n".join(line for line in lines if line.split("\t")[0].rstrip() in wanted)
 
 
 def _private_folder() -> Path | None:

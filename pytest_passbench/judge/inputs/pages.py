@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import math
 import mmap
 import os
 from collections.abc import Sequence
@@ -27,18 +28,12 @@ def plan_layout(specs: Sequence[TensorSpec]) -> Layout:
     offsets, stride = [], 0
     for spec in specs:
         offsets.append(stride)
-        stride += -(-_bytes(spec) // ALIGNMENT) * ALIGNMENT
+        size = math.prod(spec.shape) * int(getattr(torch, spec.dtype).itemsize)
+        stride += -(-size // ALIGNMENT) * ALIGNMENT
     stride = max(stride, ALIGNMENT)
     slots = max(2, min(MAX_SLOTS, MAX_SLOTS_BYTES // stride))
     shapes, dtypes = tuple(spec.shape for spec in specs), tuple(spec.dtype for spec in specs)
     return Layout(slots, stride, tuple(offsets), shapes, dtypes)
-
-
-def _bytes(spec: TensorSpec) -> int:
-    count = 1
-    for size in spec.shape:
-        count *= size
-    return count * int(torch.empty((), dtype=getattr(torch, spec.dtype)).element_size())
 
 
 class Pages:

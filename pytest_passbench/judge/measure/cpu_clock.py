@@ -42,7 +42,7 @@ class CpuClock:
 
     name = "cpu-wall"
     resolution = 1e-9
-    least_warm_blocks = 1
+    min_warm_blocks = 1
 
     def __init__(
         self,
@@ -79,7 +79,6 @@ class CpuClock:
         Raises ArmFailed.
         """
         self._draw(self.calls)
-        self._write()
         kept, self._kept = self._kept, False
         if not kept:
             self.fork(rehearse=True)
@@ -128,7 +127,7 @@ class CpuClock:
     def _settle(self, arm: str) -> None:
         """Run blocks until one touches no new memory. The allocator needs a few blocks to reuse the same places."""
         for number in range(1, MAX_WARM_BLOCKS + 1):
-            if self._run(arm, self.calls).warm and number >= self.least_warm_blocks:
+            if self._run(arm, self.calls).warm and number >= self.min_warm_blocks:
                 break
         self._runners[arm].watch.find_threads()
 
@@ -156,7 +155,6 @@ class CpuClock:
         """
         if arm in self._done or not self._batch:
             self._new_round(calls)
-            self._write()
         watch = self._runners[arm].watch
         with blaming(arm):
             before = watch.waited() + waited(self._judge)
@@ -176,7 +174,6 @@ class CpuClock:
     def alone(self, arm: str, calls: int) -> float:
         """Return the seconds of a block of ``arm`` outside of all rounds, with fresh inputs. Raises ArmFailed."""
         self._new_round(calls)
-        self._write()
         return _without(self._empty * calls / self.calls, self._run(arm, calls).wall)
 
     @property
@@ -190,25 +187,19 @@ class CpuClock:
         return self._program
 
     def _new_round(self, calls: int) -> None:
-        self._depth = self._next_depth()
+        """Choose the round's stack depth and write its inputs.
+
+        Depths come in random order, each for two rounds: the arms in one order, and in the reverse order.
+        """
+        if not self._depths:
+            self._depths = [depth for depth in self._stack.sample(range(DEPTHS), DEPTHS) for _ in range(2)]
+        self._depth = self._depths.pop()
         self._draw(calls)
 
     def _draw(self, calls: int) -> None:
         self._done.clear()
         with self.phases("inputs"):
             self._batch = self._bench.inputs.draw(calls)
-
-    def _next_depth(self) -> int:
-        """Return the stack depth of the next round. Depths come in random order, each for two rounds.
-
-        The two rounds have the arms in one order and in the reverse order.
-        """
-        if not self._depths:
-            self._depths = [depth for depth in self._stack.sample(range(DEPTHS), DEPTHS) for _ in range(2)]
-        return self._depths.pop()
-
-    def _write(self) -> None:
-        with self.phases("inputs"):
             self._bench.inputs.write(self._batch, self._bench.pages)
 
     def _run(self, arm: str, calls: int, empty: bool = False) -> BlockTime:

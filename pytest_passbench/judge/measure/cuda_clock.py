@@ -14,7 +14,7 @@ class CudaClock(CpuClock):
     """The clock of blocks on a CUDA device, which is idle at both ends. CUDA events are kept as further evidence."""
 
     name = "cuda-wall"
-    least_warm_blocks = 2
+    min_warm_blocks = 2
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

@@ -35,9 +35,8 @@ class Noise:
 
     def wants(self, elements: int) -> bool:
         """Return True if eager should also run as a twin on a subgraph with so many input elements."""
-        return len(self._sizes) < MIN_SESSIONS or self._since >= INTERVAL or self._new_size(elements)
-
-    def _new_size(self, elements: int) -> bool:
+        if len(self._sizes) < MIN_SESSIONS or self._since >= INTERVAL:
+            return True
         return all(abs(math.log(max(elements, 1) / size)) > math.log(SIZE_RATIO) for size in self._sizes)
 
     def add(self, measured: Arms, elements: int) -> None:
