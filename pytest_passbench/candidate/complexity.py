@@ -1,7 +1,7 @@
 """Limits on the size and nesting of a Python text, checked on its tokens in linear time before it is parsed.
 
-Python's parser and the walks over a syntax tree recurse. A text of 100,000 brackets makes them raise an error, or
-ends the process. A text of 500,000 names makes a tree of 600 MB.
+Python's parser and the walks over a syntax tree recurse. A deeply nested text makes them raise an error, or ends the
+process. A text of many names makes a tree that fills the memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_ELIFS = 500
 # Before 3.12, Python reads a format string as one token, and looks each of its expressions up in the whole string.
 MAX_FORMAT_CHARACTERS = 2_000  # of an expression in a format string
 MAX_FORMATS_CHARACTERS = 30_000  # of all expressions in format strings
-MAX_DIGITS = 4_300  # of a number; the tokenizer needs 500 bytes of memory for each
+MAX_DIGITS = 4_300  # of a number; the tokenizer needs much memory for each
 
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _LONG_NUMBER = re.compile(rf"0[xXoObB][0-9a-fA-F_]{{{MAX_DIGITS}}}|[0-9_]{{{MAX_DIGITS}}}")

@@ -86,8 +86,8 @@ _TRIGRAPH = re.compile(r"\?\?[=/'()!<>-]")
 def screen(source: str) -> Iterator[Found]:
     """Yield ``(line, rule, what)`` for what a kernel may not contain, at most 20 findings.
 
-    ``what`` describes the refused text in words. Control characters and trigraphs come first, the rest in the order of
-    the text.
+    ``what`` describes the refused text in words. Control characters and trigraphs come first. The rest follows in the
+    order of the text.
     """
     yield from islice(_screen(source), MAX_FINDINGS)
 
