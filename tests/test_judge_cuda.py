@@ -17,7 +17,7 @@ from pytest_passbench.judge.inputs.pages import plan_layout
 from pytest_passbench.judge.machine.gpu import device_state
 from pytest_passbench.run.ledger import check_machine
 from pytest_passbench.runner.cuda import CudaBlock
-from pytest_passbench.runner.pages import Pages
+from pytest_passbench.runner.pages import MappedPages
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -71,7 +71,7 @@ def test_blocks_copy_inputs_before_and_outputs_after(no_device):
     specs = [TensorSpec(name, (3, 4), "float32") for name in ("in_0", "in_1")]
     layout = plan_layout(specs)
     owner = JudgePages(layout)
-    block = CudaBlock("cpu", lambda x, y: (x.add_(y).t(), y.sum()), Pages(os.dup(owner.fd), layout), 2, (0,), 2)
+    block = CudaBlock("cpu", lambda x, y: (x.add_(y).t(), y.sum()), MappedPages(os.dup(owner.fd), layout), 2, (0,), 2)
     data = torch.arange(4 * layout.stride, dtype=torch.float32)[: layout.stride // 2]
     ctypes.memmove(owner.addresses[0][0], data.data_ptr(), 2 * layout.stride)
     assert values(block.inputs, 12).eq(0).all()  # nothing is on the device before it is ordered
