@@ -23,7 +23,7 @@ T_FROZEN = 1
 LADDER = tuple(range(T_MIN, T_FROZEN + 1))
 """The t at which outputs are compared."""
 
-# Per dtype the powers of ten per unit of t: (rtol, atol). Anything absent is compared exactly.
+# Per dtype the powers of ten per unit of t: (rtol, atol). A dtype that is absent is compared exactly.
 _HALF = (3.0 / 5.0, 1.0)
 _BFLOAT16 = (1.796 / 5.0, 1.0)
 _SINGLE = (5.886 / 5.0, 1.0)
@@ -71,7 +71,7 @@ def right_at(first: int, null_from: int, t: int) -> bool:
 
 
 def tolerances(dtype: str, t: int) -> tuple[float, float]:
-    """``(rtol, atol)`` of ``allclose(candidate, eager)`` at ``t``, by the eager output's dtype.
+    """Return ``(rtol, atol)`` of ``allclose(candidate, eager)`` at ``t``, by the eager output's dtype.
 
     ``dtype`` is a name with or without ``torch.``. Integers, bool and every dtype that the table does not
     name get ``(0.0, 0.0)``: exact equality at every t.

@@ -27,24 +27,24 @@ class Speed:
     eager_us: float
     other_us: float
     pairs: list[list[float]] = field(default_factory=list)  # per pair the log ratios of its rounds
-    eager_device_us: float | None = None  # between events on the device, by the runners' word: evidence, no verdict
+    eager_device_us: float | None = None  # between events on the device, as runners say: no verdict rests on it
     other_device_us: float | None = None
 
 
 @dataclass
 class PassReport:
-    """What one pass did to one subgraph."""
+    """The effect of one pass on one subgraph."""
 
     name: str
     matches: int = 0
     operators: list[str] = field(default_factory=list)  # operators covered, in graph order
-    miss: str = ""  # where nothing matched: the nearest node, what was expected and found
+    miss: str = ""  # if nothing matched: the nearest node, with what was expected and what was found
     computed: list[str] = field(default_factory=list)  # operators that replacement_args itself added to the graph
 
 
 @dataclass
 class Finding:
-    """One finding of an audit layer. ``severity`` is "violation" or "warning"."""
+    """A finding of an audit layer. ``severity`` is "violation" or "warning"."""
 
     layer: str
     rule: str
@@ -56,7 +56,7 @@ class Finding:
 
 @dataclass
 class ArmResult:
-    """How one program (the candidate, or a baseline such as "inductor") did on a subgraph.
+    """The result of one program (the candidate, or a baseline such as "inductor") on a subgraph.
 
     ``status`` is one of :data:`STATUSES`; RAN does not mean that the answer is right. ``correct_from`` has for each
     output the smallest t at which it passes: BITWISE and NEVER are its ends (:mod:`pytest_passbench.core.ladder`).
@@ -81,7 +81,7 @@ class ArmResult:
 
 @dataclass
 class Record:
-    """One subgraph judged for one candidate. ``tolerance`` is the run's t."""
+    """A subgraph judged for a candidate. ``tolerance`` is the run's t."""
 
     task: str
     subgraph: str
@@ -107,12 +107,12 @@ class Record:
         return right_at(self.arm.first_correct, self.null_from, self.tolerance)
 
     def to_json(self) -> dict[str, Any]:
-        """The record as JSON-ready builtins."""
+        """Return the record as JSON-ready builtins."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Record:
-        """The record that :meth:`to_json` wrote. Raises KeyError or TypeError on a form that is not ours."""
+        """Return the record that :meth:`to_json` wrote. Raises KeyError or TypeError on a form that is not ours."""
         known = {f.name for f in fields(cls)}
         values = {key: value for key, value in data.items() if key in known}
         values["arm"] = _arm(data["arm"])

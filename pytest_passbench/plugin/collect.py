@@ -30,32 +30,32 @@ BESIDE_SUBGRAPH = "weight_meta.py"
 
 
 class Suite(pytest.Directory):
-    """The tasks that the plugin found itself, under one collector, wherever their files are."""
+    """The collector of the tasks that the plugin found itself, wherever their files are."""
 
     def collect(self) -> Iterator[TaskFile]:
-        """A node per task."""
+        """Yield a node per task."""
         for chosen in self.config.stash[KEY].selection.chosen:
             yield TaskFile.from_parent(self, path=chosen.path, nodeid=chosen.node, ref=chosen.ref, only=chosen.item)
 
 
 class PublishedFolder(pytest.Directory):
-    """A folder in the published layout, met by pytest on its way: a sample, or a bare subgraph."""
+    """A folder in the published layout that pytest found on a path: a sample, or a bare subgraph."""
 
     def collect(self) -> Iterator[TaskFile]:
-        """One node, on the file that marks the folder, so that its items can be addressed."""
+        """Yield one node, on the file that marks the folder, so that its items can be addressed."""
         marker = SAMPLE if (self.path / SAMPLE).is_file() else SUBGRAPH
         yield TaskFile.from_parent(self, path=self.path / marker)
 
 
 class TaskFile(pytest.File):
-    """One task. ``ref`` where it is known already, ``only`` the item to collect (None: all)."""
+    """The file of a task. ``ref``: the task, if it is known already; ``only``: the item to collect (None: all)."""
 
     def __init__(self, *, ref: TaskRef | UserError | None = None, only: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._ref, self._only = ref, only
 
     def collect(self) -> Iterator[TaskItem]:
-        """An item per candidate. A file that cannot be read gives items that fail and say why."""
+        """Yield an item per candidate. A file that cannot be read gives items that fail and say why."""
         state = self.config.stash[KEY]
         ref = self._ref or _find(self.path)
         if not isinstance(ref, UserError) and not _wanted(ref, state):
@@ -88,7 +88,7 @@ def _wanted(ref: TaskRef, state: State) -> bool:
 
 
 def task_file(path: Path, parent: pytest.Collector) -> TaskFile | None:
-    """The node of a file that pytest meets, if it is a task file."""
+    """Return the node of a file that pytest meets, if it is a task file."""
     if not path.name.endswith(SUFFIX):
         return None
     from pytest_passbench.suite import find
@@ -99,20 +99,20 @@ def task_file(path: Path, parent: pytest.Collector) -> TaskFile | None:
 
 
 def directory(path: Path, parent: pytest.Collector) -> pytest.Directory | None:
-    """The node of a folder that pytest meets, if it is ours."""
+    """Return the node of a folder that pytest meets, if it is ours."""
     if not parent.config.stash[KEY].selection.given and path == parent.config.rootpath:
         return Suite.from_parent(parent, path=path)
     return PublishedFolder.from_parent(parent, path=path) if _is_published(path) else None
 
 
 def _is_published(path: Path) -> bool:
-    # A model.py alone may be anybody's.
+    # A folder with a model.py alone may be any other project's.
     bare = (path / SUBGRAPH).is_file() and (path / BESIDE_SUBGRAPH).is_file()
     return bare or (path / SAMPLE).is_file()
 
 
 def not_in_shard(items: Sequence[pytest.Item], index: int, parts: int) -> list[pytest.Item]:
-    """The items of tasks that belong to other shards. All candidates of a task stay together.
+    """Return the items of tasks that belong to other shards. All candidates of a task stay together.
 
     The costliest tasks are dealt out first, so that the parts take about as long as each other.
     """
@@ -123,7 +123,7 @@ def not_in_shard(items: Sequence[pytest.Item], index: int, parts: int) -> list[p
 
 
 class TaskItem(pytest.Item):
-    """One task judged for one candidate. ``ref`` is an error where the task could not even be read."""
+    """A task to be judged for a candidate. ``ref`` is an error if the task could not be read."""
 
     def __init__(self, *, task: str, ref: TaskRef | UserError, candidate: Candidate, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -134,11 +134,11 @@ class TaskItem(pytest.Item):
 
     @property
     def cost(self) -> int:
-        """What judging it costs, in subgraphs."""
+        """The cost of judging the task, in subgraphs."""
         return 1 if isinstance(self.ref, UserError) else self.ref.header.subgraphs
 
     def runtest(self) -> None:
-        """Judge every subgraph. Raises TaskFailedError where one is not correct, UserError for a bad task."""
+        """Judge every subgraph. Raises TaskFailedError if one is not correct, UserError for a bad task."""
         if isinstance(self.ref, UserError):
             raise self.ref
         state = self.config.stash[KEY]
@@ -164,7 +164,7 @@ class TaskItem(pytest.Item):
             state.live.show(text + (f", {left}" if left else ""))
 
     def _keep(self, record: Record) -> None:
-        """In place of an earlier record of the same subgraph: what noise left open is measured again."""
+        """Keep a record, in place of an earlier one of the same subgraph, which noise left open."""
         known = [other.subgraph for other in self.records]
         if record.subgraph in known:
             self.records[known.index(record.subgraph)] = record
@@ -172,7 +172,7 @@ class TaskItem(pytest.Item):
             self.records.append(record)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The evidence for a failed case; a traceback only for a fault of the judge's own."""
+        """Return the evidence for a failed case; a traceback only for a fault of the judge's own."""
         error = excinfo.value
         if isinstance(error, failures.TaskFailedError):
             return failures.longrepr(self.path, error.line(), error.text())
@@ -181,12 +181,12 @@ class TaskItem(pytest.Item):
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, None, str]:
-        """Where it is, in terms of its node id: the same wherever the package is installed."""
+        """Return the place by node id: it is the same wherever the package is installed."""
         return self.config.rootpath / split(self.nodeid)[0], None, self.name
 
 
 def properties(records: Sequence[Record], total: int) -> list[tuple[str, object]]:
-    """What JUnit and other reports say of a task: in all, and for each subgraph in one line."""
+    """Return what JUnit and other reports say of a task: in all, and one line for each subgraph."""
     if not records:
         return []
     first = records[0]

@@ -1,6 +1,6 @@
-"""What a failed case says: one line for the summary, and the evidence, without a traceback.
+"""The report of a failed case: one line for the summary, and the evidence, without a traceback.
 
-Everything that a candidate could have written is capped and has its control characters escaped.
+Everything that a candidate could have written is capped and goes through :mod:`pytest_passbench.core.escape`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pytest_passbench.core.escape import line as one_line
 from pytest_passbench.core.ladder import BITWISE, NEVER
 from pytest_passbench.core.record import RAN, Record
 
-DETAILED = 6
+MAX_DETAILED = 6
 """Different failures of a task that are shown in full; of the rest, a line each."""
 
-OUTPUT_CAP = 4000
+MAX_OUTPUT_CHARS = 4000
 """Characters shown of one captured output: its end, where a traceback stands."""
 
-TEXT_CAP = 1000
+MAX_TEXT_CHARS = 1000
 """Characters shown of a message."""
 
 
@@ -33,17 +33,18 @@ class TaskFailedError(Exception):
         super().__init__(self.line())
 
     def line(self) -> str:
-        """The failure in one line."""
+        """Return the failure in one line."""
         first = self.failed[0]
         found = f"{first.subgraph}: {reason(first)}"
         more = f" (and {len(self.failed) - 1} more)" if len(self.failed) > 1 else ""
         return one_line(f"{len(self.failed)} of {len(self.records)} subgraphs failed: {found}{more}", 300)
 
     def text(self) -> str:
-        """The failure with its evidence."""
+        """Return the failure with its evidence."""
         groups = list(_alike(self.failed))
-        shown = [describe(alike) for alike in groups[:DETAILED]]
-        rest = [f"{record.subgraph}: {one_line(reason(record))}" for alike in groups[DETAILED:] for record in alike]
+        shown = [describe(alike) for alike in groups[:MAX_DETAILED]]
+        others = (record for alike in groups[MAX_DETAILED:] for record in alike)
+        rest = [one_line(f"{record.subgraph}: {reason(record)}", 300) for record in others]
         return "\n\n".join([self.line(), *shown, *(["\n".join(rest)] if rest else [])]) + "\n"
 
 
@@ -88,7 +89,7 @@ def _evidence(record: Record) -> str:
 
 
 def _capped(text: str) -> str:
-    return printable(text if len(text) <= TEXT_CAP else text[:TEXT_CAP] + "...", LINES)
+    return printable(text if len(text) <= MAX_TEXT_CHARS else text[:MAX_TEXT_CHARS] + "...", LINES)
 
 
 def _rows(record: Record) -> Iterator[tuple[str, str]]:
@@ -113,13 +114,13 @@ def _from(at: int) -> str:
 def _output(output: str) -> list[str]:
     if not output.strip():
         return []
-    cut = ["  | ..."] if len(output) > OUTPUT_CAP else []
-    lines = printable(output[-OUTPUT_CAP:].strip("\n"), LINES).split("\n")
+    cut = ["  | ..."] if len(output) > MAX_OUTPUT_CHARS else []
+    lines = printable(output[-MAX_OUTPUT_CHARS:].strip("\n"), LINES).split("\n")
     return ["  captured output", *cut, *(f"  | {line}" for line in lines)]
 
 
 def longrepr(path: Path, line: str, text: str) -> Any:
-    """A report of ``text`` whose short summary is ``line``, and which travels through xdist."""
+    """Return a report of ``text`` whose short summary is ``line``, and which travels through xdist."""
     from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
 
     entries = [ReprEntryNative([part + "\n" for part in text.rstrip("\n").split("\n")])]

@@ -1,4 +1,4 @@
-"""Which tasks a run is about, when pytest itself was given no paths to walk."""
+"""The selection of tasks, if pytest itself was given no paths to walk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Chosen:
     """A task to collect: its node id's path, and which of its items (None: all of them).
 
-    ``ref`` is an error where the file could not be read.
+    ``ref`` is an error if the file could not be read.
     """
 
     path: Path
@@ -29,7 +29,7 @@ class Chosen:
 
     @property
     def cost(self) -> int:
-        """What judging it costs, in subgraphs."""
+        """The cost of judging the task, in subgraphs."""
         return 1 if isinstance(self.ref, UserError) else self.ref.header.subgraphs
 
 
@@ -47,7 +47,7 @@ class Selection:
     costs: dict[str, int] = field(default_factory=dict)
 
     def describe(self, suite: str) -> str:
-        """The selection in words, for the header."""
+        """Return the selection in words, for the header."""
         if self.given:
             return "suite: the paths given" + ("" if suite == "all" else f", those tagged {suite}")
         hint = "; --passbench-suite=full for all" if suite == "lite" else ""
@@ -55,10 +55,10 @@ class Selection:
 
 
 def select(settings: Settings, rootpath: Path, args: Sequence[str], invocation: Path) -> Selection:
-    """Find the tasks. ``args`` are the paths on the command line, if any.
+    """Return the tasks that the settings and ``args``, the paths on the command line, ask for.
 
-    Node ids of installed tasks (``tasks/...``) are understood though they are no paths from here. Raises
-    UserError where a path of ``--passbench-tasks`` has no tasks.
+    Node ids of installed tasks (``tasks/...``) are understood although no such path exists. Raises UserError if a
+    path of ``--passbench-tasks`` has no tasks.
     """
     if args and not _are_installed_ids(args, invocation):
         return Selection(given=True)
@@ -73,7 +73,7 @@ def select(settings: Settings, rootpath: Path, args: Sequence[str], invocation: 
 
 
 def known_ids(paths: Iterable[Path]) -> frozenset[str]:
-    """The ids of the installed tasks, and of those at ``paths``."""
+    """Return the ids of the installed tasks, and of those at ``paths``."""
     from pytest_passbench.suite import find
 
     bases = [find.installed_tasks(), *(path for path in paths if path.exists())]
@@ -82,9 +82,9 @@ def known_ids(paths: Iterable[Path]) -> frozenset[str]:
 
 
 def discover(base: Path) -> list[tuple[Path, TaskRef | UserError]]:
-    """The tasks at a path; one that cannot be read is there with its error, so that it fails alone.
+    """Return the tasks at a path; one that cannot be read is there with its error, so that it fails alone.
 
-    Raises UserError where there are none.
+    Raises UserError if there are no tasks.
     """
     from pytest_passbench.suite import find
 
@@ -95,7 +95,7 @@ def discover(base: Path) -> list[tuple[Path, TaskRef | UserError]]:
 
 
 def read(path: Path) -> TaskRef | UserError:
-    """The one task at a path, or why there is none."""
+    """Return the one task at a path, or the error that says why it has no task."""
     from pytest_passbench.suite import find
 
     try:

@@ -1,4 +1,4 @@
-"""How a run starts: everything that can be wrong with its options is found here, before collecting."""
+"""The start of a run: every mistake in its options is found here, before collecting."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def make_state(config: pytest.Config) -> State:
-    """The state of a run in this process. Raises UserError for a mistake of the user's."""
+    """Return the state of a run in this process. Raises UserError for a mistake of the user's."""
     paths = list(config.args) if config.args_source is pytest.Config.ArgsSource.ARGS else []
     settings = options.settings(config, paths=bool(paths))
     ledger = Ledger(settings, open_candidates(settings.candidates), _seed(config, settings))
@@ -49,7 +49,7 @@ def _seed(config: pytest.Config, settings: Settings) -> bytes:
 def _check_own_directories(
     candidates: Iterable[Candidate], selection: Selection, paths: Iterable[str], invocation: Path
 ) -> None:
-    """Every task that a candidate has a directory of its own for is one of the installed or the given."""
+    """Raise UserError if a candidate has a directory for a task that is neither installed nor given."""
     if all(not candidate.by_task for candidate in candidates):
         return
     given = [invocation / split(path)[0] for path in paths] if selection.given else []

@@ -1,4 +1,4 @@
-"""Gates: the run fails where a score of a candidate is under what was asked for."""
+"""Gates: the run fails if a score of a candidate is under the least that was asked for."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pytest_passbench.score.subgraph import NOT_JUDGED
 
 @dataclass(frozen=True)
 class GateResult:
-    """One gate of one candidate. ``line`` is what the user reads."""
+    """The result of a gate for a candidate. ``line`` is shown to the user."""
 
     passed: bool
     line: str
 
 
 def check(run: Run, gates: Sequence[tuple[str, float]]) -> list[GateResult]:
-    """Every gate for every candidate of the run, in order. What was not measured passes no gate."""
+    """Return every gate for every candidate of the run, in order. A score that was not measured passes no gate."""
     return [_check(run, name, *gate) for name in run.names for gate in gates]
 
 

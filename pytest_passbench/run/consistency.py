@@ -1,4 +1,4 @@
-"""What is wrong with a results file, as far as it can be told without running anything."""
+"""Faults of a results file that can be found without running anything."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pytest_passbench.core.run import Run
 from pytest_passbench.core.seed import commitment
 from pytest_passbench.timing.estimate import estimate
 
-CLOSE = 1e-6
+RELATIVE_TOLERANCE = 1e-6
 
 
 def problems(run: Run, counts: Mapping[str, int], hashes: Mapping[str, str]) -> Iterator[str]:
-    """A sentence for everything that does not fit.
+    """Yield a sentence for everything that does not fit.
 
     ``counts``: how many subgraphs each task has that each candidate must have records of; ``hashes``: the tasks'
     contents now. Tasks that are in neither are not looked at.
@@ -74,4 +74,4 @@ def _consistent(speed: Speed) -> bool:
     if not speed.pairs or not all(speed.pairs):
         return False
     ratio = estimate(speed.pairs).ratio
-    return math.isclose(ratio, speed.ratio, rel_tol=CLOSE) and speed.low <= speed.ratio <= speed.high
+    return math.isclose(ratio, speed.ratio, rel_tol=RELATIVE_TOLERANCE) and speed.low <= speed.ratio <= speed.high

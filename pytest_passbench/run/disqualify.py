@@ -1,4 +1,7 @@
-"""One caught of ten must not pay: a pass that broke a rule counts as not applied on every subgraph of the run."""
+"""The disqualification of passes: one that broke a rule on a subgraph counts nowhere in the run.
+
+Otherwise a pass that is caught once in ten times would still gain.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ PHASE = "disqualified"
 
 
 def disqualify(records: Sequence[Record]) -> list[Record]:
-    """The records, with ``integrity`` wherever a pass matched that broke a rule on another subgraph.
+    """Return the records, with ``integrity`` wherever a pass matched that broke a rule on another subgraph.
 
     A pass is known by candidate, pass directory and name. Records that failed anyhow stay as they are.
     """

@@ -1,4 +1,4 @@
-"""The judge of a run: what it offers, how one is made, and the loop over tasks and candidates."""
+"""The interface of a run's judge, the making of one, and the loop over tasks and candidates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Judge(Protocol):
     """Judges tasks for candidates, in this process or in sandboxes."""
 
     expected: int
-    """The subgraphs that this judge will be asked for, as far as its caller knows; 0 if nobody does."""
+    """The subgraphs that this judge will be asked for, as far as its caller knows; 0 if unknown."""
 
     def selected(self, task: Task, candidate: Candidate) -> Sequence[Subgraph]:
         """Return the subgraphs of a task that :meth:`judge` will judge."""

@@ -1,4 +1,4 @@
-"""Judging some of a run's subgraphs anew, to see whether its file says what this machine finds."""
+"""The judging of some of a run's subgraphs anew, to see whether this machine finds what its file says."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pytest_passbench.core.task import Task
 from pytest_passbench.run import judging
 from pytest_passbench.run.judging import Judge, records
 
-REACH = 1.15  # what the intervals of two sessions on one machine may lie apart
+MAX_GAP = 1.15  # the ratio by which the intervals of two sessions on one machine may lie apart
 
 
 def disagreements(run: Run, tasks: Mapping[str, Task], candidate: Candidate, count: int) -> Iterator[str]:
-    """A sentence for each of ``count`` random records that comes out otherwise now.
+    """Yield a sentence for each of ``count`` random records that comes out differently now.
 
-    Speeds may differ by what their intervals leave open, and are not compared where one was not measured.
+    Speeds may differ by what their intervals leave open, and are not compared if one was not measured.
     """
     known = [item["name"] for item in run.candidates if item.get("content_hash") == candidate.content_hash]
     judged = [record for record in run.records if record.candidate in known and record.task in tasks]
@@ -35,7 +35,7 @@ def disagreements(run: Run, tasks: Mapping[str, Task], candidate: Candidate, cou
 
 
 def _settings(run: Run) -> Settings:
-    """The run's, as far as they say how subgraphs are judged."""
+    """Return those of the run's settings that say how subgraphs are judged."""
     named = ("tolerance", "device", "pipeline", "policy", "audit", "sandbox", "threads", "timeout")
     known = {field.name for field in fields(Settings)}
     given: dict[str, Any] = {name: run.settings[name] for name in named if name in known & run.settings.keys()}
@@ -59,4 +59,4 @@ def _again(judge: Judge, record: Record, task: Task, candidate: Candidate) -> It
 
 
 def _near(a: Speed, b: Speed) -> bool:
-    return a.low <= b.high * REACH and b.low <= a.high * REACH
+    return a.low <= b.high * MAX_GAP and b.low <= a.high * MAX_GAP
