@@ -130,8 +130,8 @@ def test_reading_takes_time_linear_in_the_text(piece: str) -> None:
         signatures.parse(text)
         return time.process_time() - start
 
-    # 16 times the text may cost 16 times the time; quadratic is 256.
-    assert seconds(SIZE) < 64 * max(seconds(SIZE // 16), 0.005)
+    # 16 times the text may cost 16 times the time; quadratic is 256. A busy machine only ever makes it look worse.
+    assert any(seconds(SIZE) < 64 * max(seconds(SIZE // 16), 0.005) for _ in range(4))
 
 
 def test_a_source_that_is_too_long_is_said_to_be() -> None:
