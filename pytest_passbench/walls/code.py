@@ -61,7 +61,7 @@ def own(pieces: list[CodePages]) -> None:
 def seal(maps: int) -> None:
     """Make code read-only that this process has compiled.
 
-    A measured process calls this. It cannot open files, so ``maps`` is ``/proc/self/maps``, opened before. The file is
+    A measured process calls this. It cannot open files, so ``maps`` is ``/proc/self/maps``, opened before. It is
     closed here.
     """
     parts = list(iter(partial(os.read, maps, 1 << 16), b""))
