@@ -17,7 +17,8 @@ from pytest_passbench.reader import launches
 from pytest_passbench.reader.importing import load_passes
 from pytest_passbench.reader.main import record
 from pytest_passbench.reader.recording import Refused
-from pytest_passbench.runner.replay import WrongArgument, cpp_function, poison, replay
+from pytest_passbench.runner.plan_runtime import WrongArgument
+from pytest_passbench.runner.replay import cpp_function, poison, replay
 
 SOURCE = """
 #include <cstdint>

@@ -31,7 +31,8 @@ from pytest_passbench.runner import tuning
 from pytest_passbench.runner.kernels import AskedKernels
 from pytest_passbench.runner.libcuda import Driver, DriverError
 from pytest_passbench.runner.machine_code import MachineCode
-from pytest_passbench.runner.replay import WrongArgument, replay
+from pytest_passbench.runner.plan_runtime import WrongArgument
+from pytest_passbench.runner.replay import replay
 
 HERE = Path(__file__).parent
 STREAM = 0x57

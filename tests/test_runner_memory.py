@@ -11,7 +11,7 @@ from pytest_passbench.judge.arms import sandbox
 
 CODE = """
 import ctypes, mmap, os, sys
-from pytest_passbench.runner import memory
+from pytest_passbench.walls import code
 
 rights, pages, reserved = int(sys.argv[1]), 3, 1 << 30
 libc = ctypes.CDLL(None)
@@ -27,10 +27,10 @@ def facts():
     return lines[0].split()[1], kept[0].split()[1]
 
 
-pieces = memory.code()
+pieces = code.made_here()
 if os.fork() == 0:
     before = facts()
-    memory.own(pieces)
+    code.own(pieces)
     print(*before, *facts(), ctypes.string_at(place, pages * 4096) == b"\\xc3" * pages * 4096, flush=True)
     os._exit(0)
 os.wait()
@@ -97,7 +97,8 @@ def test_where_the_heap_is_not_in_one_piece_imports_are_left_alone():
 
 HEAPS = """
 import ctypes, os, random
-from pytest_passbench.runner import harden, memory
+from pytest_passbench.runner import memory
+from pytest_passbench.walls import harden
 
 harden.same_layout()
 libc = ctypes.CDLL(None)

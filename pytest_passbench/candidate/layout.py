@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from pytest_passbench.candidate.files import check_links, files, folders, read
 from pytest_passbench.candidate.syntax import Fault, imports_triton, read_fault
 from pytest_passbench.core.errors import UserError
 
 MANIFEST = "sorted_output_pass_rule_names.json"
 PASS_DIR = "pass_dir"
-_CACHES = frozenset({"__pycache__", ".git", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".ipynb_checkpoints"})
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class PassDir:
     @cached_property
     def uses_triton(self) -> bool:
         """True if a Python file of the directory imports Triton."""
-        return _uses_triton(self.path)
+        return any(imports_triton(file) for file in files(self.path) if file.suffix == ".py")
 
 
 @dataclass(frozen=True)
@@ -65,8 +64,8 @@ class Candidate:
         if not path.is_dir():
             problem = "is a file" if path.exists() else "does not exist"
             raise UserError(f"the candidate directory {problem}", where=path, remedy="name a directory of passes")
-        _check_links(path)
-        if not any(_files(path)):
+        check_links(path)
+        if not any(files(path)):
             raise UserError("the candidate directory is empty", where=path, remedy=f"put passes and {MANIFEST} in it")
         common = _common(path)
         by_task = {found.task_id or "": found for found in _per_task(path, common)}
@@ -84,8 +83,8 @@ class Candidate:
     def content_hash(self) -> str:
         """The SHA-256 (hexadecimal) of the relative names and contents of all files except caches."""
         digest = hashlib.sha256()
-        for file in _files(self.path):
-            for part in (file.relative_to(self.path).as_posix().encode(), _read(file)):
+        for file in files(self.path):
+            for part in (file.relative_to(self.path).as_posix().encode(), read(file)):
                 digest.update(len(part).to_bytes(8, "little") + part)
         return digest.hexdigest()
 
@@ -98,7 +97,7 @@ class Candidate:
     @cached_property
     def uses_triton(self) -> bool:
         """True if a Python file of the candidate imports Triton."""
-        return _uses_triton(self.path)
+        return any(imports_triton(file) for file in files(self.path) if file.suffix == ".py")
 
     def passes_for(self, task_id: str) -> PassDir | None:
         """Return the pass directory for a task: its own, else the common one, else None."""
@@ -132,7 +131,7 @@ def _common(path: Path) -> PassDir | None:
 
 
 def _per_task(path: Path, common: PassDir | None) -> Iterator[PassDir]:
-    for folder in _folders(path):
+    for folder in folders(path):
         if common is not None and folder == common.path:
             continue
         if (folder / MANIFEST).is_file():
@@ -161,7 +160,7 @@ def _no_manifest(folder: Path) -> UserError:
 def _read_pass_dir(folder: Path, task_id: str | None) -> PassDir:
     file = folder / MANIFEST
     try:
-        stems = json.loads(_read(file))
+        stems = json.loads(read(file))
     except (ValueError, RecursionError) as error:
         line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         raise UserError(
@@ -177,48 +176,3 @@ def _read_pass_dir(folder: Path, task_id: str | None) -> PassDir:
         if not (folder / f"{stem}.py").is_file():
             raise UserError(f"names {stem!r}, but there is no {stem}.py beside it", where=file, remedy="add the file")
     return PassDir(folder, tuple(stems), task_id)
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror}", where=file, remedy="make it readable") from None
-
-
-def _folders(path: Path) -> Iterator[Path]:
-    for folder, names, _ in os.walk(path, onerror=_unreadable):
-        names[:] = sorted(name for name in names if name not in _CACHES)
-        yield from (Path(folder) / name for name in names)
-
-
-def _uses_triton(path: Path) -> bool:
-    return any(imports_triton(file) for file in _files(path) if file.suffix == ".py")
-
-
-def _files(path: Path) -> Iterator[Path]:
-    """Yield all files except caches, in a fixed order."""
-    for folder, names, files in os.walk(path, onerror=_unreadable):
-        names[:] = sorted(name for name in names if name not in _CACHES)
-        for name in sorted(files):
-            if not name.endswith((".pyc", ".pyo")):
-                yield Path(folder) / name
-
-
-def _unreadable(error: OSError) -> None:
-    raise UserError(f"cannot be read: {error.strerror}", where=error.filename, remedy="make it readable")
-
-
-def _check_links(path: Path) -> None:
-    root = path.resolve()
-    for folder, names, files in os.walk(path, onerror=_unreadable):
-        for entry in (Path(folder) / name for name in (*names, *files)):
-            if not entry.is_symlink():
-                continue
-            try:
-                inside = entry.resolve(strict=True).is_relative_to(root)
-            except (OSError, RuntimeError):
-                raise UserError("a broken symbolic link", where=entry, remedy="remove it") from None
-            if not inside:
-                problem = "a symbolic link that leads out of the candidate"
-                raise UserError(problem, where=entry, remedy="copy the file in")
