@@ -24,8 +24,8 @@ from pytest_passbench.protocol import DEPTHS
 from pytest_passbench.timing.clock import Block
 from pytest_passbench.timing.rounds import Disturbance
 
-MAX_WARM_BLOCKS = 12
-EMPTY_BLOCKS, EMPTY_PAIRS = 3, 2
+MAX_WARM_BLOCKS = 12  # to warm a runner up
+EMPTY_BLOCKS, EMPTY_PAIRS = 3, 2  # empty blocks of each pair, and pairs that have them
 NO_INPUTS = Batch()
 
 
