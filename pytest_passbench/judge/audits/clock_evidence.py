@@ -20,7 +20,7 @@ from pytest_passbench.judge.audits.layers import violation
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 
 #: Greatest honest ratio of CPU time to the time of an arm's cores. A thread on another core makes it 2. Stopping a
-#: runner may add some seconds. In one block of ten the ratio may be greater, as a hypervisor may have taken time away.
+#: runner may add some seconds. One block in ten may have a greater ratio, since a hypervisor may take time away.
 MAX_CPU_RATIO, STOPPING_SECONDS, MAX_SHARE = 1.5, 5e-5, 0.1
 #: Greatest honest ratio of the CPU time of stopped or sleeping processes to a pair's wall time, and seconds on top.
 MAX_OTHER_RATIO, WAKING_SECONDS = 0.01, 1e-3
