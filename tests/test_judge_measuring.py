@@ -27,8 +27,7 @@ from pytest_passbench.timing.budget import LEAST_PAIR
 from pytest_passbench.timing.clock import Block
 from pytest_passbench.timing.looks import LEAST_DELTA, LOOKS
 from pytest_passbench.timing.measurement import Arms
-from pytest_passbench.timing.rounds import LONGEST_PAIR, orderless
-from pytest_passbench.timing.rounds import Noise as Disturbance
+from pytest_passbench.timing.rounds import LONGEST_PAIR, Disturbance, orderless
 
 PHASES = {
     "start", "read", "inputs", "build", "wait", "fork", "warm-up", "blocks", "verify", "audit", "measure", "end",
