@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -28,6 +30,23 @@ for _ in range(6):
 print("ready", flush=True)
 again()
 """
+
+
+def test_a_stopped_process_is_seen_as_such():
+    process = subprocess.Popen(["sleep", "60"])
+    watch = Watch(process.pid)
+    try:
+        with pytest.raises(processes.Gone):
+            watch.wait_stopped(limit=0.01)
+        os.kill(process.pid, signal.SIGSTOP)
+        watch.wait_stopped()
+        assert watch.waited() >= 0
+    finally:
+        process.kill()
+        process.wait()
+    with pytest.raises(processes.Gone):
+        watch.waited()
+    watch.close()
 
 
 @pytest.fixture
