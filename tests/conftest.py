@@ -9,12 +9,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import settings
 from workbench import AS_EAGER, GELU_ADD_PASS, Bench, Judges, make_wrapper
 
 # How long an example takes says how busy the machine is, not whether the code is right.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+# As a judge does in its process. For tensors as small as most are here, threads wait longer than they work.
+torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +76,6 @@ def _marked(name: str) -> Callable[[pytest.Item], bool]:
 
 
 def _has_gpu() -> bool:
-    import torch
-
     return torch.cuda.is_available()
 
 
