@@ -130,7 +130,7 @@ def test_what_a_pass_starts_while_it_is_read_stands_still_while_blocks_run(bench
 
     monkeypatch.setattr(reader, "freeze", noted)
     monkeypatch.setattr(Subject, "_run", watched)
-    records = bench.judge(policy="open", budget=10)
+    records = bench.judge(policy="open")
     assert records["gelu-add/float32-x1"].arm.status == "correct"
     assert seen
     assert all(found and all(set(each) == {"T"} for each in found) for found in seen)
@@ -150,7 +150,7 @@ def test_a_template_is_stopped_between_one_runner_and_the_next(bench, gelu_add_p
     monkeypatch.setattr(cpu_clock, "fork_all", noted)
     bench.task()
     bench.candidate({"p": gelu_add_pass})
-    records = bench.judge(budget=3)
+    records = bench.judge()
     assert [record.arm.status for record in records.values()] == ["correct"]
     assert seen
     assert all(state == {"T"} for state in seen)
