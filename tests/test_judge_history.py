@@ -121,8 +121,9 @@ def correlation_at_a_lag(history: Array, new: Array) -> float:
 
 def within_their_span(history: Array, new: Array) -> float:
     """How much of the call a linear combination of the calls before can give."""
-    past, now = standard(history), standard(new[None])[0]
-    return -float(np.linalg.norm(now - past.T @ np.linalg.lstsq(past.T, now, rcond=1e-9)[0]))
+    past, now = (torch.from_numpy(standard(calls)).T for calls in (history, new[None]))
+    combined = past @ torch.linalg.lstsq(past, now, rcond=1e-9, driver="gelsd").solution
+    return -float((now - combined).norm())
 
 
 SCORES = (recurring_elements, recurring_windows, known_multisets, correlation_at_a_lag, within_their_span)

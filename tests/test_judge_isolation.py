@@ -114,7 +114,7 @@ def test_an_ordinary_user_is_as_safe():
 
 def alone() -> None:
     """The probe without pytest around it, in the folder that is the first argument."""
-    from conftest import Bench, make_wrapper
+    from workbench import Bench, make_wrapper
 
     folder = Path(sys.argv[1])
     print(probed(Bench(folder), make_wrapper, folder))

@@ -137,3 +137,13 @@ def test_each_call_of_a_block_is_as_likely_verified_as_any_other(monkeypatch):
     assert sorted(drawn) == list(range(length))
     chi_square = sum((drawn[call] - expected) ** 2 / expected for call in range(length))
     assert chi_square < 22.5  # 6 degrees of freedom: one in a thousand; the draws are the same every time
+
+
+def test_rounds_of_a_pair_that_goes_on_are_verified_too(monkeypatch):
+    checker = Checker(SimpleNamespace(), LAYOUT, (), -5, random.Random(7))
+    checked = []
+    monkeypatch.setattr(checker, "check", lambda *_asked: checked.append(number % 24))
+    checker.expect_pairs(rounds=16, spent=1.0)
+    for number in range(24_000):
+        checker.after_round({}, SimpleNamespace(), 7, before=number % 24)
+    assert set(checked) == set(range(24))  # each about 20 times; the draws are the same every time

@@ -55,6 +55,7 @@ def found(run: dict) -> dict[tuple[str, str], tuple[str, list[int], bool]]:
     }
 
 
+@pytest.mark.slow
 def test_two_workers_find_what_a_serial_run_finds(bench, wrapper):
     command = given(bench, wrapper, a=HONEST, b=WRONG, c=EXITS, d=HONEST)
     seen = []

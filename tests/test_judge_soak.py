@@ -5,9 +5,11 @@ The same with 300 subgraphs: ``benchmarks/soak.py``.
 
 from __future__ import annotations
 
+import pytest
 import soak
 
 
+@pytest.mark.slow
 def test_a_run_survives_what_its_runners_do_and_leaves_nothing_behind(tmp_path):
     outcome = soak.run(25, tmp_path, budget=5.0)
     assert outcome.wrong == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -28,6 +30,23 @@ for _ in range(6):
 print("ready", flush=True)
 again()
 """
+
+
+def test_a_stopped_process_is_seen_as_such():
+    process = subprocess.Popen(["sleep", "60"])
+    watch = Watch(process.pid)
+    try:
+        with pytest.raises(processes.Gone):
+            watch.wait_stopped(limit=0.01)
+        os.kill(process.pid, signal.SIGSTOP)
+        watch.wait_stopped()
+        assert watch.waited() >= 0
+    finally:
+        process.kill()
+        process.wait()
+    with pytest.raises(processes.Gone):
+        watch.waited()
+    watch.close()
 
 
 @pytest.fixture
@@ -111,7 +130,7 @@ def test_what_a_pass_starts_while_it_is_read_stands_still_while_blocks_run(bench
 
     monkeypatch.setattr(reader, "freeze", noted)
     monkeypatch.setattr(Subject, "_run", watched)
-    records = bench.judge(policy="open", budget=10)
+    records = bench.judge(policy="open")
     assert records["gelu-add/float32-x1"].correct
     assert seen
     assert all(found and all(set(each) == {"T"} for each in found) for found in seen)
@@ -131,7 +150,7 @@ def test_a_template_is_stopped_between_one_runner_and_the_next(bench, gelu_add_p
     monkeypatch.setattr(cpu_clock, "fork_all", noted)
     bench.task()
     bench.candidate({"p": gelu_add_pass})
-    records = bench.judge(budget=3)
+    records = bench.judge()
     assert [record.correct for record in records.values()] == [True]
     assert seen
     assert all(state == {"T"} for state in seen)

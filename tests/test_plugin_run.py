@@ -193,7 +193,7 @@ def test_what_was_not_judged_is_a_failure_to_every_gate(bench, how, gate):
     bench.task("a")
     bench.task("b", OK, told, *[OK] * 8)
     bench.task("c")
-    result = bench.run_apart("--candidate=passes", f"--passbench-fail-under={gate}", *options)
+    result = bench.run("--candidate=passes", f"--passbench-fail-under={gate}", *options)
     assert result.ret != 0
     result.stdout.fnmatch_lines([f"gate failed: {gate.partition('=')[0]} of passes *"])
     assert results(bench)["selected"] == {"passes": {"a": 1, "b": 10, "c": 1}}
@@ -216,8 +216,8 @@ def test_a_judge_that_sets_out_to_judge_fewer_is_held_to_those(bench):
             return Choosing(settings, seed)
         """
     )
-    for spread in ((), ("-n1",)):
-        result = bench.run_apart("--candidate=passes", "--passbench-fail-under=correct=1", *spread)
+    for run, *spread in ((bench.run,), (bench.run_apart, "-n1")):
+        result = run("--candidate=passes", "--passbench-fail-under=correct=1", *spread)
         assert result.ret == 0
         result.stdout.fnmatch_lines(["*2/2 correct*", "gate passed: correct of passes is 1, at least 1"])
 
@@ -226,7 +226,7 @@ def test_ctrl_c_writes_what_there_is(bench):
     bench.task("a")
     bench.task("b", OK, {"interrupt": True}, OK)
     bench.task("c")
-    result = bench.run_apart("--candidate=passes")
+    result = bench.run("--candidate=passes")
     lacking = "not judged: b [[]passes] (2 of 3 subgraphs), c [[]passes]"
     result.stdout.fnmatch_lines(["*run was interrupted*", lacking])
     assert result.ret == pytest.ExitCode.INTERRUPTED

@@ -88,11 +88,10 @@ def test_published_samples_and_bare_subgraphs(bench):
     assert collected(bench, "sample") == ["sample/graph_list.txt::sample[passes]"]
     assert collected(bench, "sample/graph_list.txt") == ["sample/graph_list.txt::sample[passes]"]
     assert collected(bench, "bare") == ["bare/graph/model.py::bare-graph[passes]"]
-    # Reading a published folder imports torch, which no process survives twice.
-    result = bench.run_apart("--candidate=passes", "sample", "bare")
+    result = bench.run("--candidate=passes", "sample", "bare")
     result.stdout.fnmatch_lines(["sample/graph_list.txt . 2/2 correct*"])
     result.assert_outcomes(passed=2)
-    bench.run_apart("--candidate=passes", "--passbench-tasks=sample").assert_outcomes(passed=1)
+    bench.run("--candidate=passes", "--passbench-tasks=sample").assert_outcomes(passed=1)
 
 
 def test_the_line_of_a_task_ends_before_the_edge_and_shows_the_share_done_once(bench, monkeypatch):
@@ -197,7 +196,7 @@ def test_what_is_out_of_range_or_not_there_is_a_usage_error(bench, argument, mes
 
 def test_a_device_that_is_not_here_is_a_usage_error(bench):
     bench.task("a")
-    result = bench.run_apart("--candidate=passes", "--passbench-device=cuda:99")
+    result = bench.run("--candidate=passes", "--passbench-device=cuda:99")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: --passbench-device=cuda:99: torch finds * CUDA devices here*"])
 
