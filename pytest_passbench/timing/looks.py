@@ -90,11 +90,6 @@ class Stopping:
         if self.max_pairs not in LOOKS:
             raise ValueError(f"max_pairs {self.max_pairs} is not one of the looks {LOOKS}")
 
-    @classmethod
-    def for_floor(cls, floor: float, *, max_pairs: int = 16, seconds: float | None = None) -> Stopping:
-        """Return the default rule for a machine with this A/A floor (relative); delta is never below the floor."""
-        return cls(delta=max(MIN_DELTA, floor), max_pairs=max_pairs, seconds=seconds)
-
     def next_look(self, pairs: int) -> int | None:
         """Return the next number of pairs at which to look, or None after the last."""
         return next((look for look in LOOKS if pairs < look <= self.max_pairs), None)
