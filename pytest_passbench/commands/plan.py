@@ -1,4 +1,4 @@
-"""``passbench plan``: how long a run will take, from the durations in a results file. Imports no torch."""
+"""``passbench plan``: a forecast of a run's duration, from the durations in a results file. Imports no torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("plan", help="how long a run will take", description=__doc__)
+    parser = subparsers.add_parser("plan", help="forecast how long a run will take", description=__doc__)
     parser.add_argument("file", type=Path, metavar="FILE", help="results.json, or a run's folder")
     parser.add_argument("--workers", "-n", type=int, default=1, metavar="N", help="as pytest -n (default 1)")
     parser.add_argument("--json", action="store_true", help="print JSON: seconds, elapsed, phases, tasks")
@@ -25,7 +25,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the plan, longest task first."""
+    """Print the forecast, longest task first."""
     from pytest_passbench.run import results_file
     from pytest_passbench.timing.forecast import plan
 
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _unmeasured(stored: Run) -> dict[str, int]:
-    """The run's tasks without a record (it was cut short), each taken to have the median task's subgraphs."""
+    """Return the run's tasks without a record (it was cut short), each with the median task's number of subgraphs."""
     counts: dict[str, int] = {}
     for record in stored.records:
         counts[record.task] = counts.get(record.task, 0) + 1

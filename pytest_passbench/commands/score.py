@@ -1,4 +1,4 @@
-"""``passbench score``: score a results file, or bare subgraphs, again. Imports no torch."""
+"""``passbench score``: the scores of a results file, or of bare subgraphs, computed again. Imports no torch."""
 
 from __future__ import annotations
 
@@ -62,17 +62,11 @@ def _score_case(data: dict[str, Any], path: Path, args: argparse.Namespace) -> d
     if not isinstance(items, list):
         raise UserError('"subgraphs" is not a list', where=path, remedy="give one object per subgraph")
     judged = [subgraph.from_json(item, f"{path}: subgraph {index}") for index, item in enumerate(items)]
-    settings = _settings(args, _case_settings(data, path))
-    return {**_named(settings), **es.evaluate(judged, settings).to_json(), **_count(judged, settings)}
-
-
-def _case_settings(data: dict[str, Any], path: Path) -> ScoreSettings:
-    from pytest_passbench.score import es
-
-    given = {name: data[name] for name in ("b", "p", "interpretation") if name in data}
-    settings = ScoreSettings(**given)
-    es.check(settings, path)
-    return settings
+    own = ScoreSettings(**{name: data[name] for name in ("b", "p", "interpretation") if name in data})
+    es.check(own, path)
+    settings = _settings(args, own)
+    counts = {"subgraphs": len(judged), "unmeasured": es.unmeasured(judged, settings)}
+    return {**_named(settings), **es.evaluate(judged, settings).to_json(), **counts}
 
 
 def _score_run(run: Run, args: argparse.Namespace) -> dict[str, Any]:
@@ -106,9 +100,3 @@ def _tasks(tasks: Tasks, settings: ScoreSettings) -> dict[str, Any]:
 
 def _named(settings: ScoreSettings) -> dict[str, Any]:
     return {"b": settings.b, "p": settings.p, "interpretation": settings.interpretation}
-
-
-def _count(judged: list[Any], settings: ScoreSettings) -> dict[str, int]:
-    from pytest_passbench.score import es
-
-    return {"subgraphs": len(judged), "unmeasured": es.unmeasured(judged, settings)}

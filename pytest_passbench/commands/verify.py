@@ -1,4 +1,4 @@
-"""``passbench verify``: whether a results file is what a run wrote, of these tasks and this candidate."""
+"""``passbench verify``: a check that a results file is as a run wrote it, for these tasks and this candidate."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what does not fit; 1 where anything does not."""
+    """Print the problems. Return 1 if there is any, else 0."""
+    from pytest_passbench.candidate.layout import Candidate
     from pytest_passbench.run import results_file
 
     found = results_file.read(args.file)
-    candidate = _candidate(args.candidate)
+    candidate = Candidate.open(args.candidate) if args.candidate is not None else None
     if args.rerun and candidate is None:
         remedy = "add --candidate=DIR"
         raise UserError("judging anew takes the candidate itself", where="--rerun", remedy=remedy)
@@ -49,14 +50,8 @@ def run(args: argparse.Namespace) -> int:
     return int(bool(said))
 
 
-def _candidate(path: Path | None) -> Candidate | None:
-    from pytest_passbench.candidate.layout import Candidate
-
-    return Candidate.open(path) if path is not None else None
-
-
 def _tasks(found: Run, paths: list[Path] | None) -> dict[str, Task]:
-    """The run's tasks that can be found, by id."""
+    """Return the run's tasks that can be found, by id."""
     from pytest_passbench.suite import find
 
     given = [Path(str(path)) for path in found.settings.get("tasks") or []]
@@ -85,7 +80,7 @@ def _problems(found: Run, tasks: dict[str, Task], candidate: Candidate | None) -
 
 
 def _count(found: Run, task: Task, candidate: Candidate | None) -> int:
-    """How many subgraphs of a task were to be judged: fewer where Triton's interpreter would run them."""
+    """Return the number of subgraphs of a task that were to be judged; fewer if Triton's interpreter runs them."""
     triton = found.interpreted(task.id) or (candidate is not None and candidate.uses_triton)
     if triton and not is_cuda(str(found.settings.get("device", "cpu"))):
         return len({subgraph.dtype for subgraph in task.subgraphs})
