@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
         made = plan(durations, unknown=_unmeasured(stored), workers=args.workers)
     except ValueError as error:
         raise UserError(str(error), where=args.file, remedy="give a file that a run wrote") from error
-    print(json.dumps(_plain(made), indent=1) if args.json else _text(made))
+    print(json.dumps(to_json(made), indent=1) if args.json else render(made))
     return 0
 
 
@@ -50,7 +50,8 @@ def _unmeasured(stored: Run) -> dict[str, int]:
     return {task: typical for task in stored.tasks if task not in counts}
 
 
-def _plain(made: Forecast) -> dict[str, Any]:
+def to_json(made: Forecast) -> dict[str, Any]:
+    """Return the forecast as plain data: workers, seconds, elapsed, phases, tasks."""
     tasks = [
         {"task": t.task, "seconds": t.seconds, "subgraphs": t.subgraphs, "guessed": t.guessed}
         for t in made.tasks
@@ -59,7 +60,8 @@ def _plain(made: Forecast) -> dict[str, Any]:
     return {**head, "phases": made.phases, "tasks": tasks}
 
 
-def _text(made: Forecast) -> str:
+def render(made: Forecast) -> str:
+    """Return one line per task, the seconds by phase, and the estimate."""
     lines = [f"{'seconds':>9}  {'subgraphs':>9}  task"]
     for t in made.tasks:
         lines.append(f"{t.seconds:9.2f}  {t.subgraphs:9}  {t.task}{'  (guessed)' if t.guessed else ''}")

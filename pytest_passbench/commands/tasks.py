@@ -69,7 +69,7 @@ def list_tasks(args: argparse.Namespace) -> int:
 
 def show(args: argparse.Namespace) -> int:
     """Print a task's graphs, and the inputs of its subgraphs."""
-    task = _find(args.task).load()
+    task = find_task(args.task).load()
     header = task.header
     print(f"{header.id}: {' '.join(header.ops)}")
     for name, values in (("sources", header.sources), ("tags", header.tags)):
@@ -98,7 +98,7 @@ def _statistics(spec: TensorSpec) -> str:
     return " ".join(f"{n} {getattr(spec, n):g}" for n in names if getattr(spec, n) is not None)
 
 
-def _find(name: str) -> TaskRef:
+def find_task(name: str) -> TaskRef:
     """Return the task with an id, or the only one at a path."""
     from pytest_passbench.suite.find import discover, installed_tasks
 

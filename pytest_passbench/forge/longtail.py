@@ -1,6 +1,6 @@
 """Step 6: TorchInductor's time over eager's on every graph, with its defaults, for one shape per dtype.
 
-A cold compile takes 3 to 13 s. So each (task, dtype) is a job of its own in a forked process, and its result is
+A cold compile takes seconds. So each (task, dtype) is a job of its own in a forked process, and its result is
 kept.
 """
 
