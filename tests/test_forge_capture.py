@@ -210,7 +210,7 @@ def test_a_users_module_becomes_task_files(
     [
         ("nowhere.py:Block", [], "no such file"),
         ("{file}:Nothing", [], "has no 'Nothing'"),
-        ("{file}:Block", [], "says nothing of the model's inputs"),
+        ("{file}:Block", [], "does not define the model's inputs"),
         ("{file}:torch", ["--input=float b n 64"], "not a torch.nn.Module"),
         ("{file}:Block", ["--input=float b n 64", "--size=x"], "is not a size"),
     ],

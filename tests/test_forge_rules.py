@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
-from pytest_passbench.forge.null import NEVER, null_from, passes_from
+from pytest_passbench.forge.null import NEVER, least, null_from
 from pytest_passbench.forge.probe import Probe
 from pytest_passbench.forge.rules import complaints
 from pytest_passbench.forge.suite_check import repeated, sample
@@ -120,8 +120,8 @@ def test_null_answers_are_found_where_they_pass() -> None:
     assert null_from([small, large], []) == 0  # every output must pass
 
 
-def test_passes_from_is_the_least_t() -> None:
+def test_the_least_t_at_which_an_answer_passes() -> None:
     expected = torch.tensor([1.0, 2.0])
-    assert passes_from(expected.clone(), expected) == -10
-    assert passes_from(expected + 0.005, expected) == -2
-    assert passes_from(expected + 100, expected) == NEVER
+    assert least([expected.clone()], expected) == -10
+    assert least([expected + 0.005], expected) == -2
+    assert least([expected + 100], expected) == NEVER

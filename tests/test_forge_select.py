@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_passbench.forge.choose import LENGTHS, candidates, select
-from pytest_passbench.forge.ngrams import BELOW, fold, typical
+from pytest_passbench.forge.ngrams import MAX_LENGTH, fold, typical
 from pytest_passbench.forge.windows import Window
 
 SEQUENCES = st.lists(st.lists(st.sampled_from("abc"), max_size=30), max_size=5)
@@ -19,7 +19,7 @@ SEQUENCES = st.lists(st.lists(st.sampled_from("abc"), max_size=30), max_size=5)
 def test_a_folded_gram_stands_where_it_says(sequences: list[list[str]]) -> None:
     for gram, places in fold(sequences, 50).items():
         assert places
-        assert len(gram) < BELOW
+        assert len(gram) <= MAX_LENGTH
         for spot in places:
             assert tuple(sequences[spot.sequence][spot.start : spot.end]) == gram
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import factored_scores as factored
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.ladder import BITWISE, LADDER, NEVER, tolerances
 from pytest_passbench.core.record import STATUSES, ArmResult, Record, Speed
 from pytest_passbench.core.settings import ScoreSettings
-from pytest_passbench.score import board, es, factored
+from pytest_passbench.score import board, es
 from pytest_passbench.score.subgraph import SPEEDUPS, Judged, from_json, from_record
 
 CASES = json.loads((Path(__file__).parent / "data" / "es_vectors.json").read_text())

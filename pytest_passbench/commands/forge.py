@@ -47,20 +47,21 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make the tasks and say where they are."""
+    """Make the tasks and print their paths, or do what another option asks."""
     import torch
 
     torch.set_num_threads(1)
     if args.list:
-        return _list()
+        return list_cases()
     if args.verify:
-        return _verify(args)
+        return verify(args)
     if args.model or args.hub:
-        return _single(args)
-    return _suite(args)
+        return make_from_model(args)
+    return make_suite(args)
 
 
-def _list() -> int:
+def list_cases() -> int:
+    """Print a line per architecture that can be captured here."""
     from pytest_passbench.forge.catalogue import all_cases
 
     for case in all_cases():
@@ -69,18 +70,18 @@ def _list() -> int:
 
 
 def spare(count: int) -> int:
-    """How many sequences to try for ``count`` tasks: about a third has no three subgraphs that pass the rules."""
+    """Return the number of sequences to try for ``count`` tasks: about a third of them fail the rules."""
     return count * 3 // 2
 
 
-def _verify(args: argparse.Namespace) -> int:
-    """Prints a line per architecture; exit code 1 where a committed subgraph did not come out again."""
+def verify(args: argparse.Namespace) -> int:
+    """Print a line per architecture. Return 1 if a committed subgraph was not made again, else 0."""
+    from pytest_passbench.forge import recapture
     from pytest_passbench.forge.catalogue import pick
-    from pytest_passbench.forge.recapture import verify
     from pytest_passbench.suite.find import discover
 
     tasks = [ref.load() for ref in discover(args.out)]
-    found = [verify(case, tasks) for case in pick(args.verify)]
+    found = [recapture.verify(case, tasks) for case in pick(args.verify)]
     for one in found:
         total = one.same + len(one.missing)
         print(f"{one.case}: {one.same} of {total} subgraphs have the same hash")
@@ -88,7 +89,8 @@ def _verify(args: argparse.Namespace) -> int:
     return 1 if any(one.missing for one in found) else 0
 
 
-def _single(args: argparse.Namespace) -> int:
+def make_from_model(args: argparse.Namespace) -> int:
+    """Make tasks from one model of the user's or of a hub."""
     from pytest_passbench.forge import single
 
     if args.model:
@@ -98,31 +100,32 @@ def _single(args: argparse.Namespace) -> int:
     return _write(args, single.tasks_of(case, args.tasks or 3))
 
 
-def _suite(args: argparse.Namespace) -> int:
+def make_suite(args: argparse.Namespace) -> int:
+    """Do the wanted steps of making a suite."""
     from pytest_passbench.forge import plan_data, steps
     from pytest_passbench.forge.final import split
 
-    plan = steps.Recipe(args.work, args.processes, args.timeout)
+    recipe = steps.Recipe(args.work, args.processes, args.timeout)
     todo = _steps(args.steps)
     if "capture" in todo:
-        steps.capture_step(plan, _cases(args.only))
+        steps.capture_step(recipe, _cases(args.only))
     if "windows" in todo:
-        steps.windows_step(plan)
+        steps.windows_step(recipe)
     if {"measure", "describe"} & set(todo):
-        return _describe(args, plan, todo)
+        return describe_suite(args, recipe, todo)
     if not {"select", "curate", "write"} & set(todo):
         return 0
-    wanted = steps.select_step(plan, spare(args.tasks or 200), args.train, plan_data.LITE)
+    wanted = steps.select_step(recipe, spare(args.tasks or 200), args.train, plan_data.LITE)
     if "curate" in todo:
-        steps.curate_step(plan, wanted)
-        steps.curate_step(plan, steps.cover_step(plan))
+        steps.curate_step(recipe, wanted)
+        steps.curate_step(recipe, steps.cover_step(recipe))
     if "write" not in todo:
         return 0
-    suite, rest = split(steps.curated_tasks(plan), args.tasks or 200)
+    suite, rest = split(steps.curated_tasks(recipe), args.tasks or 200)
     return _write(args, [*suite, *rest])
 
 
-def _describe(args: argparse.Namespace, plan: Recipe, todo: list[str]) -> int:
+def describe_suite(args: argparse.Namespace, recipe: Recipe, todo: list[str]) -> int:
     """Measure TorchInductor on the suite at ``--out`` (a job per task and dtype), and describe the suite in docs/."""
     import json
 
@@ -131,9 +134,9 @@ def _describe(args: argparse.Namespace, plan: Recipe, todo: list[str]) -> int:
 
     tasks = [ref.load() for ref in select(discover(args.out), "full")]
     if "measure" in todo:
-        longtail.run(tasks, plan.folder("longtail"), args.processes, args.timeout)
+        longtail.run(tasks, recipe.folder("longtail"), args.processes, args.timeout)
     ids = {task.id for task in tasks}
-    ratios = [ratio for ratio in longtail.load(plan.folder("longtail")) if ratio.task in ids]
+    ratios = [ratio for ratio in longtail.load(recipe.folder("longtail")) if ratio.task in ids]
     summary = longtail.summary(ratios)
     if "describe" in todo:
         describe.pictures(tasks, ratios, args.docs / "img")

@@ -1,4 +1,4 @@
-"""S(t) and ES(t) from their published factors: a second way to the numbers of :mod:`pytest_passbench.score.es`."""
+"""S(t) and ES(t) from their published factors, to be compared with :mod:`pytest_passbench.score.es`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from pytest_passbench.score.subgraph import Judged, level
 class Factors:
     """The published factors of a group: ``alpha^share * beta^(share*slow*p) * rest^(1-share)``.
 
-    ``alpha``: geometric mean speedup of the correct subgraphs; ``beta``: that of the correct slowdowns;
-    ``share`` (lambda) = correct / N; ``slow`` (eta) = slowdowns / correct. Where a set is empty: 1, 1, 0, 0.
+    ``alpha`` is the geometric mean speedup of the correct subgraphs, and ``beta`` that of the correct
+    slowdowns. ``share`` (lambda) is correct / N, and ``slow`` (eta) is slowdowns / correct. For empty sets they
+    are 1, 1, 0, 0.
     """
 
     alpha: float
@@ -27,13 +28,13 @@ class Factors:
     slow: float
 
     def value(self, rest: float, p: float) -> float:
-        """The factored score, with ``rest`` (b or gamma_t) standing for each subgraph that is not correct."""
+        """Return the factored score. ``rest`` (b or gamma_t) stands for each subgraph that is not correct."""
         exponent = self.share * log10(self.alpha) + self.share * self.slow * p * log10(self.beta)
         return power10(exponent + (1.0 - self.share) * log10(rest))
 
 
 def factors(subgraphs: Sequence[Judged], at: int, *, guard: bool) -> Factors:
-    """The factors with correctness decided at ``at``, over measured subgraphs."""
+    """Return the factors with correctness decided at ``at``, over measured subgraphs."""
     speeds = [speed_at(subgraph, at, guard) for subgraph in subgraphs if subgraph.correct_at(at)]
     slowdowns = [speed for speed in speeds if speed < 1.0]
     return Factors(
@@ -45,14 +46,14 @@ def factors(subgraphs: Sequence[Judged], at: int, *, guard: bool) -> Factors:
 
 
 def s_factored(subgraphs: Sequence[Judged], t: int, settings: ScoreSettings) -> float | None:
-    """S(t) from its factors; equals :func:`s_at`."""
+    """Return S(t) from its factors; equals :func:`pytest_passbench.score.es.s_at`."""
     if unmeasured(subgraphs, settings):
         return None
     return factors(subgraphs, t, guard=False).value(settings.b, settings.p)
 
 
 def es_factored(subgraphs: Sequence[Judged], t: int, settings: ScoreSettings, *, guard: bool) -> float | None:
-    """ES(t) from its factors; equals :func:`es_at`."""
+    """Return ES(t) from its factors; equals :func:`pytest_passbench.score.es.es_at`."""
     if unmeasured(subgraphs, settings):
         return None
     frozen = factors(subgraphs, min(t, T_FROZEN), guard=guard)
@@ -60,10 +61,10 @@ def es_factored(subgraphs: Sequence[Judged], t: int, settings: ScoreSettings, *,
 
 
 def gamma(subgraphs: Sequence[Judged], t: int, settings: ScoreSettings) -> float:
-    """gamma_t: what a failure counts on average, b below t = 1.
+    """Return gamma_t, the mean worth of a failure: b below t = 1.
 
-    ``b^(sum over classes c of pi_c * [t < level(c)])`` with pi_c the share of class c among the failures at
-    t = 1.
+    From t = 1 on it is ``b^(sum over classes c of pi_c * [t < level(c)])``. pi_c is the share of class c among
+    the failures at t = 1.
     """
     classes = Counter(subgraph.failure for subgraph in subgraphs if subgraph.failure is not None)
     if t < T_FROZEN or not classes:
