@@ -268,7 +268,8 @@ def test_the_probe_ends_when_blocks_are_long_enough_however_slow_float64_is():
         return Block(calls * seconds[arm], calls, Disturbance(calls * seconds[arm]))
 
     clock = SimpleNamespace(fork=lambda: None, leave_out=lambda _arm: None, block=block, warm=seconds)
-    subject = SimpleNamespace(templates=seconds, layout=SimpleNamespace(slots=64))
+    bench = SimpleNamespace(layout=SimpleNamespace(slots=64))
+    subject = SimpleNamespace(templates=seconds, bench=bench)
     times = Subject._probe(subject, clock, SimpleNamespace())
     assert times == pytest.approx({"eager": 1e-4, "candidate": 5e-5})
     assert blocks[-1][1] * seconds["eager"] == pytest.approx(5e-4)
