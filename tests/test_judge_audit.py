@@ -199,7 +199,7 @@ def test_the_arms_cores_are_kept_awake_while_the_audit_times(bench, wrapper, mon
     from pytest_passbench.judge.machine.awake import Awake
     from pytest_passbench.judge.measure.cpu_clock import CpuClock
 
-    monkeypatch.setattr(clock_evidence, "LENIENT", 0)  # blocks of any length: how long this one is, is noise
+    monkeypatch.setattr(clock_evidence, "MAX_FIRST_RATIO", 0)  # blocks of any length: how long this one is, is noise
     let_go, seen, off, alone = [], [], Awake.off, CpuClock.alone
 
     @contextlib.contextmanager
