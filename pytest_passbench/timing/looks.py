@@ -13,7 +13,7 @@ for the joint law of the t statistics themselves: 4 million simulated series of 
 two-sided p-values of one-sample t tests at 6, 8, 12, 16, 32; the 5 % quantile of their minimum is 0.0143
 (a known variance: 0.0155). Where the first pairs were cut short and count for less, successive looks depend on
 each other less still: with the first 6 to 16 pairs of twice to four times the others' variance, and weights to
-match, it is 0.0131 to 0.0139. The least is taken. ``tests/test_timing_looks.py`` repeats it on a smaller scale.
+match, it is 0.0131 to 0.0139. The least is taken. ``tests/timing/test_looks.py`` repeats it on a smaller scale.
 
 SAME is a claim to one side at a time: that the ratio lies above the lower end of the band, and below its upper
 end. Two one-sided tests of 5 % each make it (Schuirmann 1987, J. Pharmacokin. Biopharm. 15:657), which is what a

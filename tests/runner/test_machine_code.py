@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import torch
+from checkout import TESTS
 
 from pytest_passbench.judge.arms import replies, sandbox
 from pytest_passbench.judge.arms.wire import hear
@@ -33,7 +34,6 @@ from pytest_passbench.runner.libcuda import Driver, DriverError
 from pytest_passbench.runner.machine_code import MachineCode
 from pytest_passbench.runner.replay import WrongArgument, replay
 
-HERE = Path(__file__).parent
 STREAM = 0x57
 KERNEL = """import triton
 import triton.language as tl
@@ -90,7 +90,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("stub") / "libcuda.so"
     headers = Path(triton.__file__).parent / "backends" / "nvidia" / "include"
     subprocess.run(["gcc", "-shared", "-fPIC", "-Wall", "-Werror", f"-I{headers}", "-o", made,
-                    HERE / "libcuda_stub.c"], check=True)  # fmt: skip
+                    TESTS / "libcuda_stub.c"], check=True)  # fmt: skip
     return made
 
 
