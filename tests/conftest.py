@@ -1,4 +1,8 @@
-"""What tests share: a workbench, and what is deselected on this machine."""
+"""What tests share: a workbench, and what is deselected on this machine.
+
+Tests lie in folders by the room of the package that they are about, and those of the whole checkout lie here. So do
+modules that several tests import.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@
 //
 // Arithmetic is in float. `round<T>` belongs where eager stores a tensor of T between two operators. Without it a
 // low-precision result is nearer to the exact one, and further from eager's.
-// Accuracy (tests/test_kernels_header.py, against float64): exp, expm1, log, log1p, tanh, erf and sigmoid are within
+// Accuracy (tests/kernels/test_header.py, against float64): exp, expm1, log, log1p, tanh, erf and sigmoid are within
 // 4 units in the last place over the whole range of float. Infinities and NaN are as in the C library.
 #pragma once
 #include <cstdint>

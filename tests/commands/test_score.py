@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from checkout import DATA
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +16,7 @@ from pytest_passbench.core.record import ArmResult, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.run import results_file
 
-CASES = json.loads((Path(__file__).parent / "data" / "es_vectors.json").read_text())
+CASES = json.loads((DATA / "es_vectors.json").read_text())
 
 
 def record(task, subgraph, ratio, status="ran", correct_from=-11):

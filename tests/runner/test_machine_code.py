@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import torch
+from checkout import TESTS
 
 from pytest_passbench.judge.arms import replies, sandbox
 from pytest_passbench.judge.arms.wire import hear
@@ -34,7 +35,6 @@ from pytest_passbench.runner.machine_code import MachineCode
 from pytest_passbench.runner.plan_runtime import WrongArgument
 from pytest_passbench.runner.replay import replay
 
-HERE = Path(__file__).parent
 STREAM = 0x57
 KERNEL = """import triton
 import triton.language as tl
@@ -91,7 +91,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("stub") / "libcuda.so"
     headers = Path(triton.__file__).parent / "backends" / "nvidia" / "include"
     subprocess.run(["gcc", "-shared", "-fPIC", "-Wall", "-Werror", f"-I{headers}", "-o", made,
-                    HERE / "libcuda_stub.c"], check=True)  # fmt: skip
+                    TESTS / "libcuda_stub.c"], check=True)  # fmt: skip
     return made
 
 

@@ -6,10 +6,10 @@ import json
 import math
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import factored_scores as factored
 import pytest
+from checkout import DATA
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +20,7 @@ from pytest_passbench.core.settings import ScoreSettings
 from pytest_passbench.score import board, es
 from pytest_passbench.score.subgraph import SPEEDUPS, Judged, from_json, from_record
 
-CASES = json.loads((Path(__file__).parent / "data" / "es_vectors.json").read_text())
+CASES = json.loads((DATA / "es_vectors.json").read_text())
 NEVER_TOLERATED = ("eager_fail", "pass_miss", "integrity")
 
 settings_any = st.builds(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-from pathlib import Path
 
 import pytest
 import torch
+from checkout import ROOT
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.settings import Settings
@@ -18,8 +18,6 @@ from pytest_passbench.judge.machine.gpu import device_state
 from pytest_passbench.run.ledger import check_machine
 from pytest_passbench.runner.cuda import CudaBlock
 from pytest_passbench.runner.pages import MappedPages
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_without_a_device_one_clear_line(monkeypatch):

@@ -7,9 +7,9 @@ import platform
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from checkout import TESTS
 
 from pytest_passbench.walls.syscalls import MACHINES
 
@@ -20,7 +20,7 @@ UNCERTAIN = {"child in a namespace", "clone3", "terminal of one's own", "message
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, str(Path(__file__).with_name("filtered.py")), *arguments]
+    program = [sys.executable, str(TESTS / "filtered.py"), *arguments]
     return subprocess.run(program, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
 
 

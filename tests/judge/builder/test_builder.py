@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkout import ROOT, TESTS
 
 from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.builder import check, compile
@@ -27,7 +28,6 @@ from pytest_passbench.judge.builder.store import sealed
 from pytest_passbench.kernels import cpp
 from pytest_passbench.kernels.signatures import Signature
 
-HERE = Path(__file__).parent
 WEAK = sandbox.Walls(False, "asked for")
 WALLS = {"strong": sandbox.walls(), "weak": WEAK}
 SCALE = """
@@ -355,19 +355,19 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], list[Load]]:
 
 
 def test_every_kernel_of_the_shipped_candidate_builds(weak: Builder, loads: Any) -> None:
-    kernels = loads(HERE.parent / "candidates" / "cpu-fused")
+    kernels = loads(ROOT / "candidates" / "cpu-fused")
     assert len(kernels) > 15
     for source, flags, openmp in kernels:
         assert weak.library(source, flags, openmp).functions
 
 
-@pytest.mark.parametrize("folder", sorted((HERE / "honest").glob("cpp-*")), ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", sorted((TESTS / "honest").glob("cpp-*")), ids=lambda folder: folder.name)
 def test_honest_candidates_build(weak: Builder, loads: Any, folder: Path) -> None:
     for source, flags, openmp in loads(folder):
         assert weak.library(source, flags, openmp).functions
 
 
-@pytest.mark.parametrize("folder", sorted((HERE / "exploits").glob("builder-*")), ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", sorted((TESTS / "exploits").glob("builder-*")), ids=lambda folder: folder.name)
 def test_exploits_are_refused_or_left_to_the_measured_process(weak: Builder, loads: Any, folder: Path) -> None:
     ((source, flags, openmp),) = loads(folder)
     expected = json.loads((folder / "expect.json").read_text())

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from checkout import TESTS
 from rewrite_helpers import build, graph, reference
 
 from pytest_passbench.reader.importing import LoadedPass
@@ -149,9 +150,9 @@ def test_warming_up_needs_no_candidate(pipeline):
 
 FORKED = """
 import os, sys, torch
-sys.path.insert(0, {tests!r})
+sys.path[:0] = {folders!r}
 torch.set_num_threads(1)
-import test_rewrite_pipelines as t
+import test_pipelines as t
 from pytest_passbench.rewrite.pipelines import warm_up
 from rewrite_helpers import build
 warm_up({pipeline!r})
@@ -171,7 +172,7 @@ with torch.no_grad():
 @pytest.mark.parametrize("pipeline", ["dynamo", "inductor"])
 def test_a_fork_calls_without_compiling(pipeline):
     # In a process of its own: forking hangs after the parallel work that other tests leave behind.
-    program = FORKED.format(tests=str(Path(__file__).parent), pipeline=pipeline)
+    program = FORKED.format(folders=[str(Path(__file__).parent), str(TESTS)], pipeline=pipeline)
     environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import random
-from pathlib import Path
 
 import pytest
 import torch
+from checkout import ROOT
 
 from pytest_passbench.kernels import cpp
 from pytest_passbench.plans import parse
@@ -25,7 +25,7 @@ SOURCE = """
 extern "C" void twice(const float* x, float* out, int64_t n) { for (int64_t i = 0; i < n; i++) out[i] = 2 * x[i]; }
 extern "C" int64_t count(const float* x) { return 1; }
 """
-FUSED = Path(__file__).parents[1] / "candidates" / "cpu-fused"
+FUSED = ROOT / "candidates" / "cpu-fused"
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib.util
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
+from checkout import DATA
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.task import Subgraph, TensorSpec
@@ -19,7 +19,7 @@ from pytest_passbench.suite.published import read_folder_header, read_sample, re
 from pytest_passbench.suite.taskfile import read_task
 from pytest_passbench.suite.validate import problems
 
-TASKS = Path(__file__).parent / "data" / "tasks"
+TASKS = DATA / "tasks"
 CODEGEN = """
 import torch
 from torch import device

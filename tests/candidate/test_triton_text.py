@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkout import ROOT, TESTS
 
 from pytest_passbench.candidate.triton import (
     KernelReference,
@@ -21,7 +22,6 @@ from pytest_passbench.candidate.triton import (
     stored,
 )
 
-HERE = Path(__file__).parent
 TL = {"tl": {"module": "triton.language"}, "triton": {"module": "triton"}}
 FUSED = ["attention_softmax", "batch_norm_relu", "dropout_add_layer_norm", "quick_gelu", "rms_norm", "silu_mul"]
 
@@ -294,9 +294,9 @@ def test_options_that_bring_code_are_refused(options: dict[str, Any]) -> None:
 def probed() -> dict[str, Any]:
     """The kernels of the corpus, as they are and from their text, in one process under Triton's interpreter."""
     pytest.importorskip("triton")
-    path = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": path}
-    command = [sys.executable, str(HERE / "triton_probe.py")]
+    command = [sys.executable, str(TESTS / "triton_probe.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)

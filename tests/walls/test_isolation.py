@@ -18,12 +18,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from checkout import TESTS
 
 import pytest_passbench
 from pytest_passbench.judge.arms import processes
 
-HERE = Path(__file__).resolve().parent
 PACKAGE = Path(pytest_passbench.__file__).resolve().parent
+#: Where processes of their own find the package, this module and the helpers.
+IMPORTS = os.pathsep.join(map(str, (PACKAGE.parent, TESTS, Path(__file__).parent)))
 PROBING = "import probe\nprobe.tell()\nreturn torch.nn.functional.gelu(x) + y"
 HONEST = "return torch.nn.functional.gelu(x) + y"
 
@@ -39,7 +41,7 @@ def target(folder: Path, stack: ExitStack) -> tuple[str, list[object]]:
     abstract.bind(f"\0passbench-test-{os.getpid()}")
     abstract.listen()
     home = Path.home()
-    unreadable = [str(folder / "private"), str(HERE), str(PACKAGE.parent / "pyproject.toml"), "/etc/shadow"]
+    unreadable = [str(folder / "private"), str(TESTS), str(PACKAGE.parent / "pyproject.toml"), "/etc/shadow"]
     unreadable += [str(PACKAGE / name) for name in ("judge", "tasks", "forge")]
     unreadable += [str(home)] if not Path(sys.base_prefix).is_relative_to(home) else []
     wanted = {
@@ -63,7 +65,7 @@ def probed(bench, wrapper, folder: Path) -> str:
     try:
         with ExitStack() as stack:
             wanted, _kept = target(folder, stack)
-            probe = (HERE / "probe.py").read_text().replace("@TARGET@", wanted)
+            probe = (TESTS / "probe.py").read_text().replace("@TARGET@", wanted)
             bench.candidate({"p": wrapper(PROBING)}, task="probed", probe=probe)
             bench.candidate({"p": wrapper(HONEST)}, task="zz-next")
             records = bench.judge(policy="open", budget=20)
@@ -104,8 +106,8 @@ def test_an_ordinary_user_is_as_safe():
     with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as scratch:
         for folder in (home, scratch):
             os.chown(folder, 65534, 65534)
-        environment = {**os.environ, "HOME": home, "TMPDIR": scratch, "PYTHONPATH": f"{PACKAGE.parent}:{HERE}"}
-        command = [sys.executable, "-c", "import test_judge_isolation as test; test.alone()", home]
+        environment = {**os.environ, "HOME": home, "TMPDIR": scratch, "PYTHONPATH": IMPORTS}
+        command = [sys.executable, "-c", "import test_isolation as test; test.alone()", home]
         nobody = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": home, "env": environment}
         ran = subprocess.run(command, **nobody, capture_output=True, text=True)
         assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -200,8 +202,8 @@ def test_process_1_is_our_zygote_and_buries_what_nobody_else_does(bench, wrapper
 
 @pytest.mark.bubblewrap
 def test_a_sandbox_ends_with_who_started_it():
-    program = [sys.executable, "-c", "import test_judge_isolation as test; test.start_and_wait()"]
-    environment = {**os.environ, "PYTHONPATH": f"{PACKAGE.parent}:{HERE}"}
+    program = [sys.executable, "-c", "import test_isolation as test; test.start_and_wait()"]
+    environment = {**os.environ, "PYTHONPATH": IMPORTS}
     starter = subprocess.Popen(program, env=environment, stdout=subprocess.PIPE, text=True)
     assert starter.stdout is not None
     zygote = int(starter.stdout.readline())

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
+from checkout import DATA
 
 from pytest_passbench.commands.main import main
 from pytest_passbench.core.errors import UserError
@@ -18,7 +18,7 @@ from pytest_passbench.suite.instantiate import example_inputs
 from pytest_passbench.suite.published import write_sample
 from pytest_passbench.suite.taskfile import DTYPES, read_task
 
-TASKS = Path(__file__).parent / "data" / "tasks"
+TASKS = DATA / "tasks"
 GELU, EMBEDDING = "gelu-add-layer_norm-3f2a", "embedding-add-mul-71c0"
 
 
