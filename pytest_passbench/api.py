@@ -18,7 +18,7 @@ from pytest_passbench.core.task import Task
 from pytest_passbench.run.judging import Judge, judge_all, make_judge
 from pytest_passbench.run.ledger import Ledger, check_machine, open_candidates, run_seed
 
-PYTEST_ONLY = {"candidates", "tasks", "report_dir", "fail_under", "shard"}
+PYTEST_ONLY = {"candidates", "tasks", "report_dir", "fail_under", "shard", "resume"}
 """The fields of Settings that are arguments of their own here, or that only a pytest run uses."""
 
 Paths = str | Path | Iterable[str | Path]

@@ -19,12 +19,15 @@ from pytest_passbench.core.checks import (
     shard,
     tolerance,
 )
-from pytest_passbench.core.settings import SUITES
+from pytest_passbench.core.settings import LATEST, SUITES
 
 
 @dataclass(frozen=True)
 class Option:
-    """An option. ``field`` is its name in Settings (or ScoreSettings); ``many``: it may be repeated."""
+    """An option. ``field`` is its name in Settings (or ScoreSettings); ``many``: it may be repeated.
+
+    ``alone`` is its value if it is given without one; if it is empty, a value must be given.
+    """
 
     name: str
     type: Callable[[str], Any]
@@ -33,6 +36,7 @@ class Option:
     field: str = ""
     many: bool = False
     short: str = ""
+    alone: str = ""
 
     @property
     def key(self) -> str:
@@ -74,6 +78,8 @@ OPTIONS = (
            "may be repeated", "GATES", many=True),
     Option("shard", shard, "judge only the i-th of N parts of the tasks", "i/N"),
     Option("seed", str, "the run's secret seed, to repeat a run (default: drawn)", "HEX"),
+    Option("resume", str, "go on with a run that was interrupted: its folder (default: the latest)", "RUN",
+           alone=LATEST),
     Option("b", failure_value, "what a failure counts in the scores (default: 0.1)", "B"),
     Option("p", exponent, "extra power of slowdowns in the scores (default: 0)", "P"),
     Option("interpretation", one_of("default", "mismatch_extended"), "from which t failures are tolerated: "

@@ -16,6 +16,7 @@ Audit = Literal["off", "standard", "paranoid"]
 Sandbox = Literal["auto", "required"]
 Interpretation = Literal["default", "mismatch_extended"]
 SUITES = ("lite", "full", "train", "all")
+LATEST = "latest"  # the newest run that can be resumed
 METRICS = ("AS", "correct", "gmean", "fast1")  # scores that a gate may be about
 
 
@@ -54,4 +55,5 @@ class Settings:
     fail_under: tuple[tuple[str, float], ...] = ()
     shard: tuple[int, int] | None = None
     seed: str | None = None
+    resume: str | None = None
     score: ScoreSettings = field(default_factory=ScoreSettings)

@@ -18,7 +18,7 @@ from pytest_passbench.suite.taskfile import task_hash
 
 @dataclass(frozen=True)
 class Case:
-    """One subgraph of a task, to be judged for one candidate."""
+    """A subgraph of a task that is to be judged for a candidate."""
 
     task: Task
     subgraph: Subgraph

@@ -1,4 +1,4 @@
-"""Where a run takes place: machine, versions, sandbox. Data for the results file."""
+"""The place of a run: machine, versions, sandbox. Data for the results file."""
 
 from __future__ import annotations
 

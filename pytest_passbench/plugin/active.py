@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.plugin import collect, header, summary
 from pytest_passbench.plugin.collect import TaskItem
 from pytest_passbench.plugin.conftest_guard import inside
+from pytest_passbench.plugin.signals import Signals
 from pytest_passbench.plugin.state import KEY, State, is_worker, worker_count, worker_index
 
 PAYLOAD = "passbench_records"
@@ -28,6 +30,7 @@ class Active:
 
     def __init__(self, state: State) -> None:
         self.state = state
+        self.signals = Signals() if not is_worker(state.config) else Signals(())
 
     def pytest_report_header(self) -> list[str]:
         """Return the header: what is judged, with which settings, on which machine."""
@@ -58,6 +61,8 @@ class Active:
         """Note the items to be judged, if this process has them."""
         costs = {item.nodeid: item.cost for item in session.items if isinstance(item, TaskItem)}
         summary.expect(self.state, costs)
+        if costs and not is_worker(session.config) and not session.config.option.collectonly:
+            summary.make_folder(self.state)
         self.state.expected = -(-sum(costs.values()) // worker_count(session.config))
 
     @pytest.hookimpl(optionalhook=True)
@@ -102,8 +107,9 @@ class Active:
         return summary.status(self.state, report, [Record.from_json(data) for data in payload])
 
     def pytest_keyboard_interrupt(self) -> None:
-        """Mark the run as interrupted; the records so far are written."""
+        """Mark the run as interrupted. Until its results are written, no further Ctrl+C is heeded."""
         self.state.ledger.interrupted = True
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -111,6 +117,7 @@ class Active:
         if not is_worker(session.config) and not session.config.option.collectonly:
             summary.conclude(self.state, session)
         self.state.close()
+        self.signals.restore()
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Show the tables, where the results lie, the seed, and the gates."""
@@ -120,6 +127,7 @@ class Active:
     def pytest_unconfigure(self) -> None:
         """End the judge, if the session never finished."""
         self.state.close()
+        self.signals.restore()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_setupnodes(self, specs: list[Any]) -> None:
@@ -132,6 +140,8 @@ class Active:
     def pytest_configure_node(self, node: Any) -> None:
         """Hand the run's seed to a worker: all derive their secrets from the same one."""
         node.workerinput["passbench_seed"] = self.state.ledger.seed.hex()
+        node.workerinput["passbench_folder"] = str(summary.make_folder(self.state) or "")
+        node.workerinput["passbench_resumed"] = str(self.state.resumed or "")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:

@@ -18,9 +18,11 @@ from pytest_passbench.plugin.nodeid import NodeId, node_path, split
 from pytest_passbench.plugin.select import read
 from pytest_passbench.plugin.state import KEY, State, is_worker
 from pytest_passbench.run.judging import records
+from pytest_passbench.suite.taskfile import task_hash
 
 if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
+    from pytest_passbench.core.task import Task
     from pytest_passbench.suite.find import TaskRef
 
 SUFFIX = ".task.yaml"
@@ -147,7 +149,10 @@ class TaskItem(pytest.Item):
         self.selected = len(state.judge.selected(task, self.candidate))
         state.ledger.expect(self.task, self.candidate.name, self.selected)
         try:
-            for record in records(state.judge, task, self.candidate, state.settings.tolerance):
+            for record in self._known(task, state):
+                self._take(record, state, self.selected)
+            known = [record.subgraph for record in self.records]
+            for record in records(state.judge, task, self.candidate, state.settings.tolerance, known):
                 self._take(record, state, self.selected)
         finally:
             state.live.show("")
@@ -155,8 +160,19 @@ class TaskItem(pytest.Item):
         if not all(record.correct for record in self.records):
             raise failures.TaskFailedError(self.records)
 
+    def _known(self, task: Task, state: State) -> Iterator[Record]:
+        """Yield the records of the run that this one goes on with. Raises UserError if the task has changed."""
+        for subgraph in task.subgraphs:
+            record = state.earlier.get((self.task, self.candidate.name, subgraph.id))
+            if record is not None:
+                if record.task_hash not in ("", task_hash(task)):
+                    raise UserError("has changed since the run that is resumed", where=task.path,
+                                    remedy="run without --passbench-resume")  # fmt: skip
+                yield record
+
     def _take(self, record: Record, state: State, total: int) -> None:
         self._keep(record)
+        state.keep(record)
         if not is_worker(self.config):
             state.add(record)
             text = status_line(record, len(self.records), total)

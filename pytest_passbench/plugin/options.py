@@ -33,9 +33,10 @@ def add(parser: pytest.Parser) -> None:
     for option in OPTIONS:
         names = [option.short] if option.short else []
         form: Literal["linelist", "string"] = "linelist" if option.many else "string"
+        alone = {"nargs": "?", "const": option.alone} if option.alone else {}
         group.addoption(*names, f"--passbench-{option.name}", dest=option.dest, type=option.type,
                         action="append" if option.many else "store", default=None,
-                        metavar=option.metavar, help=option.help)  # fmt: skip
+                        metavar=option.metavar, help=option.help, **alone)  # fmt: skip
         parser.addini(option.dest, option.help, type=form, default=None)
 
 

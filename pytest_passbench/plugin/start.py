@@ -15,6 +15,7 @@ from pytest_passbench.plugin.conftest_guard import inside
 from pytest_passbench.plugin.nodeid import split
 from pytest_passbench.plugin.select import Selection, known_ids, select
 from pytest_passbench.plugin.state import State, is_worker
+from pytest_passbench.run import resume
 from pytest_passbench.run.ledger import Ledger, check_machine, open_candidates, run_seed, writable
 
 if TYPE_CHECKING:
@@ -25,8 +26,13 @@ def make_state(config: pytest.Config) -> State:
     """Return the state of a run in this process. Raises UserError for a mistake of the user's."""
     paths = list(config.args) if config.args_source is pytest.Config.ArgsSource.ARGS else []
     settings = options.settings(config, paths=bool(paths))
-    ledger = Ledger(settings, open_candidates(settings.candidates), _seed(config, settings))
     report_dir = config.invocation_params.dir / settings.report_dir
+    resumed = _resumed(config, settings, report_dir)
+    header, earlier = resume.records(resumed) if resumed is not None else ({}, {})
+    seed = _seed(config, settings) if not header or settings.seed else run_seed(str(header.get("seed")))
+    ledger = Ledger(settings, open_candidates(settings.candidates), seed)
+    if resumed is not None:
+        resume.check(resumed, header, ledger.header())
     if not is_worker(config) and not config.option.collectonly:
         check_machine(settings)
         if not settings.trusted:
@@ -37,7 +43,19 @@ def make_state(config: pytest.Config) -> State:
         _refuse_candidates(paths, config.invocation_params.dir, settings)
     else:
         config.args = [str(config.rootpath)]
-    return State(config, settings, ledger, selection, report_dir)
+    state = State(config, settings, ledger, selection, report_dir, earlier=earlier, resumed=resumed)
+    if is_worker(config) and config.workerinput["passbench_folder"]:  # type: ignore[attr-defined]
+        state.folder = Path(config.workerinput["passbench_folder"])  # type: ignore[attr-defined]
+    return state
+
+
+def _resumed(config: pytest.Config, settings: Settings, report_dir: Path) -> Path | None:
+    if is_worker(config):
+        folder = config.workerinput["passbench_resumed"]  # type: ignore[attr-defined]
+        return Path(folder) if folder else None
+    if settings.resume is None:
+        return None
+    return resume.find(settings.resume, report_dir, config.invocation_params.dir)
 
 
 def _seed(config: pytest.Config, settings: Settings) -> bytes:

@@ -12,6 +12,7 @@ import pytest
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.plugin.live import LiveLine, Progress
+from pytest_passbench.run.journal import Journal
 from pytest_passbench.run.judging import Judge
 from pytest_passbench.run.ledger import Ledger
 
@@ -32,13 +33,19 @@ class State:
     report_dir: Path
     progress: Progress = field(default_factory=Progress)
     run: Run | None = None
+    #: The run's folder, made when the first item is known; ``written`` is the folder that has the results.
     folder: Path | None = None
+    written: Path | None = None
+    #: The records of the run that this one goes on with, by task, candidate and subgraph; and that run's folder.
+    earlier: dict[tuple[str, str, str], Record] = field(default_factory=dict)
+    resumed: Path | None = None
     verdicts: list[GateResult] = field(default_factory=list)
     #: The number of subgraphs that this process will judge, as far as is known: a time budget is spread over them.
     expected: int = 0
     #: The machine's noise as each judging process last reported it, by the name of the process.
     noises: dict[str, dict[str, Any]] = field(default_factory=dict)
     _judge: Judge | None = None
+    _journal: Journal | None = None
 
     @cached_property
     def live(self) -> LiveLine:
@@ -64,11 +71,27 @@ class State:
         self.ledger.add(record)
         self.config.hook.pytest_passbench_record(config=self.config, record=record)
 
+    def keep(self, record: Record) -> None:
+        """Write a record to the run's journal before the next subgraph begins."""
+        if self.folder is None:
+            return
+        if self._journal is None:
+            worker = f"gw{worker_index(self.config)}" if is_worker(self.config) else ""
+            self._journal = Journal(self.folder, self.ledger.header(), worker)
+        self._journal.add(record)
+
+    @property
+    def fault(self) -> str:
+        """The reason why the journal is not whole; empty if it is."""
+        return self._journal.fault if self._journal is not None else ""
+
     def close(self) -> None:
         """End the judge, if there is one."""
         judge, self._judge = self._judge, None
         if judge is not None:
             judge.close()
+        if self._journal is not None:
+            self._journal.close()
 
 
 KEY = pytest.StashKey[State]()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -20,7 +22,7 @@ from pytest_passbench.plugin.live import outcome, spell
 from pytest_passbench.plugin.select import read
 from pytest_passbench.plugin.state import State
 from pytest_passbench.report import gates
-from pytest_passbench.run.ledger import write
+from pytest_passbench.run.ledger import fresh_folder, write
 from pytest_passbench.timing.looks import LOOKS
 
 TRUSTED = "trusted: nothing is scored"
@@ -98,7 +100,11 @@ def to_benchmark(state: State, text: str, records: Iterable[Record]) -> None:
 def conclude(state: State, session: pytest.Session) -> None:
     """Write the run, check its gates, and fail the session if one is not met."""
     if state.settings.trusted or not state.progress.costs:
+        if state.folder is not None:
+            with contextlib.suppress(OSError):  # made for workers that found nothing to judge
+                state.folder.rmdir()
         return
+    make_folder(state)
     state.ledger.noise = merged(list(state.noises.values()))
     state.run = state.ledger.run()
     state.config.hook.pytest_passbench_run(config=state.config, run=state.run)
@@ -107,12 +113,33 @@ def conclude(state: State, session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
+def make_folder(state: State) -> Path | None:
+    """Make the run's folder, if it is not there yet; a run that scores nothing has none. Raises pytest.UsageError."""
+    if state.folder is None and not state.settings.trusted:
+        names = [candidate.name for candidate in state.ledger.candidates]
+        try:
+            state.folder = fresh_folder(state.report_dir, state.ledger.started, names)
+        except UserError as error:
+            raise pytest.UsageError(str(error)) from None
+    return state.folder
+
+
 def _write(state: State, run: Run) -> list[gates.GateResult]:
+    """Write the results to the run's folder, or, if that fails (the disk may be full), to a temporary one."""
+    assert state.folder is not None
     try:
-        state.folder = write(run, state.report_dir)
+        write(run, state.folder)
+        state.written = state.folder
     except UserError as error:
-        # The disk may have filled up since it was checked; the tables are still worth showing.
-        return [gates.GateResult(False, f"results not written: {line(str(error))}")]
+        failed = [gates.GateResult(False, f"results not written: {line(str(error))}")]
+        with contextlib.suppress(UserError, OSError):
+            elsewhere = Path(tempfile.mkdtemp(prefix="passbench-results-"))
+            write(run, elsewhere)
+            state.written = elsewhere
+        return failed
+    if not run.interrupted and not state.ledger.missing():
+        for path in state.folder.glob("journal*.jsonl"):
+            path.unlink()
     return []
 
 
@@ -140,8 +167,12 @@ def closing(state: State) -> list[str]:
         names = ", ".join(map(_lacking, missing[:5]))
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         rows.append(line(f"not judged: {names}{more}", 1000))
-    if state.folder is not None:
-        rows += [f"results: {_short(state.folder / name, state)}" for name in ("results.json", "results.md")]
+    if state.fault:
+        rows.append(line(state.fault, 1000))
+    if state.written is not None:
+        rows += [f"results: {_short(state.written / name, state)}" for name in ("results.json", "results.md")]
+    if state.folder is not None and any(state.folder.glob("journal*.jsonl")):
+        rows.append(f"to go on: the same command with --passbench-resume={_short(state.folder, state)}")
     return [*rows, f"seed: {state.ledger.seed.hex()}"]
 
 

@@ -64,7 +64,7 @@ class Journal:
 
 @dataclass
 class Journaled:
-    """What a run's journals hold. ``cut`` counts the lines that are not whole."""
+    """The contents of a run's journals. ``cut`` counts the lines that are not whole."""
 
     header: dict[str, Any]
     records: list[Record] = field(default_factory=list)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from pytest_passbench.candidate.layout import Candidate
@@ -10,6 +11,7 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.run.ledger import Ledger
+from pytest_passbench.suite.taskfile import task_hash
 
 
 class Judge(Protocol):
@@ -48,10 +50,19 @@ def make_judge(settings: Settings, seed: bytes, worker: int = 0) -> Judge:
     return Session(settings, seed, worker)
 
 
-def records(judge: Judge, task: Task, candidate: Candidate, tolerance: int) -> Iterator[Record]:
-    """Yield the judge's records of a task and a candidate. The run's t is put into each: judges need not do that."""
-    for record in judge.judge(task, candidate):
+def records(
+    judge: Judge, task: Task, candidate: Candidate, tolerance: int, known: Collection[str] = ()
+) -> Iterator[Record]:
+    """Yield the judge's records of a task and a candidate, but of the subgraphs that are ``known`` already.
+
+    The run's t is put into each: judges need not do that.
+    """
+    left = tuple(item for item in judge.selected(task, candidate) if item.id not in known)
+    asked = replace(task, subgraphs=left) if known else task
+    for record in judge.judge(asked, candidate) if left else ():
         record.tolerance = tolerance
+        if known:
+            record.task_hash = task_hash(task)
         yield record
 
 

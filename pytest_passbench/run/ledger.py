@@ -27,6 +27,10 @@ from pytest_passbench.run.hashes import of_harness
 if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
 
+#: The settings that decide what is judged, and how.
+DECIDING = ("tasks", "suite", "shard", "tolerance", "device", "pipeline", "policy", "audit", "audit_skip", "sandbox",
+            "baselines", "threads", "timeout")  # fmt: skip
+
 
 def run_seed(given: str | None) -> bytes:
     """Return the 32 bytes that every secret of the run is derived from: drawn, or made from what the user gave.
@@ -115,6 +119,16 @@ class Ledger:
         counted = [(*pair, judged[pair], self.selected.get(pair[1], {}).get(pair[0], 1)) for pair in pairs]
         return [item for item in counted if item[2] < item[3]]
 
+    def header(self) -> dict[str, Any]:
+        """Return what decides the records of the run: for its journal, and to compare runs by."""
+        given = {name: str(value) for name, value in asdict(self.settings).items() if name in DECIDING}
+        return {
+            "seed": self.seed.hex(),
+            "settings": given,
+            "candidates": {candidate.name: candidate.content_hash for candidate in self.candidates},
+            "harness": of_harness(),
+        }
+
     def run(self) -> Run:
         """Return the run as a value, with its seed revealed."""
         return Run(
@@ -160,24 +174,22 @@ def writable(folder: Path) -> None:
         raise UserError(f"cannot be written: {error.strerror}", where=folder, remedy=remedy) from None
 
 
-def write(run: Run, report_dir: Path) -> Path:
-    """Write ``results.json`` and ``results.md`` to a folder of the run's own, and return that folder.
-
-    Raises UserError if it cannot be written.
-    """
+def write(run: Run, folder: Path) -> None:
+    """Write ``results.json`` and ``results.md`` to the run's folder. Raises UserError if they cannot be written."""
     from pytest_passbench.report import markdown
     from pytest_passbench.run import results_file
 
-    folder = fresh_folder(report_dir, run)
     results_file.write(folder, run)
     results_file.write_text(folder / "results.md", markdown.render(run))
-    return folder
 
 
-def fresh_folder(report_dir: Path, run: Run) -> Path:
-    """Return a new folder ``<time>-<candidates>`` in ``report_dir``: two runs never share one."""
-    stamp = datetime.fromisoformat(run.started).strftime("%Y%m%d-%H%M%S")
-    name = "-".join([stamp, *run.names])[:100]
+def fresh_folder(report_dir: Path, started: str, names: Iterable[str]) -> Path:
+    """Return a new folder ``<time>-<candidates>`` in ``report_dir``: two runs never share one.
+
+    ``started`` is the time at which the run started (ISO 8601). Raises UserError if the folder cannot be made.
+    """
+    stamp = datetime.fromisoformat(started).strftime("%Y%m%d-%H%M%S")
+    name = "-".join([stamp, *names])[:100]
     for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
         folder = report_dir / (name + suffix)
         try:

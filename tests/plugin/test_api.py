@@ -13,7 +13,7 @@ from pytest_passbench.core.settings import Settings
 from pytest_passbench.plugin.benchmark import other_times
 from pytest_passbench.plugin.failures import TaskFailedError, describe
 from pytest_passbench.plugin.live import Progress, outcome, spell
-from pytest_passbench.run.ledger import Ledger, run_seed, write
+from pytest_passbench.run.ledger import Ledger, fresh_folder, run_seed
 
 
 class Judge:
@@ -115,10 +115,8 @@ def test_records_are_ordered_by_candidate_and_task_however_they_came(folder):
 
 
 def test_two_runs_of_one_second_never_share_a_folder(folder):
-    ledger = Ledger(Settings(), [], b"", started="2026-01-02T03:04:05+00:00")
-    folders = [write(ledger.run(), folder / "reports") for _ in range(2)]
-    assert [path.name for path in folders] == ["20260102-030405", "20260102-030405-2"]
-    assert all((path / "results.md").is_file() for path in folders)
+    folders = [fresh_folder(folder / "reports", "2026-01-02T03:04:05+00:00", ["a", "b"]) for _ in range(2)]
+    assert [path.name for path in folders] == ["20260102-030405-a-b", "20260102-030405-a-b-2"]
 
 
 def test_what_a_candidate_wrote_cannot_steer_the_terminal():

@@ -1,0 +1,159 @@
+"""A run that ends before its time: what is kept of it, and how another one goes on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from face import LEAN, OK, Bench
+
+# Ends or waits at the third subgraph of a task, once; says which subgraphs it was asked for.
+ONCE = """
+class Once(Judge):
+    def judge(self, task, candidate):
+        first = not Path("ended").exists()
+        for subgraph in task.subgraphs:
+            with open("asked", "a") as file:
+                file.write(f"{task.id}/{subgraph.id} ")
+            if first and task.id == "b" and subgraph.id == "s2":
+                Path("ended").touch()
+                {end}
+            yield record(task, subgraph, candidate, dict(subgraph.meta))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_passbench_make_session(config, settings, seed):
+    return Once(settings, seed)
+"""
+KILL = "os.kill(os.getpid(), signal.SIGKILL)"
+WAIT = "time.sleep(60)"
+ALL = ["a/s0", "a/s1", "b/s0", "b/s1", "b/s2", "b/s3"]
+
+
+@pytest.fixture
+def bench(pytester, monkeypatch):
+    bench = Bench(pytester, monkeypatch)
+    bench.task("a", {"ratio": 2.0}, {"correct_from": [99]})
+    bench.task("b", OK, OK, OK, OK)
+    return bench
+
+
+def judged(bench: Bench) -> list[str]:
+    return (bench.path / "asked").read_text().split()
+
+
+def last(bench: Bench) -> dict:
+    return json.loads(max(bench.path.glob("reports/*/results.json")).read_text())
+
+
+def found(run: dict) -> list[tuple]:
+    return [(r["task"], r["subgraph"], r["arm"]["status"], r["arm"]["correct_from"]) for r in run["records"]]
+
+
+def undisturbed(bench: Bench) -> list[tuple]:
+    bench.conftest("")
+    bench.run("--candidate=passes", "--passbench-report-dir=other")
+    (path,) = bench.path.glob("other/*/results.json")
+    return found(json.loads(path.read_text()))
+
+
+def test_a_run_that_was_killed_goes_on_where_it_was(bench):
+    bench.conftest(ONCE.replace("{end}", KILL))
+    assert bench.run_apart("--candidate=passes").ret == -signal.SIGKILL
+    (journal,) = bench.path.glob("reports/*/journal.jsonl")
+    result = bench.run_apart("--candidate=passes", "--passbench-resume")
+    result.stdout.fnmatch_lines(["*b.task.yaml . 4/4 correct*"])
+    assert judged(bench) == [*ALL[:5], "b/s2", "b/s3"]
+    run = last(bench)
+    assert not run["interrupted"]
+    assert found(run) == undisturbed(bench)
+    assert journal.exists()  # of the run that ended: it is no run's but its own
+    assert not list(max(bench.path.glob("reports/*")).glob("journal*"))
+
+
+def test_a_run_on_workers_that_was_killed_goes_on_too(bench):
+    bench.conftest(ONCE.replace("{end}", "os.kill(os.getppid(), signal.SIGKILL); time.sleep(1); " + KILL))
+    command = [sys.executable, "-m", "pytest", "--passbench", "--candidate=passes", "-n1", *LEAN]
+    first = subprocess.run(command, cwd=bench.path, capture_output=True, timeout=60, check=False)
+    assert first.returncode == -signal.SIGKILL
+    result = bench.run_apart("--candidate=passes", "-n1", "--passbench-resume")
+    result.stdout.fnmatch_lines(["*4/4 correct*"])
+    assert len(judged(bench)) == len(ALL) + 1
+    assert found(last(bench)) == undisturbed(bench)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_that_ends_a_run_leaves_its_results_and_says_how_to_go_on(bench, number):
+    bench.conftest(ONCE.replace("{end}", WAIT))
+    command = [sys.executable, "-m", "pytest", "--passbench", "--candidate=passes", *LEAN]
+    process = subprocess.Popen(command, cwd=bench.path, stdout=subprocess.PIPE, text=True)
+    while not (bench.path / "ended").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(number)
+    process.send_signal(number)  # impatience changes nothing
+    text, _ = process.communicate(timeout=60)
+    assert process.returncode == pytest.ExitCode.INTERRUPTED
+    run = last(bench)
+    assert run["interrupted"]
+    assert [f"{r['task']}/{r['subgraph']}" for r in run["records"]] == ALL[:4]
+    (folder,) = bench.path.glob("reports/*")
+    assert f"to go on: the same command with --passbench-resume=reports/{folder.name}" in text
+    result = bench.run_apart("--candidate=passes", f"--passbench-resume=reports/{folder.name}")
+    result.stdout.fnmatch_lines(["*4/4 correct*"])
+    assert found(last(bench)) == undisturbed(bench)
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "said"),
+    [
+        ("", ["--passbench-tolerance=-4"], "tolerance was '-5' and is '-4'"),
+        ("", ["--passbench-seed=1"], "the seed is another one"),
+        ("", ["--candidate=others"], "the candidates were passes and are others, passes"),
+        ("passes/fuse.py", [], "the files of the candidate passes have changed"),
+    ],
+)
+def test_another_run_is_refused_and_the_difference_named(bench, change, options, said):
+    bench.conftest(ONCE.replace("{end}", KILL))
+    bench.run_apart("--candidate=passes")
+    bench.candidate("others")
+    if change:
+        with (bench.path / change).open("a") as file:
+            file.write("\n# changed\n")
+    result = bench.run(*options, "--candidate=passes", "--passbench-resume")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*cannot be resumed: {said}*"])
+
+
+def test_a_run_that_came_to_its_end_leaves_nothing_to_resume(bench):
+    bench.run("--candidate=passes")
+    assert len(list(bench.path.glob("reports/*/results.json"))) == 1
+    result = bench.run("--candidate=passes", "--passbench-resume")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*reports: has no run that was interrupted*"])
+
+
+def test_results_that_cannot_be_written_go_to_another_place_that_is_named(bench):
+    bench.conftest(
+        """
+        import shutil
+
+        def pytest_passbench_run(config, run):
+            (folder,) = config.rootpath.glob("reports/*")
+            shutil.rmtree(folder)
+            folder.touch()
+        """
+    )
+    result = bench.run("--candidate=passes")
+    result.stdout.fnmatch_lines(["results: */passbench-results-*/results.json", "results not written: *"])
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    (line,) = [line for line in result.outlines if line.endswith("/results.json")]
+    path = Path(line.removeprefix("results: "))
+    assert len(json.loads(path.read_text())["records"]) == len(ALL)
+    shutil.rmtree(path.parent)
