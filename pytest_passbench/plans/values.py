@@ -15,7 +15,7 @@ import torch
 MAX_DEPTH = 16
 MAX_ITEMS = 4096
 MAX_TEXT_CHARACTERS = 4096
-MAX_INTEGER = 1 << 63  # exclusive, of the absolute value
+MAX_INTEGER = 1 << 63  # integers have 64 bits, with a sign
 
 _KINDS = {"dtype": torch.dtype, "memory_format": torch.memory_format, "layout": torch.layout}
 _NAMED: dict[str, tuple[type, dict[str, Any]]] = {

@@ -35,7 +35,7 @@ WHILE_RECORDED = {
     "operator-of-many": (
         "plan(steps=[{'operator': ['aten.mul', [], [], []]}],"
         " returns=[{'operand': ['argument', 0, 0, 'float32', [16, 32], [32, 1]]}])",
-        "calls aten.mul, which is not an operator of a graph",
+        "calls aten.mul, which is no operator of a graph",
     ),
     "two-answers": ("b'{\"plan\": {}, \"ended\": 9}'", "has 2 fields"),
     "a-signal-of-its-own": ("b'{\"ended\": 9999}'", "is 9999, not in 0 to 127"),
