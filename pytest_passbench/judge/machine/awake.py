@@ -13,7 +13,19 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-_LOOP = "import ctypes; ctypes.CDLL(None).prctl(1, 9)\nwhile True: pass"  # it is killed when its parent thread ends
+#: The process asks to be killed when its parent ends (PR_SET_PDEATHSIG) before it gives way to all others: on a busy
+#: machine it would not come to it afterwards. It closes its output last, which tells the parent that all is done.
+_LOOP = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 9)
+if os.getppid() != int(sys.argv[1]):
+    os._exit(0)
+os.sched_setaffinity(0, {int(sys.argv[2])})
+os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+os.dup2(0, 1)
+while True:
+    pass
+"""
 
 
 class Awake:
@@ -63,7 +75,10 @@ class Awake:
 
 
 def _looping(core: int) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen([sys.executable, "-I", "-S", "-c", _LOOP], stdin=subprocess.DEVNULL)
-    os.sched_setscheduler(process.pid, os.SCHED_IDLE, os.sched_param(0))
-    os.sched_setaffinity(process.pid, {core})
+    command = [sys.executable, "-I", "-S", "-c", _LOOP, str(os.getpid()), str(core)]
+    nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
+    process = subprocess.Popen(command, stdin=nothing, stdout=pipe, stderr=nothing)
+    assert process.stdout is not None
+    with process.stdout as output:
+        output.read()
     return process
