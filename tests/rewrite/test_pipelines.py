@@ -169,7 +169,7 @@ with torch.no_grad():
 """
 
 
-@pytest.mark.parametrize("pipeline", ["dynamo", "inductor"])
+@pytest.mark.parametrize("pipeline", ["dynamo", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_a_fork_calls_without_compiling(pipeline):
     # In a process of its own: forking hangs after the parallel work that other tests leave behind.
     program = FORKED.format(folders=[str(Path(__file__).parent), str(TESTS)], pipeline=pipeline)
