@@ -83,7 +83,7 @@ class Runner:
 
     def _expected(self) -> bool:
         """Return True if the process that answered is the one that the template forked."""
-        return processes.parent_if_any(self.pid) == self.template.pid
+        return processes.parent(self.pid) == self.template.pid
 
     def _limit(self, seconds: float) -> None:
         # A blocking socket with the kernel's time-out needs one system call less per block than Python's time-out.

@@ -178,16 +178,17 @@ class Template:
         processes.wait_stopped(self.pid)
 
     @contextlib.contextmanager
-    def forking(self, channel: socket.socket) -> Iterator[None]:
+    def forking(self, channel: socket.socket, forked: bool = False) -> Iterator[None]:
         """Turn errors within this context into ArmFailure that says how the process ended.
 
-        The runner's channel is closed then.
+        That is the runner if it is ``forked``, else the template. The runner's channel is closed then.
         """
         try:
             yield
         except (ProtocolError, Gone) as error:
             channel.close()
-            raise ArmFailure("crash", "fork", self._how_it_ended()) from error
+            how = ending(self.runner_signal(), "the runner") if forked else self._how_it_ended()
+            raise ArmFailure("crash", "fork", how) from error
         except TimeoutError as error:
             channel.close()
             raise ArmFailure("timeout", "fork", "the runner did not start in time") from error
@@ -242,4 +243,5 @@ class Fork:
         """Wait for the runner and return it, stopped and pinned to the cores ``core``. Raises ArmFailure."""
         with self._template.forking(self.channel):
             self._template.forked()
+        with self._template.forking(self.channel, forked=True):
             return Runner(self._template, self.channel, core)
