@@ -30,7 +30,7 @@ def test_evaluate_gives_the_callers_threads_back(bench, gelu_add_pass, three_thr
         on_record=lambda record: during.append(torch.get_num_threads()),
     )
     assert [record.correct for record in run.records] == [True]
-    assert trusted or during == [1]
+    assert trusted or set(during) == {1}
     assert torch.get_num_threads() == 3
 
 

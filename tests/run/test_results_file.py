@@ -22,7 +22,7 @@ from pytest_passbench.run import results_file
 from pytest_passbench.run.merge import merge
 from pytest_passbench.score import board
 
-SCHEMA_1 = Path(__file__).parent / "data" / "results-1.json"
+SCHEMA_1 = Path(__file__).parents[1] / "data" / "results-1.json"
 """A run of an honest candidate and of one that answers zeros, as schema passbench/1 had it: both are "correct"."""
 
 text = st.text(max_size=20)

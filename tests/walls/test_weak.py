@@ -87,7 +87,7 @@ def test_the_weak_form_holds_what_it_says(without_bubblewrap, bench, wrapper, tm
         body = "import probe\nprobe.tell()\nreturn torch.nn.functional.gelu(x) + y"
         bench.candidate({"p": wrapper(body)}, task="weak", probe=head + PROBE)
         arm = bench.judge(policy="open", budget=15)["weak/float32-x1"].arm
-    assert (arm.status, arm.correct_from) == ("correct", [-11]), arm
+    assert (arm.status, arm.correct_from) == ("ran", [-11]), arm
     reached, scratch = re.search(r"REACHED (\[.*?\]) (\S+)", arm.output).groups()
     assert reached == ("[]" if "signals" in str(sandbox.walls()) else "['signal']")
     scratch = Path(scratch)
