@@ -25,6 +25,7 @@ from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.judge.arms.arm import ArmSettings
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
+from pytest_passbench.judge.sandboxes import Sandboxes
 from pytest_passbench.judge.session import Session
 from pytest_passbench.protocol import Order
 from pytest_passbench.suite.find import discover, installed_tasks
@@ -66,6 +67,13 @@ def spread(chosen: Sequence[Case], count: int) -> list[Case]:
     return [chosen[round(i * (len(chosen) - 1) / (count - 1))] for i in range(count)]
 
 
+class TwinSandboxes(Sandboxes):
+    """Sandboxes in which the candidate's arm is eager's, name and all."""
+
+    def _for_arm(self, name: str, pipeline: str, *_more: Any, **_named: Any) -> ArmSettings:
+        return super()._for_arm(EAGER if name == CANDIDATE else name, pipeline)
+
+
 class Twins(Session):
     """Judges eager against eager; ``sources`` may exchange the program of either arm for another."""
 
@@ -73,13 +81,11 @@ class Twins(Session):
         super().__init__(settings, os.urandom(32))
         self.floor = False
         self._readings = NO_READINGS
+        self._sandboxes = TwinSandboxes(settings, self._walls)
         self.sources = sources or (lambda _arm, source: source)
 
-    def _arm_settings(self, name: str, pipeline: str, **_more: Any) -> ArmSettings:
-        return super()._arm_settings(EAGER if name == CANDIDATE else name, pipeline)
-
-    def _orders(self, task: Task, subgraph: Subgraph, passes: Any, arms: list[str]) -> dict[str, Order]:
-        orders = super()._orders(task, subgraph, passes, arms)
+    def _orders(self, case: Any, arms: Any, passes: Any) -> dict[str, Order]:
+        orders = super()._orders(case, arms, passes)
         return {
             arm: replace(order, arm=EAGER, source=self.sources(arm, order.source)) for arm, order in orders.items()
         }
@@ -107,6 +113,7 @@ NOBODY: Any = SimpleNamespace(
     name="eager",
     path=Path(),
     uses_triton=False,
+    folder=lambda _passes: "",
     passes_for=lambda _task: SimpleNamespace(path=Path(), stems=(), faults=()),
 )
 

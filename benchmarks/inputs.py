@@ -25,7 +25,7 @@ from pytest_passbench.judge.inputs.library import NoLibrary
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
 from pytest_passbench.judge.inputs.portable import Portable
 from pytest_passbench.suite.taskfile import read_task
-from pytest_passbench.timing.rounds import BLOCK
+from pytest_passbench.timing.rounds import BLOCK_SECONDS
 
 TASKS = Path(__file__).resolve().parents[1] / "tasks"
 BYTES = 1 << 20  # of one input
@@ -92,7 +92,7 @@ def by_subgraph(tasks: int) -> None:
     for path in random.Random(0).sample(paths, min(tasks, len(paths))):
         subgraph = random.Random(0).choice(read_task(path).subgraphs)
         layout = plan_layout(subgraph.inputs)
-        calls = max(1, min(layout.slots, round(BLOCK * BANDWIDTH / max(layout.stride, 1))))
+        calls = max(1, min(layout.slots, round(BLOCK_SECONDS * BANDWIDTH / max(layout.stride, 1))))
         pages, inputs = Pages(layout), Inputs(subgraph.inputs, b"a key")
         inputs.write(inputs.draw(layout.slots), pages)
         begin = time.perf_counter()

@@ -30,7 +30,6 @@ from engine import Case, Store, cases, judged, machine, session_of, spread, writ
 
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.settings import Settings
-from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.builder.build import Builder
@@ -113,20 +112,20 @@ class Planted(Session):
         self.floor, self._plain = False, plain
         mount = sandbox.CANDIDATE_MOUNT
         builders = Builder(self._walls, None), TritonBuilder(self._walls, None)
-        self._others = Readings("open", *builders, self._start_reading, mount)
+        self._others = Readings("open", *builders, self._sandboxes.start_reading, mount)
 
     def close(self) -> None:
         self._others.close()
         super().close()
 
-    def _planners(self, task: Task, candidate: Candidate) -> dict[str, Planner]:
-        passes = self._plain.passes_for(task.id)
+    def _planners(self, case: Any) -> dict[str, Planner]:
+        passes = self._plain.passes_for(case.task.id)
         assert passes is not None
-        return {**super()._planners(task, candidate), EAGER: self._others.planner(self._plain, passes)}
+        return {**super()._planners(case), EAGER: self._others.planner(self._plain, passes)}
 
-    def _orders(self, task: Task, subgraph: Subgraph, passes: Any, arms: list[str]) -> dict[str, Order]:
-        orders = super()._orders(task, subgraph, passes, arms)
-        own = self._plain.passes_for(task.id)
+    def _orders(self, case: Any, arms: Any, passes: Any) -> dict[str, Order]:
+        orders = super()._orders(case, arms, passes)
+        own = self._plain.passes_for(case.task.id)
         assert own is not None
         plain = self._others.passes(self._others.planner(self._plain, own), own)
         return {EAGER: replace(orders[CANDIDATE], passes=plain), CANDIDATE: orders[CANDIDATE]}  # the reference first

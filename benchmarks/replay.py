@@ -63,7 +63,7 @@ def _loaded(stand_in: bool) -> list[Any]:
     plain = cpp.load
     try:
         if stand_in:
-            cpp.load = launches._load
+            cpp.load = launches.load_library
         return load_passes(FUSED, names)
     finally:
         cpp.load = plain

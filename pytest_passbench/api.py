@@ -19,7 +19,7 @@ from pytest_passbench.run.judging import Judge, judge_all, make_judge
 from pytest_passbench.run.ledger import Ledger, check_machine, open_candidates, run_seed
 
 PYTEST_ONLY = {"candidates", "tasks", "report_dir", "fail_under", "shard"}
-"""Fields of Settings that are arguments of their own here, or that only a pytest run acts on."""
+"""The fields of Settings that are arguments of their own here, or that only a pytest run uses."""
 
 Paths = str | Path | Iterable[str | Path]
 
@@ -32,14 +32,16 @@ def evaluate(
     judge: Callable[[Settings, bytes], Judge] = make_judge,
     **settings: Any,
 ) -> Run:
-    """Judge one candidate folder, or several, with the guarantees of ``pytest --passbench``.
+    """Judge one candidate folder, or several, with the guarantees of ``pytest --passbench``; return the run.
+
+    ``record.correct`` of each of ``run.records`` says whether the answer is right, ``record.arm`` how fast it is.
 
     ``tasks``: task files, published samples, or folders of them; by default the installed tasks of
     ``suite`` ("lite"). ``settings`` are the fields of :class:`~pytest_passbench.core.settings.Settings`.
-    ``on_record`` is called with every record as it is made; a KeyboardInterrupt ends the run and returns what
-    there is, marked interrupted. ``judge`` makes the run's judge from its settings and its seed.
+    ``on_record`` is called with every record as it is made; a KeyboardInterrupt ends the run and returns
+    what there is, marked interrupted. ``judge`` makes the run's judge from its settings and its seed.
 
-    Raises UserError for a candidate, a task file or a setting that is not one.
+    Raises UserError for a folder without passes, a file that is not a task, or a setting that is wrong.
     """
     chosen = _settings(candidate, tasks, settings)
     check_machine(chosen)
@@ -64,7 +66,7 @@ def _settings(candidate: Paths, tasks: Paths | None, given: dict[str, Any]) -> S
 
 
 def _check(given: dict[str, Any]) -> None:
-    """What is out of range on the command line is so here."""
+    """Raise UserError for an unknown setting, or a value that the command line would refuse."""
     options = {option.key: option for option in OPTIONS}
     known = {field.name for field in fields(Settings)} - PYTEST_ONLY
     for name, value in given.items():

@@ -1,9 +1,9 @@
-"""What judge and runner say to each other: the only module that both sides share.
+"""The messages between judge and runner: the only module that both sides share.
 
-Two forms. *Control* messages (build this, fork a runner) are length-prefixed JSON, with file descriptors beside
-them where needed. *Block* messages (go, done) have a fixed layout; what a block produced lies in the runner's
-memory, in tables whose addresses the runner announced, and the judge reads it there while the runner is stopped.
-Nothing is ever unpickled.
+*Control* messages (build this, fork a runner) are JSON with a length before it, and may come with file descriptors.
+*Block* messages (go, done) have a fixed layout. The outputs of a block lie in the runner's memory. The runner has
+announced the addresses of tables that describe them. The judge reads tables and outputs while the runner is stopped.
+No message is ever unpickled.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-READ = "read"  # in place of a pipeline: a sandbox for readers
+READ = "read"  # stands in place of a pipeline for a sandbox of readers
 MAX_DESCRIPTORS = 32  # beside one message
-LIMIT = 1 << 22  # bytes of one control message; more is not a message of ours
-LENGTH = struct.Struct("<I")  # of a control message, before it
+MAX_MESSAGE_BYTES = 1 << 22  # of a control message; a longer one is refused
+LENGTH = struct.Struct("<I")  # the bytes of a control message; sent before it
 
 NONCE_BYTES = 16
-DEPTHS = 16  # of the stack, at which a block may run
+DEPTHS = 16  # number of depths of the stack at which a block may run
 GO = struct.Struct("<16sIII")  # nonce, calls, flags, depth
 DONE = struct.Struct("<16sII")  # nonce, calls made, outcome
-FLAG_EMPTY = 1  # run the block with a call that does nothing: what the harness itself costs
-FLAG_PREPARE = 2  # put the inputs of so many calls on the device
-FLAG_COLLECT = 4  # bring what call number ``calls`` left on the device to the host
+FLAG_EMPTY = 1  # run the block with a call that does nothing, to time the harness itself
+FLAG_PREPARE = 2  # copy the inputs of ``calls`` calls to the device
+FLAG_COLLECT = 4  # copy the outputs of call number ``calls`` from the device to the host
 OUTCOME_OK, OUTCOME_RAISED = 0, 1
 
-#: One output of one call: address, index into the table of forms.
+#: An output of a call: its address, and its index in the table of forms.
 ENTRY = struct.Struct("<QQ")
 MAX_OUTPUTS = 64
-#: A form: kind, dtype, device, number of dimensions; then sizes and strides in elements.
+#: A form: kind, dtype, device and number of dimensions. Sizes and strides in elements follow.
 MAX_DIMS = 12
 FORM = struct.Struct(f"<4q{2 * MAX_DIMS}q")
 MAX_FORMS = 64
@@ -48,15 +48,15 @@ DEVICES = ("cpu", "cuda", "meta")
 
 
 class ProtocolError(Exception):
-    """The other side is gone, or said something that is not a message."""
+    """The other side is gone, or sent something that is not a message."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the inputs of each call lie in the shared pages.
+    """The places of the inputs of each call in the shared pages.
 
-    ``slots`` calls, ``stride`` bytes apart; input ``i`` of a slot begins ``offsets[i]`` bytes into it and is
-    contiguous with ``shapes[i]`` and ``dtypes[i]``.
+    There are ``slots`` slots, one per call, ``stride`` bytes apart. Input ``i`` begins ``offsets[i]`` bytes into its
+    slot. It is contiguous, of shape ``shapes[i]`` and of dtype ``dtypes[i]`` (torch's name).
     """
 
     slots: int
@@ -67,11 +67,11 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """Bytes of all slots together."""
+        """The bytes of all slots together."""
         return self.slots * self.stride
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON-ready builtins."""
+        """Return it as JSON-ready builtins."""
         return {
             "slots": self.slots,
             "stride": self.stride,
@@ -82,14 +82,14 @@ class Layout:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Layout:
-        """Reads what :meth:`to_json` wrote."""
+        """Return the layout that :meth:`to_json` wrote."""
         shapes = tuple(tuple(shape) for shape in data["shapes"])
         return cls(data["slots"], data["stride"], tuple(data["offsets"]), shapes, tuple(data["dtypes"]))
 
 
 @dataclass(frozen=True)
 class Order:
-    """The judge's order: which arm, how, on which graph. JSON-ready builtins only."""
+    """The judge's order to build a program: the arm, its pipeline and its graph. All fields are JSON-ready."""
 
     arm: str  # "candidate", "eager", or a baseline's name
     source: str
@@ -100,12 +100,12 @@ class Order:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Order:
-        """Reads the form in which the judge sends it."""
+        """Return the order that the judge sent as JSON."""
         return cls(**{**data, "passes": tuple(data["passes"])})
 
 
 def send(channel: socket.socket, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
-    """Send a control message, with descriptors. Raises ProtocolError where nobody listens any more."""
+    """Send a control message with file descriptors. Raises ProtocolError if the other side has hung up."""
     body = json.dumps(message).encode()
     data = LENGTH.pack(len(body)) + body
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
@@ -117,15 +117,15 @@ def send(channel: socket.socket, message: dict[str, Any], fds: tuple[int, ...] =
 
 
 def receive(channel: socket.socket, max_fds: int = MAX_DESCRIPTORS) -> tuple[dict[str, Any], list[int]]:
-    """Receive a control message and its descriptors.
+    """Return a control message and the file descriptors beside it.
 
-    Raises ProtocolError at end of file or on what is not a JSON object, TimeoutError when the channel's time-out
-    passes.
+    Raises ProtocolError at end of file and for anything but a JSON object of at most :data:`MAX_MESSAGE_BYTES`.
+    Raises TimeoutError if the channel's time-out passes.
     """
     fds: list[int] = []
     head = _exactly(channel, LENGTH.size, fds, max_fds)
     (length,) = LENGTH.unpack(head)
-    if length > LIMIT:
+    if length > MAX_MESSAGE_BYTES:
         raise ProtocolError(f"a message of {length} bytes")
     try:
         message = json.loads(_exactly(channel, length, fds, max_fds))
@@ -140,9 +140,7 @@ def _exactly(channel: socket.socket, count: int, fds: list[int], max_fds: int) -
     parts = bytearray()
     while len(parts) < count:
         try:
-            data, ancillary, _flags, _address = channel.recvmsg(
-                count - len(parts), socket.CMSG_SPACE(4 * max_fds)
-            )
+            data, ancillary, _flags, _address = channel.recvmsg(count - len(parts), socket.CMSG_SPACE(4 * max_fds))
         except TimeoutError:
             raise
         except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -17,6 +18,10 @@ from hypothesis import settings
 # How long an example takes says how busy the machine is, not whether the code is right.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+# A shell has what it starts in the background ignore Ctrl+C, and so would all that the tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 GELU_ADD = """
 def forward(in_0, in_1):
@@ -109,15 +114,17 @@ class Bench:
         from pytest_passbench.candidate.layout import Candidate
         from pytest_passbench.core.settings import Settings
         from pytest_passbench.judge.session import Session
+        from pytest_passbench.run.judging import records
         from pytest_passbench.suite.taskfile import read_task
 
         settings.setdefault("pipeline", "direct")
         settings.setdefault("audit", "off")
         chosen = Candidate.open(candidate or self.folder / "cand")
-        with Session(Settings(**settings), b"a secret of the tests") as session:
+        told = Settings(**settings)
+        with Session(told, b"a secret of the tests") as session:
             tasks = [read_task(path) for path in sorted(self.tasks.glob("*.yaml"))]
-            records = [record for task in tasks for record in session.judge(task, chosen)]
-        return {f"{record.task}/{record.subgraph}": record for record in records}
+            found = [record for task in tasks for record in records(session, task, chosen, told.tolerance)]
+        return {f"{record.task}/{record.subgraph}": record for record in found}
 
 
 @pytest.fixture

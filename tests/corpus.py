@@ -89,11 +89,9 @@ def judge(candidate: Path, **settings: Any) -> dict[str, list[Any]]:
     return found
 
 
-def outcome(record: Any, tolerance: int = -5) -> str:
-    """"rejected" with b at t, or "passes"."""
-    from pytest_passbench.plugin.failures import failed
-
-    return "rejected" if failed(record, tolerance) else "passes"
+def outcome(record: Any) -> str:
+    """Return "passes" for an answer that is right at t, else "rejected"."""
+    return "passes" if record.correct else "rejected"
 
 
 def gain(record: Any, twin: Any) -> float:

@@ -42,7 +42,7 @@ def apply_passes(gm: torch.fx.GraphModule, loaded: list[LoadedPass], inputs: lis
 
 def build(
     pipeline: str, gm: torch.fx.GraphModule, loaded: list[LoadedPass], inputs: list[Any]
-) -> pipelines.Built:
+) -> pipelines.BuiltGraph:
     """Build a pipeline from passes as data, their wrappers called in this process."""
     return pipelines.build(pipeline, gm, as_passes(loaded), inputs, LocalKernels(loaded))
 

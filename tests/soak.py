@@ -44,7 +44,7 @@ def replacement_func():
 def misbehave():
 '''
 PYTHON, KERNEL = "    pass\n", ""
-#: What ``misbehave`` does in the reader, and the kernel in a measured process; and the status of the record then.
+#: What ``misbehave`` does in the reader, and the kernel in a measured process; and how the record ends then.
 KINDS = {
     "kernel-crash": (PYTHON, "*(volatile float*)8 = 1;", "crash"),
     "hang": ("    while True:\n        pass\n", KERNEL, "timeout"),
@@ -90,10 +90,11 @@ def run(count: int, folder: Path, **settings: Any) -> Outcome:
             *_, record = session.judge(read_task(path), candidate)
             kind = record.task.partition("-")[2]
             expected = KINDS[kind][2] if kind in KINDS else "correct"
-            said = f"{kind}: {record.arm.status}"
+            ended = "correct" if record.correct else record.arm.status
+            said = f"{kind}: {ended}"
             outcome.statuses[said] = outcome.statuses.get(said, 0) + 1
-            if record.arm.status != expected:
-                outcome.wrong.append(f"{record.task}: {record.arm.status}: {record.arm.message}")
+            if ended != expected:
+                outcome.wrong.append(f"{record.task}: {ended}: {record.arm.message}")
             if number == count // 5:
                 first = _resident()
     outcome.grown = _resident() - first

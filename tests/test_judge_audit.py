@@ -102,7 +102,7 @@ def test_work_that_is_not_the_candidates_own_kernel_does_not_count(bench, wrappe
     assert "launches no kernel" in arms["input/float32-x1"].message
     assert (arms["sampled/float32-x1"].status, arms["sampled/float32-x1"].phase) == ("integrity", "kernel")
     assert (arms["unwritten/float32-x1"].status, arms["unwritten/float32-x1"].phase) == ("integrity", "outputs")
-    assert arms["zz-honest/float32-x1"].status == "correct"
+    assert arms["zz-honest/float32-x1"].status == "ran"
     assert all(arm.speed is None for name, arm in arms.items() if not name.startswith("zz"))
 
 
@@ -110,7 +110,7 @@ def test_who_rounds_differently_in_an_extra_block_is_inaccurate_and_not_accused(
     bench.task()
     bench.candidate({"p": ELSEWHERE.replace("FACTOR", "1.00002f")})
     (record,) = bench.judge(audit="standard").values()
-    assert (record.arm.status, record.findings) == ("correct", [])
+    assert (record.arm.status, record.findings) == ("ran", [])
     assert record.arm.correct_from == [-4]
     assert "output 0" in record.arm.worst
 
@@ -123,7 +123,7 @@ def test_operators_inside_a_wrapper_are_seen_in_every_pipeline(bench, wrapper, g
     records = bench.judge(audit="standard", pipeline=pipeline)
     assert records["foul/float32-x1"].arm.status == "integrity"
     assert "aten.gelu" in records["foul/float32-x1"].arm.message
-    assert records["honest/float32-x1"].arm.status == "correct"
+    assert records["honest/float32-x1"].correct
 
 
 def test_a_pass_that_broke_a_rule_is_out_and_the_others_are_in(bench, wrapper, gelu_add_pass):
@@ -137,14 +137,14 @@ def test_a_pass_that_broke_a_rule_is_out_and_the_others_are_in(bench, wrapper, g
     assert relu.arm.status == "integrity"
     assert "foul.py:" in relu.arm.message
     assert "torch-op" in relu.arm.message
-    assert (gelu.arm.status, gelu.findings) == ("correct", [])
+    assert (gelu.correct, gelu.findings) == (True, [])
 
 
 def test_with_the_open_policy_torch_may_be_used(bench, wrapper):
     bench.task("gelu-add")
     bench.candidate({"p": wrapper(TORCH)})
     record = bench.judge(audit="standard", policy="open")["gelu-add/float32-x1"]
-    assert (record.arm.status, record.findings) == ("correct", [])
+    assert (record.correct, record.findings) == (True, [])
 
 
 def test_a_pass_caught_once_is_out_of_the_rest(bench, wrapper):

@@ -205,7 +205,7 @@ def test_a_dear_source_ends_within_limits(builder: Builder, before: str, says: s
 
 
 def test_a_compiler_that_does_not_end_is_ended(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile, "SECONDS", 0.5)
+    monkeypatch.setattr(compile, "TIMEOUT_SECONDS", 0.5)
     source = "#include <cstdint>\n" + "".join(
         f"template <int N> struct A{i} {{ typedef typename A{i}<N - 1>::a a; }};"
         f"template <> struct A{i}<0> {{ typedef int a; }}; A{i}<800>::a a{i}();\n"

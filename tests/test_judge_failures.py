@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_passbench.core.ladder import NEVER
+
 HONEST = "return torch.nn.functional.gelu(x) + y"
 FAULTS = {
     "raises": ("raise ValueError('no such luck')", "runtime_fail", "no such luck"),
@@ -12,7 +14,7 @@ FAULTS = {
     "segfault": ("import ctypes; ctypes.string_at(8)", "crash", "SIGSEGV"),
     "aborts": ("import os; os.abort()", "crash", "SIGABRT"),
     "too-much-memory": ("return torch.empty(1 << 46)", "runtime_fail", "memory"),
-    "wrong-values": ("return torch.nn.functional.gelu(x) + y * 100", "correct", "times what t = -5 allows"),
+    "wrong-values": ("return torch.nn.functional.gelu(x) + y * 100", "ran", "times what t = -5 allows"),
     "nan": ("return torch.nn.functional.gelu(x) + y * float('nan')", "nan_inf", "NaN or Inf"),
     "shape": ("return (torch.nn.functional.gelu(x) + y)[:1]", "shape_mismatch", "[1, 32]"),
     "broadcastable": ("return (torch.nn.functional.gelu(x) + y)[None]", "shape_mismatch", "[1, 16, 32]"),
@@ -44,20 +46,21 @@ def test_every_fault_has_its_status_and_says_why(records):
         arm = records[f"{name}/float32-x1"].arm
         assert (name, arm.status) == (name, status)
         assert text in arm.message + arm.worst, name
-        assert status == "correct" or arm.speed is None
+        assert status == "ran" or arm.speed is None
     honest = records["zz-honest/float32-x1"].arm
-    assert (honest.status, honest.correct_from) == ("correct", [-11])
+    assert (honest.status, honest.correct_from) == ("ran", [-11])
     assert honest.speed is not None
     assert honest.speed.low < honest.speed.ratio < honest.speed.high
     miss = records["zz-unknown/float32-x1"].arm
     assert miss.status == "pass_miss"
     assert "mul" in miss.message
-    assert records["wrong-values/float32-x1"].arm.correct_from == [99]
+    assert records["wrong-values/float32-x1"].arm.correct_from == [NEVER]
+    assert [name for name, record in records.items() if record.correct] == ["zz-honest/float32-x1"]
 
 def test_strides_of_a_dimension_of_one_are_nobodys_concern(bench, wrapper):
     bench.task("row", shapes=((1, 32), (1, 32)))
     bench.candidate({"p": wrapper(f"z = {HONEST.removeprefix('return ')}\nreturn z.as_strided((1, 32), (7, 1))")})
-    assert bench.judge(policy="open")["row/float32-x1"].arm.status == "correct"
+    assert bench.judge(policy="open")["row/float32-x1"].correct
 
 
 def test_output_of_a_candidate_is_kept_capped_and_escaped(bench, wrapper):
@@ -65,7 +68,7 @@ def test_output_of_a_candidate_is_kept_capped_and_escaped(bench, wrapper):
     body = "print('\\x1b[31mred', 'x' * 100000)\nreturn torch.nn.functional.gelu(x) + y"
     bench.candidate({"p": wrapper(body)}, task="loud")
     record = bench.judge(policy="open")["loud/float32-x1"]
-    assert record.arm.status == "correct"
+    assert record.correct
     assert "\\x1b[31mred" in record.arm.output
     assert len(record.arm.output) < 20_000
     assert "\x1b" not in record.arm.output

@@ -26,7 +26,7 @@ WHILE_LOADED = {
     "too-long": ("b'', 1 << 30", "has 1073741824 bytes"),
 }
 WHILE_RECORDED = {
-    "plan-no-object": ("b'{\"plan\": 5}'", "no version"),
+    "plan-no-object": ("b'{\"plan\": 5}'", "version is missing"),
     "plan-with-a-loop": ("plan(steps=[{'loop': [1]}])", "a step of unknown kind 'loop'"),
     "plan-out-of-bounds": (
         "plan(returns=[{'operand': ['argument', 0, 9999, 'float32', [1], [1]]}])",
@@ -35,7 +35,7 @@ WHILE_RECORDED = {
     "operator-of-many": (
         "plan(steps=[{'operator': ['aten.mul', [], [], []]}],"
         " returns=[{'operand': ['argument', 0, 0, 'float32', [16, 32], [32, 1]]}])",
-        "calls aten.mul, which is no operator of a graph",
+        "calls aten.mul, which is not an operator of a graph",
     ),
     "two-answers": ("b'{\"plan\": {}, \"ended\": 9}'", "has 2 fields"),
     "a-signal-of-its-own": ("b'{\"ended\": 9999}'", "is 9999, not in 0 to 127"),
@@ -88,4 +88,4 @@ def test_a_plan_that_lies_is_a_wrong_answer(records):
 
 
 def test_the_task_after_them_is_judged_as_ever(records):
-    assert records["zz-honest/float32-x1"].arm.status == "correct"
+    assert records["zz-honest/float32-x1"].correct

@@ -69,10 +69,10 @@ def probed(bench, wrapper, folder: Path) -> str:
             records = bench.judge(policy="open", budget=20)
     finally:
         del os.environ["PASSBENCH_TEST_SECRET"]
-    arm = records["probed/float32-x1"].arm
-    assert (arm.status, arm.correct_from) == ("correct", [-11]), arm
-    assert records["zz-next/float32-x1"].arm.status == "correct"
-    return str(arm.output)
+    record = records["probed/float32-x1"]
+    assert record.correct, record.arm
+    assert records["zz-next/float32-x1"].correct
+    return str(record.arm.output)
 
 
 def check(output: str) -> None:
@@ -166,7 +166,7 @@ def test_a_killed_runner_is_one_crash_and_the_rest_are_judged(bench, wrapper, ge
     thread.join()
     statuses = [records[f"{name}/float32-x1"].arm.status for name in ("a-first", "b-slow", "c-last")]
     assert killed
-    assert sorted(statuses) == ["correct", "correct", "crash"]
+    assert sorted(statuses) == ["crash", "ran", "ran"]
     crashed = next(record.arm for record in records.values() if record.arm.status == "crash")
     assert "SIGKILL" in crashed.message
     assert crashed.speed is None
@@ -194,7 +194,7 @@ def test_process_1_is_our_zygote_and_buries_what_nobody_else_does(bench, wrapper
         bench.task(name)
         bench.candidate({"p": wrapper(HONEST, head=head)}, task=name)
     records = bench.judge(policy="open", budget=20)
-    assert {record.arm.status for record in records.values()} == {"correct"}
+    assert all(record.correct for record in records.values())
     assert records["b-lists/float32-x1"].arm.output.startswith("STATES 2 []")  # the zygote and the reader
 
 
@@ -248,4 +248,4 @@ def test_a_pass_that_goes_on_starting_processes_is_ended_and_the_next_is_judged(
     arm = records["a-breeds/float32-x1"].arm
     assert (arm.status, arm.phase) == ("crash", "load")
     assert "processes" in arm.message
-    assert records["b-honest/float32-x1"].arm.status == "correct"
+    assert records["b-honest/float32-x1"].correct

@@ -18,17 +18,16 @@ from hypothesis import strategies as st
 from pytest_passbench import protocol
 from pytest_passbench.judge.arms.names import TWIN
 from pytest_passbench.judge.arms.watch import Watch
-from pytest_passbench.judge.measure.allowance import Allowance, Budget
-from pytest_passbench.judge.measure.floor import FIRST, Noise, merged
+from pytest_passbench.judge.measure.allowance import DEFAULT, Allowance, Budget
+from pytest_passbench.judge.measure.floor import MIN_SESSIONS, Noise, merged
 from pytest_passbench.judge.stopwatch import Stopwatch
 from pytest_passbench.judge.verify.outputs import read_call
 from pytest_passbench.runner import memory
-from pytest_passbench.timing.budget import LEAST_PAIR
+from pytest_passbench.timing.budget import MIN_PAIR_SECONDS
 from pytest_passbench.timing.clock import Block
-from pytest_passbench.timing.looks import LEAST_DELTA, LOOKS
+from pytest_passbench.timing.looks import LOOKS, MIN_DELTA
 from pytest_passbench.timing.measurement import Arms
-from pytest_passbench.timing.rounds import LONGEST_PAIR, orderless
-from pytest_passbench.timing.rounds import Noise as Disturbance
+from pytest_passbench.timing.rounds import MAX_PAIR_SECONDS, Disturbance, orderless
 
 PHASES = {
     "start", "read", "inputs", "build", "wait", "fork", "warm-up", "blocks", "verify", "audit", "measure", "end",
@@ -75,12 +74,12 @@ def test_a_session_tells_of_the_machine_and_of_every_phase(twin):
     assert noise["sessions"] == 3
     assert noise["width"] > 0
     assert noise["offset"] > 0
-    assert noise["delta"] == LEAST_DELTA  # of three sessions the floor is not yet taken at its word
+    assert noise["delta"] == MIN_DELTA  # of three sessions the floor is not yet taken at its word
     assert 0 <= noise["disturbed"] <= 1
     assert 0 <= noise["correlation"] <= 1
     assert environment["priority"] in ("real-time", "ordinary")
     for record in records.values():
-        assert record.arm.status == "correct"
+        assert record.correct
         assert record.baselines == {}  # the twin is the machine's business, not the record's
         speed = record.arm.speed
         assert speed is not None
@@ -97,7 +96,7 @@ def test_timed_blocks_find_their_memory_there_and_each_finds_it_elsewhere(bench,
     from pytest_passbench.judge.measure.cpu_clock import CpuClock
     from pytest_passbench.timing import rounds
 
-    monkeypatch.setattr(rounds, "PAIR", LONGEST_PAIR)  # enough rounds for several places
+    monkeypatch.setattr(rounds, "PAIR_SECONDS", MAX_PAIR_SECONDS)  # enough rounds for several places
     bench.task(shapes=((256, 1024), (256, 1024)), scales=(1,))  # outputs of 1 MiB each
     bench.candidate({"p": wrapper(TWIN_OF_EAGER)})
     warm, places, stacks, moved = [], set(), [], []
@@ -124,7 +123,7 @@ def test_timed_blocks_find_their_memory_there_and_each_finds_it_elsewhere(bench,
     session.floor = False
     with session:
         (record, *_) = judge_all(session, candidate, bench)
-    assert record.arm.status == "correct"
+    assert record.correct
     assert sum(warm) > 0.9 * len(warm) > 0
     pairs = len(record.arm.speed.pairs)
     assert len(places) > pairs / 2  # by chance a few may be alike
@@ -150,7 +149,8 @@ def test_the_rounds_of_a_pair_run_at_depths_of_the_stack_that_differ_both_arms_a
 
     monkeypatch.setattr(runner.Runner, "block", noted)
     monkeypatch.setattr(subject, "measure", measured)
-    monkeypatch.setattr(shapes, "PAIR", LONGEST_PAIR)  # a pair whose rounds agree is too short for all depths
+    # A pair whose rounds agree would be too short for all depths.
+    monkeypatch.setattr(shapes, "PAIR_SECONDS", MAX_PAIR_SECONDS)
     session, candidate = session_of(twin, audit="off")
     session.floor = False
     with session:
@@ -260,7 +260,7 @@ def stack_of(pid: int) -> tuple[int, int]:
 
 
 def test_the_probe_ends_when_blocks_are_long_enough_however_slow_float64_is():
-    from pytest_passbench.judge.subject import FLOAT64, MOST_PROBES, Subject
+    from pytest_passbench.judge.subject import FLOAT64, MAX_PROBES, Subject
 
     seconds, blocks = {"eager": 1e-4, "candidate": 5e-5, FLOAT64: 1e-2}, []
 
@@ -269,11 +269,12 @@ def test_the_probe_ends_when_blocks_are_long_enough_however_slow_float64_is():
         return Block(calls * seconds[arm], calls, Disturbance(calls * seconds[arm]))
 
     clock = SimpleNamespace(fork=lambda: None, leave_out=lambda _arm: None, block=block, warm=seconds)
-    subject = SimpleNamespace(templates=seconds, layout=SimpleNamespace(slots=64))
+    bench = SimpleNamespace(layout=SimpleNamespace(slots=64))
+    subject = SimpleNamespace(templates=seconds, bench=bench)
     times = Subject._probe(subject, clock, SimpleNamespace())
     assert times == pytest.approx({"eager": 1e-4, "candidate": 5e-5})
     assert blocks[-1][1] * seconds["eager"] == pytest.approx(5e-4)
-    assert len(blocks) < MOST_PROBES
+    assert len(blocks) < MAX_PROBES
 
 
 def test_a_budget_is_kept_by_shorter_pairs_and_every_subgraph_still_gets_its_interval(twin):
@@ -301,19 +302,19 @@ def test_what_noise_left_open_is_measured_again_and_goes_on_where_it_was(twin, m
     assert [record.subgraph[9:] for record in records] == ["1", "4", "16", "4"]
     first, again = records[1], records[3]
     assert len(again.arm.speed.pairs) > len(first.arm.speed.pairs)
-    assert again.arm.status == "correct"
+    assert again.correct
     assert again.arm.correct_from == first.arm.correct_from
     assert sum(again.durations.values()) > sum(first.durations.values())
 
 
 def test_calls_are_verified_too_once_a_pair_goes_on(twin, monkeypatch):
-    from pytest_passbench.judge import session as judging
+    from pytest_passbench.judge.measure import allowance
     from pytest_passbench.judge.verify.checker import Checker
     from pytest_passbench.timing import estimate
 
-    monkeypatch.setattr(judging, "DEFAULT", Allowance())
-    monkeypatch.setattr(estimate, "PRECISE", 1e-9)  # every pair goes on as long as it may
-    monkeypatch.setattr(estimate, "FAR", 0.0)
+    monkeypatch.setattr(allowance, "DEFAULT", Allowance())
+    monkeypatch.setattr(estimate, "PRECISE_ERROR", 1e-9)  # every pair goes on as long as it may
+    monkeypatch.setattr(estimate, "PRECISE_SHARE", 0.0)
     late, rounds, after_round, check = [], [], Checker.after_round, Checker.check
 
     def noted(self, runners, batch, calls, before):
@@ -379,11 +380,11 @@ def test_the_floor_is_measured_on_the_first_subgraphs_and_on_other_sizes():
     for size in [100] * 10 + [100_000] + [100] * 30:
         asked.append(noise.wants(size))
         noise.add(measured([0.0] * 6, ("eager", "candidate", TWIN) if asked[-1] else ("eager", "candidate")), size)
-    assert asked[:FIRST] == [True] * FIRST
-    assert not any(asked[FIRST:10])
+    assert asked[:MIN_SESSIONS] == [True] * MIN_SESSIONS
+    assert not any(asked[MIN_SESSIONS:10])
     assert asked[10]
     assert sum(asked[11:]) == 1
-    assert noise.to_json()["sessions"] == FIRST + 2
+    assert noise.to_json()["sessions"] == MIN_SESSIONS + 2
 
 
 def test_delta_is_never_below_the_floor():
@@ -406,17 +407,17 @@ def test_a_budget_is_shared_among_those_left():
     now = SimpleNamespace(time=0.0)
     budget = Budget(20.0, 10, clock=lambda: now.time)
     budget.begin(10)
-    assert budget.allowance(2).pair == LONGEST_PAIR  # two seconds each are plenty
+    assert budget.allowance(2).pair == MAX_PAIR_SECONDS  # two seconds each are plenty
     now.time = 19.0
     for _ in range(5):
-        budget.done(3.8, blocks=0.2, pairs=6, other=0.1)
+        budget.done({"blocks": 0.2, "build": 0.1, "fork": 3.5}, pairs=6)
     tight = budget.allowance(2)
-    assert tight.pair == LEAST_PAIR
+    assert tight.pair == MIN_PAIR_SECONDS
     assert tight.seconds < 0.2
     assert not budget.spare(1.0)
     now.time = 100.0
     assert budget.allowance(2).seconds == 0.0  # overdrawn: the least that gives an interval
-    assert Budget(None).allowance(2) is None
+    assert Budget(None).allowance(2) == DEFAULT
     assert Budget(None).spare(1e9)
 
 

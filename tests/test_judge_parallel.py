@@ -65,7 +65,7 @@ def test_two_workers_find_what_a_serial_run_finds(bench, wrapper):
         assert ran.returncode == pytest.ExitCode.TESTS_FAILED, ran.stdout + ran.stderr
         seen.append(found(results(bench.folder / f"reports-{number}")))
     assert seen[0] == seen[1]
-    assert [seen[0][name, "float32-x1"][0] for name in "abcd"] == ["correct", "correct", "crash", "correct"]
+    assert [seen[0][name, "float32-x1"][0] for name in "abcd"] == ["ran", "ran", "crash", "ran"]
     assert seen[0]["b", "float32-x1"][1] == [99]
 
 

@@ -112,7 +112,7 @@ def test_what_a_pass_starts_while_it_is_read_stands_still_while_blocks_run(bench
     monkeypatch.setattr(reader, "freeze", noted)
     monkeypatch.setattr(Subject, "_run", watched)
     records = bench.judge(policy="open", budget=10)
-    assert records["gelu-add/float32-x1"].arm.status == "correct"
+    assert records["gelu-add/float32-x1"].correct
     assert seen
     assert all(found and all(set(each) == {"T"} for each in found) for found in seen)
 
@@ -132,6 +132,6 @@ def test_a_template_is_stopped_between_one_runner_and_the_next(bench, gelu_add_p
     bench.task()
     bench.candidate({"p": gelu_add_pass})
     records = bench.judge(budget=3)
-    assert [record.arm.status for record in records.values()] == ["correct"]
+    assert [record.correct for record in records.values()] == [True]
     assert seen
     assert all(state == {"T"} for state in seen)

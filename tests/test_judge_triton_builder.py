@@ -212,7 +212,7 @@ def test_more_shared_memory_than_usual_is_told(folder: Path, tmp_path: Path) -> 
 
 
 def test_compiling_without_end_is_stopped_and_costs_no_other(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton_run, "SECONDS", 2)
+    monkeypatch.setattr(triton_run, "TIMEOUT_SECONDS", 2)
     kernel = text(folder, "endless")
     wanted = [special(kernel, {"x": X, "B": size}) for size in (1 << 20, 2)]
     builder = TritonBuilder(WEAK, None)
@@ -226,7 +226,7 @@ def test_compiling_without_end_is_stopped_and_costs_no_other(folder: Path, monke
 def test_configurations_that_nobody_has_time_for_are_a_limit_too(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(triton_run, "SECONDS_IN_ALL", 0.5)
+    monkeypatch.setattr(triton_run, "TOTAL_TIMEOUT_SECONDS", 0.5)
     kernel = text(folder, "endless")
     found = TritonBuilder(WEAK, None).machines(
         kernel, [special(kernel, {"x": X, "B": 1 << n}) for n in (20, 1)], HOPPER
@@ -236,7 +236,7 @@ def test_configurations_that_nobody_has_time_for_are_a_limit_too(
 
 
 def test_compiling_in_too_little_memory_is_a_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = triton_run._SCRIPT.replace(str(triton_run.MEMORY_BYTES >> 10), str(280 << 10))
+    script = triton_run._SCRIPT.replace(str(triton_run.MAX_MEMORY_BYTES >> 10), str(280 << 10))
     monkeypatch.setattr(triton_run, "_SCRIPT", script)
     kernel = text(folder, "endless")
     (found,) = TritonBuilder(WEAK, None).machines(kernel, [special(kernel, {"x": X, "B": 1 << 15})], HOPPER)

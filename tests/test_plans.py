@@ -15,6 +15,7 @@ from pytest_passbench.plans import graphs, parse, values
 from pytest_passbench.plans.launch import (
     Allocate,
     Argument,
+    ConstantTable,
     Copy,
     CppKernel,
     Fill,
@@ -24,7 +25,6 @@ from pytest_passbench.plans.launch import (
     Operand,
     Operator,
     Request,
-    Table,
     TritonKernel,
     TritonLaunch,
     TritonType,
@@ -83,9 +83,9 @@ def test_a_traced_function_travels():
         ({"calls": [["call_function", "torch.ops.aten.from_file", [], {}]]}, "no function of torch"),
         ({"calls": [["call_method", "x y", [], {}]]}, "no identifier"),
         ({"calls": [["get_attr", "x", [], {}]]}, "unknown kind"),
-        ({"calls": [["call_function", "torch.relu", [{"node": 5}], {}]]}, "no call before it"),
+        ({"calls": [["call_function", "torch.relu", [{"node": 5}], {}]]}, "an earlier call"),
         ({"arguments": ["x"] * 5000}, "more than"),
-        ({"result": {"node": -1}}, "no call before it"),
+        ({"result": {"node": -1}}, "an earlier call"),
     ],
 )
 def test_what_is_no_traced_function_is_refused(change, said):
@@ -100,7 +100,7 @@ OUT = Operand("buffer", 0, 0, X.form)
 ROW = Operand("argument", 0, 32, Form("float32", (8,), (1,)))
 PLAN = LaunchPlan(
     (X,),
-    (Table("00112233"),),
+    (ConstantTable("00112233"),),
     (CppKernel("source", ("-O2",), True, "f"), TritonKernel("{}")),
     (
         Allocate(X.form),
@@ -130,7 +130,7 @@ BEYOND = Operand("argument", 0, 4, X.form)
 @pytest.mark.parametrize(
     ("steps", "returns", "said"),
     [
-        ((), (OUT,), "no buffer there is"),
+        ((), (OUT,), "in the buffer 0, which does not exist"),
         ((Allocate(X.form),), (OUT,), "returns memory that no step wrote"),
         ((), (BEYOND,), "goes beyond its argument"),
         ((), (TABLE,), "returns a tensor made outside the call"),
@@ -139,7 +139,7 @@ BEYOND = Operand("argument", 0, 4, X.form)
         ((Fill(TABLE, 0),), (), "writes to a tensor made outside the call"),
         ((Copy(WHOLE, ROW),), (), "different dtypes or shapes"),
         ((Launch(1, ()),), (), "another kind of kernel"),
-        ((Launch(9, ()),), (), "no kernel"),
+        ((Launch(9, ()),), (), "a kernel that the plan does not have"),
         ((TritonLaunch(1, (-1, 1, 1), (), ()),), (), "out of range"),
         ((TritonLaunch(1, (1, 1, 1), (("x y", 1),), ()),), (), "no identifier"),
         ((Tuned(()),), (), "without a configuration"),
@@ -162,6 +162,6 @@ def test_what_a_plan_writes_to():
 
 
 def test_tables_are_small():
-    plan = LaunchPlan((X,), (Table("00" * 600_000),), (), (), ())
+    plan = LaunchPlan((X,), (ConstantTable("00" * 600_000),), (), (), ())
     with pytest.raises(parse.PlanRefused):
         parse.plan(plan.to_data(), (X,))

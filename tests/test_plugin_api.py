@@ -7,10 +7,11 @@ from face import OK, PASS, task_text
 
 import pytest_passbench
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.record import ArmResult, PassReport, Record, Speed
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.plugin.benchmark import other_times
-from pytest_passbench.plugin.failures import TaskFailedError, describe, safe
+from pytest_passbench.plugin.failures import TaskFailedError, describe
 from pytest_passbench.plugin.live import Progress, outcome, spell
 from pytest_passbench.run.ledger import Ledger, run_seed, write
 
@@ -66,6 +67,7 @@ def test_evaluate_returns_the_run(folder):
     assert run.records == seen
     assert [record.subgraph for record in seen] == ["s0", "s1"]
     assert run.settings["tolerance"] == -4
+    assert [(record.tolerance, record.correct) for record in run.records] == [(-4, True)] * 2
     assert run.environment == {"sandbox": "fake"}
     assert not run.interrupted
     assert judges[0].closed
@@ -121,9 +123,10 @@ def test_two_runs_of_one_second_never_share_a_folder(folder):
 
 def test_what_a_candidate_wrote_cannot_steer_the_terminal():
     hostile = "\x1b]0;owned\x07\u202egnp.exe\r\n\tok"
-    assert safe(hostile) == "\\x1b]0;owned\\x07\\u202egnp.exe\\r\n\tok"
+    assert printable(hostile, LINES) == "\\x1b]0;owned\\x07\\u202egnp.exe\\r\n\tok"
+    assert printable(hostile) == "\\x1b]0;owned\\x07\\u202egnp.exe\\r\\n\\tok"
     record = Record("t", "s", "c", arm=ArmResult("runtime_fail", "call", "x" * 5000, hostile))
-    text = describe([record], -5)
+    text = describe([record])
     assert "\x1b" not in text
     assert len(text) < 2000
 
@@ -131,7 +134,7 @@ def test_what_a_candidate_wrote_cannot_steer_the_terminal():
 def test_many_failures_are_shown_in_full_only_at_first():
     slow = [ArmResult("timeout", "call", f"slow {index}") for index in range(30)]
     records = [Record("t", f"s{index}", "c", arm=arm) for index, arm in enumerate(slow)]
-    text = TaskFailedError(records, records, -5).text()
+    text = TaskFailedError(records).text()
     assert text.count("  message") == 6
     assert "s29: timeout in call: slow 29" in text
 
@@ -142,7 +145,7 @@ def test_what_failed_alike_is_shown_once():
         Record("t", f"s{index}", "c", arm=ArmResult("pass_miss", "match", "fuse: the graph has no tanh"), passes=miss)
         for index in range(3)
     ]
-    assert TaskFailedError(records, records, -5).text().splitlines()[2:] == [
+    assert TaskFailedError(records).text().splitlines()[2:] == [
         "s0: pass_miss in match",
         "  message   fuse: the graph has no tanh",
         "  also      s1, s2",
@@ -166,8 +169,8 @@ def test_time_left_is_by_subgraphs():
 def test_a_task_in_a_few_words():
     speed = Speed(2.0, 1.9, 2.1, "FASTER", 10.0, 5.0)
     good = Record("t", "a", "c", arm=ArmResult(correct_from=[-11], speed=speed))
-    assert outcome([good, Record("t", "b", "c", arm=ArmResult("crash"))], -5) == "1/2 correct, 2.00x"
-    assert outcome([], -5) == "0/0 correct"
+    assert outcome([good, Record("t", "b", "c", arm=ArmResult("crash"))]) == "1/2 correct, 2.00x"
+    assert outcome([]) == "0/0 correct"
 
 
 def test_rounds_are_rebuilt_from_their_ratios():

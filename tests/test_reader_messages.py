@@ -109,7 +109,7 @@ def test_streams_and_graphs_are_named(judged: Callable[..., Any], body: str, hea
 def test_contexts_and_waits_that_change_nothing_are_fine(judged: Callable[..., Any]) -> None:
     body = "with torch.cuda.device(0):\n    out = torch.empty_like(x)\n    lib.gelu_add(x, y, out, x.numel())\n"
     arm = judged(body + "torch.cuda.synchronize()\nreturn out", budget=0.5)
-    assert arm.status == "correct", arm.message
+    assert arm.status == "ran", arm.message
 
 
 def test_an_exception_of_the_wrapper_is_shown_with_its_place(judged: Callable[..., Any]) -> None:
@@ -128,7 +128,7 @@ def test_a_wrapper_that_sleeps_past_the_time_out(judged: Callable[..., Any]) -> 
 def test_printing_and_keeping_numbers_is_fine_and_shown(judged: Callable[..., Any]) -> None:
     body = "KEPT.append(x.shape)\nprint('seen', len(KEPT), x.shape)\n" + LAUNCH + "return out"
     arm = judged(body, "KEPT = []", budget=0.5)
-    assert arm.status == "correct", arm.message
+    assert arm.status == "ran", arm.message
     assert "seen 1" in arm.output
 
 
@@ -136,4 +136,4 @@ def test_state_kept_between_calls_is_not_there_in_the_next(judged: Callable[...,
     body = "if not KEPT:\n    KEPT.append(torch.empty_like(x))\n    lib.gelu_add(x, y, KEPT[0], x.numel())\n"
     body += "return KEPT[0]"
     arm = judged(body, "KEPT = []", budget=0.5)
-    assert arm.status == "correct", arm.message  # the call that is recorded is always the first
+    assert arm.status == "ran", arm.message  # the call that is recorded is always the first

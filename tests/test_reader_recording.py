@@ -30,7 +30,7 @@ FUSED = Path(__file__).parents[1] / "candidates" / "cpu-fused"
 @pytest.fixture
 def lib(monkeypatch):
     monkeypatch.setattr(launches, "libraries", [])
-    return launches._load(SOURCE)
+    return launches.load_library(SOURCE)
 
 
 def recorded(wrapper, *forms, policy="kernels", sequence=False, outputs=1, arguments=None, seed=0):
@@ -171,7 +171,7 @@ def built(plan):
 def passes(monkeypatch, stand_in):
     with monkeypatch.context() as patched:
         if stand_in:
-            patched.setattr(cpp, "load", launches._load)
+            patched.setattr(cpp, "load", launches.load_library)
         names = json.loads((FUSED / "sorted_output_pass_rule_names.json").read_text())
         return {item.name: item.wrapper for item in load_passes(FUSED, names)}
 

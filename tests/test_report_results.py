@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,10 +17,13 @@ from hypothesis import strategies as st
 from pytest_passbench.commands.main import main
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import STATUSES, ArmResult, Finding, PassReport, Record, Speed
-from pytest_passbench.core.run import Run
+from pytest_passbench.core.run import Run, digest
 from pytest_passbench.run import results_file
 from pytest_passbench.run.merge import merge
 from pytest_passbench.score import board
+
+SCHEMA_1 = Path(__file__).parent / "data" / "results-1.json"
+"""A run of an honest candidate and of one that answers zeros, as schema passbench/1 had it: both are "correct"."""
 
 text = st.text(max_size=20)
 number = st.floats(allow_nan=False)  # NaN is not equal to itself; it has a test of its own
@@ -53,6 +57,7 @@ records = st.builds(
     subgraph=text,
     candidate=text,
     dtypes=st.lists(text, max_size=2),
+    tolerance=st.integers(-10, 0),
     null_from=st.integers(-10, 99),
     eager_error64=st.lists(number, max_size=2),
     arm=arms,
@@ -85,7 +90,7 @@ def test_reading_gives_back_what_was_written(tmp_path_factory, run):
     results_file.write(folder, run)
     read = results_file.read(folder / "results.json")
     assert read.untouched
-    assert replace(read, digest="") == run
+    assert replace(read, digest="", untouched=False) == run
 
 
 def small(task="one", subgraph="a", **changes):
@@ -122,7 +127,7 @@ def test_the_file_has_its_schema_and_only_standard_json(tmp_path):
         raise AssertionError(constant)
 
     data = json.loads(file.read_text(), parse_constant=refuse)
-    assert data["schema"] == "passbench/1"
+    assert data["schema"] == "passbench/2"
     nan, *infinite = results_file.read(file).records[0].arm.error64
     assert math.isnan(nan)
     assert infinite == [math.inf, -math.inf]
@@ -143,6 +148,70 @@ def test_the_digest_tells_an_edited_file(tmp_path, old, new):
     file = stored(tmp_path, small())
     file.write_text(file.read_text().replace(old, new))
     assert not results_file.read(file).untouched
+
+
+def test_a_field_that_this_version_does_not_know_is_covered_by_the_digest_too(tmp_path):
+    file = stored(tmp_path, small())
+    data = json.loads(file.read_text())
+    data["weather"] = "fine"
+    file.write_text(json.dumps(data))
+    assert not results_file.read(file).untouched
+    file.write_text(json.dumps({**data, "digest": digest(data)}))
+    assert results_file.read(file).untouched
+
+
+def test_a_file_of_schema_1_is_read_and_says_who_is_right():
+    run = results_file.read(SCHEMA_1)
+    assert run.untouched
+    assert {record.arm.status for record in run.records} == {"ran"}
+    assert [(record.candidate, record.correct) for record in run.records] == [("honest", True), ("zeros", False)]
+
+
+def test_an_edited_file_of_schema_1_is_told(tmp_path):
+    file = tmp_path / "results.json"
+    file.write_text(SCHEMA_1.read_text().replace('"status": "correct"', '"status": "ran"'))
+    assert not results_file.read(file).untouched
+
+
+def test_a_file_of_schema_1_keeps_its_own_t(tmp_path):
+    file = tmp_path / "results.json"
+    for t, right in ((-5, True), (-7, False)):
+        file.write_text(SCHEMA_1.read_text().replace('"tolerance": -5', f'"tolerance": {t}'))
+        assert results_file.read(file).records[0].correct == right
+
+
+def test_a_file_of_schema_1_is_scored_merged_and_checked(tmp_path, capsys):
+    assert main(["score", str(SCHEMA_1)]) == 0
+    scored = capsys.readouterr()
+    assert "warning" not in scored.err
+    assert {row["name"]: row["correct"] for row in json.loads(scored.out)["candidates"]} == {"honest": 1, "zeros": 0}
+    assert main(["merge", str(tmp_path / "all"), str(SCHEMA_1)]) == 0
+    capsys.readouterr()
+    assert json.loads((tmp_path / "all" / "results.json").read_text())["schema"] == "passbench/2"
+    assert [record.correct for record in results_file.read(tmp_path / "all").records] == [True, False]
+    assert main(["verify", str(SCHEMA_1)]) == 1  # the tasks are not there, and the harness is another
+    said = capsys.readouterr().out
+    assert "tasks not found" in said
+    assert not any(word in said for word in ("digest", "seed", "speed-up"))
+
+
+@pytest.mark.parametrize(
+    ("status", "levels", "null_from", "t", "right"),
+    [
+        ("ran", [-6, -5], 99, -5, True),
+        ("ran", [-6, -4], 99, -5, False),
+        ("ran", [-6, -4], 99, -4, True),
+        ("ran", [99], 99, 0, False),
+        ("ran", [], 99, 0, False),
+        ("nan_inf", [-11], 99, 0, False),
+        ("ran", [-1], -1, 0, False),  # zeros, where zeros pass
+        ("ran", [-2], -1, 0, True),  # correct already where zeros are not
+        ("ran", [-11], -11, 0, True),  # eager itself answers with an input: equal bit for bit
+    ],
+)
+def test_an_answer_is_right_at_the_runs_t_and_no_null_answer(status, levels, null_from, t, right):
+    record = Record("t", "s", "c", tolerance=t, null_from=null_from, arm=ArmResult(status, correct_from=levels))
+    assert record.correct is right
 
 
 def test_a_folder_that_cannot_be_written_to(tmp_path):

@@ -166,16 +166,16 @@ def test_rerun_agrees_or_says_what_differs(made, capsys, monkeypatch):
     assert "1.500 times as fast in the file, 1.100 now" in capsys.readouterr().out
 
 
-def record(task: str, name: str, status: str = "correct", folder: str = "") -> Record:
+def record(task: str, name: str, status: str = "ran", folder: str = "") -> Record:
     speed = Speed(2.0, 1.9, 2.1, "FASTER", 2.0, 1.0)
-    arm = ArmResult(status, message="caught" if status != "correct" else "", correct_from=[-11], speed=speed)
+    arm = ArmResult(status, message="caught" if status != "ran" else "", correct_from=[-11], speed=speed)
     return Record(task, "s", "cand", arm=arm, passes=[PassReport(name, matches=1)], folder=folder)
 
 
 def test_one_caught_of_ten_does_not_pay():
     records = [record("a", "p"), record("b", "p", "integrity"), record("c", "q"), record("d", "p", folder="own")]
     marked = disqualify(records)
-    assert [item.arm.status for item in marked] == ["integrity", "integrity", "correct", "correct"]
+    assert [item.arm.status for item in marked] == ["integrity", "integrity", "ran", "ran"]
     assert "pass p broke a rule on b/s: caught" in marked[0].arm.message
     assert marked[0].arm.speed is None
-    assert records[0].arm.status == "correct"
+    assert records[0].correct

@@ -30,7 +30,7 @@ settings_any = st.builds(
 )
 judged_any = st.builds(
     Judged,
-    status=st.sampled_from(["correct"] * 8 + list(STATUSES)),
+    status=st.sampled_from(["ran"] * 8 + list(STATUSES)),
     dtypes=st.just(("float32",)),
     correct_from=st.lists(st.sampled_from([BITWISE, *LADDER, 2, NEVER]), min_size=1, max_size=3).map(tuple),
     speedup=st.floats(1e-3, 1e3),
@@ -44,7 +44,7 @@ def close(got, want):
 
 
 def correct(speedup, correct_from=-5, null_from=NEVER):
-    return Judged("correct", ("float32",), (correct_from,), speedup, null_from)
+    return Judged("ran", ("float32",), (correct_from,), speedup, null_from)
 
 
 @pytest.mark.parametrize("index", range(len(CASES)))
@@ -163,7 +163,7 @@ def test_eager_itself_scores_one():
 
 
 def test_a_fast_null_answer_earns_no_more_than_eager_from_its_null_from():
-    # What an answer of all zeros gets: "correct" only where every null answer is.
+    # What an answer of all zeros gets: correct only where every null answer is.
     scores = es.evaluate([correct(50.0, -1, -1)], ScoreSettings())
     assert scores.es[-2] == pytest.approx(0.1)
     assert scores.es[-1] == scores.es[1] == scores.es[4] == 1.0
@@ -200,7 +200,7 @@ def test_a_failure_needs_no_speed():
 def test_the_slowest_and_the_fastest_make_numbers():
     extremes = [correct(speedup, BITWISE) for speedup in SPEEDUPS]
     for subgraphs in (extremes[:1], extremes[1:], extremes):
-        assert 0.0 < es.evaluate(subgraphs, ScoreSettings(b=1e-300, p=es.MOST_P)).as_ < math.inf
+        assert 0.0 < es.evaluate(subgraphs, ScoreSettings(b=1e-300, p=es.MAX_P)).as_ < math.inf
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_a_record_becomes_what_the_scores_need():
     record = Record("t", "s", "c", dtypes=["float32", "int64"], null_from=0)
     record.arm = ArmResult(correct_from=[-6, BITWISE], speed=speed)
     record.baselines["inductor"] = ArmResult(status="compile_fail")
-    assert from_record(record) == Judged("correct", ("float32", "int64"), (-6, BITWISE), 1.5, 0)
+    assert from_record(record) == Judged("ran", ("float32", "int64"), (-6, BITWISE), 1.5, 0)
     assert from_record(record, "inductor").failure == "compile_fail"
 
 

@@ -153,10 +153,10 @@ def test_blocks_have_the_length_asked_where_that_is_possible(call, max_calls):
 
 
 def test_shapes_of_short_and_long_calls():
-    assert rounds.shape(5e-6) == rounds.Shape(calls=100, rounds=16, most=128)
-    assert rounds.shape(50e-3) == rounds.Shape(calls=1, rounds=4, most=1)
-    assert rounds.shape(1e-3) == rounds.Shape(calls=1, rounds=8, most=64)
-    assert rounds.shape(1e-3, pair=0.008) == rounds.Shape(calls=1, rounds=4, most=4)
+    assert rounds.shape(5e-6) == rounds.Shape(calls=100, rounds=16, max_rounds=128)
+    assert rounds.shape(50e-3) == rounds.Shape(calls=1, rounds=4, max_rounds=1)
+    assert rounds.shape(1e-3) == rounds.Shape(calls=1, rounds=8, max_rounds=64)
+    assert rounds.shape(1e-3, pair=0.008) == rounds.Shape(calls=1, rounds=4, max_rounds=4)
     assert rounds.calls_per_block(0.0, max_calls=7) == 7
 
 
@@ -175,7 +175,7 @@ def test_disturbed_rounds_are_left_out_as_a_whole_unless_most_are():
     assert rounds.disturbed(noise(1e-3, switches=1))
     assert rounds.disturbed(noise(1e-3, stolen=1e-4))
     assert rounds.disturbed(noise(1e-3, touched=512))
-    assert not rounds.disturbed(noise(1e-3, touched=rounds.FEW_PAGES))
+    assert not rounds.disturbed(noise(1e-3, touched=rounds.MAX_NEW_PAGES))
     assert not rounds.disturbed(noise(1e-3, switches=1), switches=1)
     assert rounds.undisturbed("abcd", [False, True, False, False]) == list("acd")
     assert rounds.undisturbed("abcd", [True, True, False, True]) == list("abcd")
@@ -251,12 +251,12 @@ def test_the_suite_mean_of_exact_one_and_unknown_ratios():
 
 
 def test_a_short_budget_takes_rounds_not_pairs():
-    assert budget.pair_seconds([0.01] * 10, 1e6) == rounds.LONGEST_PAIR
-    assert budget.pair_seconds([], 1.0) == rounds.LONGEST_PAIR
+    assert budget.pair_seconds([0.01] * 10, 1e6) == rounds.MAX_PAIR_SECONDS
+    assert budget.pair_seconds([], 1.0) == rounds.MAX_PAIR_SECONDS
     short = budget.pair_seconds([0.01] * 10, 2.0)
-    assert budget.LEAST_PAIR < short < rounds.PAIR
+    assert budget.MIN_PAIR_SECONDS < short < rounds.PAIR_SECONDS
     assert 6 * 10 * (0.01 + short) == pytest.approx(1.4)
-    assert budget.pair_seconds([0.01] * 10, 0.1) == budget.LEAST_PAIR
+    assert budget.pair_seconds([0.01] * 10, 0.1) == budget.MIN_PAIR_SECONDS
 
 
 def test_a_plan_runs_the_longest_first():

@@ -205,9 +205,7 @@ def test_one_pair_decides_nothing():
     assert decision.verdict == "UNRESOLVED"
 
 
-def test_delta_is_never_below_two_percent_nor_below_the_floor():
-    assert Stopping.for_floor(0.005).delta == 0.02
-    assert Stopping.for_floor(0.035).delta == 0.035
+def test_a_rule_that_no_look_is_paid_for_is_refused():
     with pytest.raises(ValueError, match="delta"):
         Stopping(delta=0.01)
     with pytest.raises(ValueError, match="max_pairs"):

@@ -7,33 +7,33 @@ from statistics import median
 
 import numpy as np
 import pytest
+from fake_clock import FakeClock, MachineNoise
 
-from pytest_passbench.timing.clock import FakeClock, Weather
 from pytest_passbench.timing.estimate import estimate
 from pytest_passbench.timing.looks import Stopping
 from pytest_passbench.timing.measurement import measure, measure_pair
 from pytest_passbench.timing.rounds import Shape
 
 CALL = 20e-6
-SHAPE = Shape(calls=25, rounds=8, most=24)
+SHAPE = Shape(calls=25, rounds=8, max_rounds=24)
 
-WEATHERS = {
-    "iid": Weather(bias=0.0),
-    "bias": Weather(),
-    "drift": Weather(drift=0.2),
-    "steps": Weather(step=0.1, step_every=0.02),
-    "bursts": Weather(burst=0.5, burst_share=0.1),
-    "autocorrelation": Weather(memory=0.9),
-    "unequal": Weather(arm_jitter={"candidate": 0.03}),
-    "coarse": Weather(step_size=5e-6),
+MACHINES = {
+    "iid": MachineNoise(bias=0.0),
+    "bias": MachineNoise(),
+    "drift": MachineNoise(drift=0.2),
+    "steps": MachineNoise(step=0.1, step_every=0.02),
+    "bursts": MachineNoise(burst=0.5, burst_share=0.1),
+    "autocorrelation": MachineNoise(memory=0.9),
+    "unequal": MachineNoise(arm_jitter={"candidate": 0.03}),
+    "coarse": MachineNoise(step_size=5e-6),
 }
 
 
-def sessions(weather: Weather, truth: float, count: int, seed: int = 0, **rule):
+def sessions(noise: MachineNoise, truth: float, count: int, seed: int = 0, **rule):
     found = []
     for index in range(count):
         rng = random.Random(f"{seed} {index}")
-        clock = FakeClock({"eager": CALL, "candidate": CALL / truth}, weather, rng)
+        clock = FakeClock({"eager": CALL, "candidate": CALL / truth}, noise, rng)
         found.append(measure(clock, ("eager", "candidate"), SHAPE, Stopping(**rule), rng)[1]["candidate"])
     return found
 
@@ -46,9 +46,9 @@ def share(results, verdict: str) -> float:
     return float(np.mean([r.decision.verdict == verdict for r in results]))
 
 
-@pytest.mark.parametrize("weather", WEATHERS)
-def test_the_interval_covers_in_every_weather(weather):
-    results = {truth: sessions(WEATHERS[weather], truth, 400) for truth in (1.0, 1.02, 1.05, 2.0)}
+@pytest.mark.parametrize("noise", MACHINES)
+def test_the_interval_covers_on_every_machine(noise):
+    results = {truth: sessions(MACHINES[noise], truth, 400) for truth in (1.0, 1.02, 1.05, 2.0)}
     hits = [coverage(found, truth) for truth, found in results.items()]
     assert np.mean(hits) >= 0.945
     assert min(hits) >= 0.93  # 400 sessions: the standard error of 0.95 is 0.011
@@ -60,7 +60,7 @@ def test_the_interval_covers_in_every_weather(weather):
 
 
 def test_equal_programs_with_process_bias():
-    results = sessions(Weather(jitter=0.02, bias=0.004), 1.0, 1500, seed=1)
+    results = sessions(MachineNoise(jitter=0.02, bias=0.004), 1.0, 1500, seed=1)
     assert coverage(results, 1.0) >= 0.945
     assert share(results, "SLOWER") <= 0.005
     assert np.quantile([abs(r.estimate.ratio - 1) for r in results], 0.95) < 0.015
@@ -71,7 +71,7 @@ def test_pooling_all_rounds_would_not_cover():
     """Why the pair is the unit: rounds of one process share its bias."""
     pooled = honest = 0
     for seed in range(300):
-        clock = FakeClock({"eager": CALL, "candidate": CALL}, Weather(), random.Random(seed))
+        clock = FakeClock({"eager": CALL, "candidate": CALL}, MachineNoise(), random.Random(seed))
         pairs = [
             [r["eager"].per_call / r["candidate"].per_call - 1 for r in rounds]
             for rounds in (measure_pair(clock, ("eager", "candidate"), SHAPE, clock.rng) for _ in range(8))
@@ -88,7 +88,7 @@ def test_swapping_the_arms_gives_the_inverse_within_the_intervals():
     for seed in range(40):
         found = []
         for arms in (("a", "b"), ("b", "a")):
-            clock = FakeClock({"a": CALL, "b": CALL * 1.07}, Weather(), random.Random(f"{seed} {arms}"))
+            clock = FakeClock({"a": CALL, "b": CALL * 1.07}, MachineNoise(), random.Random(f"{seed} {arms}"))
             found.append(measure(clock, arms, SHAPE, Stopping(), clock.rng)[1][arms[1]].estimate)
         there, back = found[0], found[1].swapped()
         assert there.low <= back.high
@@ -96,7 +96,8 @@ def test_swapping_the_arms_gives_the_inverse_within_the_intervals():
 
 
 def test_several_arms_are_measured_together_until_each_has_its_verdict():
-    clock = FakeClock({"eager": CALL, "candidate": CALL / 2, "inductor": CALL * 1.3}, Weather(), random.Random(1))
+    calls = {"eager": CALL, "candidate": CALL / 2, "inductor": CALL * 1.3}
+    clock = FakeClock(calls, MachineNoise(), random.Random(1))
     measured, results = measure(clock, ("eager", "candidate", "inductor"), Shape(25, 6), Stopping(), clock.rng)
     assert results["candidate"].decision.verdict == "FASTER"
     assert results["inductor"].decision.verdict == "SLOWER"
@@ -108,15 +109,15 @@ def test_several_arms_are_measured_together_until_each_has_its_verdict():
 
 @pytest.mark.parametrize(("jitter", "ratio", "wanted"), [(0.01, 1, 8), (0.3, 1, 24), (0.1, 3, 8), (0.1, 1, 24)])
 def test_a_pair_goes_on_while_its_value_is_vague(jitter, ratio, wanted):
-    clock = FakeClock({"eager": CALL, "candidate": CALL / ratio}, Weather(jitter=jitter), random.Random(5))
+    clock = FakeClock({"eager": CALL, "candidate": CALL / ratio}, MachineNoise(jitter=jitter), random.Random(5))
     rounds = [len(measure_pair(clock, ("eager", "candidate"), SHAPE, clock.rng)) for _ in range(21)]
     assert set(rounds) <= {8, 16, 24}
     assert median(rounds) == wanted
 
 
 def test_a_noisy_session_is_measured_on_at_the_last_look():
-    weather = Weather(bias=0.022)
-    clock = FakeClock({"eager": CALL, "candidate": CALL}, weather, random.Random(4))
+    noise = MachineNoise(bias=0.022)
+    clock = FakeClock({"eager": CALL, "candidate": CALL}, noise, random.Random(4))
     arms = ("eager", "candidate")
     measured, first = measure(clock, arms, SHAPE, Stopping(), clock.rng)
     assert first["candidate"].decision.worth_repeating
@@ -128,15 +129,15 @@ def test_a_noisy_session_is_measured_on_at_the_last_look():
 
 
 def test_the_time_of_one_subgraph_is_kept():
-    clock = FakeClock({"eager": CALL, "candidate": CALL}, Weather(bias=0.03), random.Random(4))
+    clock = FakeClock({"eager": CALL, "candidate": CALL}, MachineNoise(bias=0.03), random.Random(4))
     _, results = measure(clock, ("eager", "candidate"), SHAPE, Stopping(seconds=0.06), clock.rng)
     assert results["candidate"].decision.reason == "time"
     assert clock.now <= 0.06
 
 
 def test_disturbed_rounds_are_kept_on_record_and_out_of_the_estimate():
-    weather = Weather(bias=0, jitter=1e-4, burst=5.0, burst_share=0.15)
-    clock = FakeClock({"eager": CALL, "candidate": CALL}, weather, random.Random(2))
+    noise = MachineNoise(bias=0, jitter=1e-4, burst=5.0, burst_share=0.15)
+    clock = FakeClock({"eager": CALL, "candidate": CALL}, noise, random.Random(2))
     measured, results = measure(clock, ("eager", "candidate"), SHAPE, Stopping(), clock.rng)
     assert 0.15 < measured.disturbed_share < 0.45
     assert all((len(rounds) - SHAPE.rounds) % SHAPE.more == 0 for rounds in measured.pairs)
@@ -146,11 +147,11 @@ def test_disturbed_rounds_are_kept_on_record_and_out_of_the_estimate():
 
 def test_a_coarse_clock_is_not_certain():
     clock = FakeClock(
-        {"eager": CALL, "candidate": CALL * 1.0003}, Weather(0.0, bias=0.0, step_size=1e-5), random.Random(2)
+        {"eager": CALL, "candidate": CALL * 1.0003}, MachineNoise(0.0, bias=0.0, step_size=1e-5), random.Random(2)
     )
     _, results = measure(clock, ("eager", "candidate"), SHAPE, Stopping(), clock.rng)
     assert results["candidate"].estimate.half_width == pytest.approx(0.02, rel=0.01)
 
 
 def test_the_same_seed_gives_the_same_session():
-    assert sessions(Weather(), 1.02, 3) == sessions(Weather(), 1.02, 3)
+    assert sessions(MachineNoise(), 1.02, 3) == sessions(MachineNoise(), 1.02, 3)

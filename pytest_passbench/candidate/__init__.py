@@ -1,1 +1,1 @@
-"""The layout of a candidate directory, and the audit of its source. Executes nothing."""
+"""A candidate's files: their layout, and checks of their text. Nothing of a candidate is executed here."""

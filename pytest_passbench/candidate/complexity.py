@@ -1,7 +1,7 @@
-"""How deep a Python text nests, found in one linear look at its tokens before Python's parser sees it.
+"""Limits on the size and nesting of a Python text, checked on its tokens in linear time before it is parsed.
 
-The parser and everything that walks a syntax tree recurse. A text of 100,000 brackets ends them with an error at best
-and with a dead process at worst, and a text of 500,000 names makes a tree of 600 MB.
+Python's parser and the walks over a syntax tree recurse. A deeply nested text makes them raise an error, or ends the
+process. A text of many names makes a tree that fills the memory.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 MAX_TOKENS = 200_000
 MAX_BRACKETS = 100  # open at one place
 MAX_INDENTS = 50
-MAX_CHAIN = 1_000  # links of one expression: operators, attributes, calls; those around it count
+MAX_CHAIN = 1_000  # operators, attributes and calls of an expression, and of the expressions around it
 MAX_ELIFS = 500
-MAX_FORMAT = 2_000  # characters of one expression in a format string, before Python 3.12 reads them as tokens
-MAX_FORMATS = 30_000  # characters of all of them: Python looks each of them up in the whole string
-MAX_DIGITS = 4_300  # of a number: the tokenizer takes 500 bytes of memory for each
+# Before 3.12, Python reads a format string as one token, and looks each of its expressions up in the whole string.
+MAX_FORMAT_CHARACTERS = 2_000  # of an expression in a format string
+MAX_FORMATS_CHARACTERS = 30_000  # of all expressions in format strings
+MAX_DIGITS = 4_300  # of a number; the tokenizer needs much memory for each
 
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _LONG_NUMBER = re.compile(rf"0[xXoObB][0-9a-fA-F_]{{{MAX_DIGITS}}}|[0-9_]{{{MAX_DIGITS}}}")
@@ -29,7 +30,7 @@ _PLAIN_WORDS = frozenset({"True", "False", "None"})
 
 
 class TooComplex(Exception):
-    """A text that is not read because reading it could take very long; ``line`` is where that showed."""
+    """A text that is not parsed, because parsing it could take too long. ``line`` is the line of the reason."""
 
     def __init__(self, line: int, what: str) -> None:
         self.line = line
@@ -37,27 +38,27 @@ class TooComplex(Exception):
 
 
 def check_complexity(text: str) -> None:
-    """Raise TooComplex if the text nests too deeply or has too much of something.
+    """Raise TooComplex if the text nests too deeply or exceeds another limit of this module.
 
-    The look ends at the first thing that is not Python: the parser reads no further than that either.
+    The check ends at the first token that is not Python's. The parser reads no further either.
     """
     number = _LONG_NUMBER.search(text)
     if number is not None:
         raise TooComplex(text.count("\n", 0, number.start()) + 1, f"a number of more than {MAX_DIGITS} digits")
-    look = _Look()
+    counters = _Counters()
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.ERRORTOKEN and not token.string.isspace():
                 return
             if token.type not in _SKIPPED:
-                look.take(token)
+                counters.take(token)
     except (tokenize.TokenError, SyntaxError):
         return
 
 
 @dataclass
-class _Look:
-    """Counters of one look: links of the expression at each open bracket, ``elif`` of each indentation."""
+class _Counters:
+    """Counters of a text: links of the expression at each open bracket, ``elif`` of each indentation."""
 
     links: list[int] = field(default_factory=lambda: [0])
     lambdas: list[int] = field(default_factory=lambda: [0])
@@ -68,6 +69,7 @@ class _Look:
     tokens: int = 0
 
     def take(self, token: tokenize.TokenInfo) -> None:
+        """Count a token. Raises TooComplex if it exceeds a limit."""
         line = token.start[0]
         self.tokens += 1
         if self.tokens > MAX_TOKENS:
@@ -98,8 +100,9 @@ class _Look:
     def _expression(self, line: int, token: tokenize.TokenInfo) -> None:
         if token.type == tokenize.STRING:
             self.formatted += _formatted(line, token.string)
-            if self.formatted > MAX_FORMATS:
-                raise TooComplex(line, f"more than {MAX_FORMATS} characters of expressions in format strings")
+            if self.formatted > MAX_FORMATS_CHARACTERS:
+                most = f"{MAX_FORMATS_CHARACTERS} characters"
+                raise TooComplex(line, f"more than {most} of expressions in format strings")
         elif token.type == _FSTRING_START or (token.type == tokenize.OP and token.string in _OPEN):
             self._link(line)
             self.links.append(0)
@@ -110,7 +113,7 @@ class _Look:
             if len(self.links) > 1:
                 self.total -= self.links.pop()
                 self.lambdas.pop()
-        elif token.string in (",", ";"):  # the next element begins, but the body of a lambda is still inside it
+        elif token.string in (",", ";"):  # the next element begins; the body of a lambda goes on
             self.total -= self.links[-1] - self.lambdas[-1]
             self.links[-1] = self.lambdas[-1]
         elif token.type == tokenize.OP or (keyword.iskeyword(token.string) and token.string not in _PLAIN_WORDS):
@@ -125,9 +128,9 @@ class _Look:
 
 
 def _formatted(line: int, literal: str) -> int:
-    """How many characters the expressions of a format string have that came as one token; 0 for other strings.
+    """Return the characters of the expressions in a format string that is one token. Return 0 for other strings.
 
-    Inside an expression, a string's quotes and brackets hide a closing brace, as Python's own reading has it.
+    Quotes and brackets inside an expression hide a closing brace, as in Python's own reading.
     """
     quote = min((at for at in (literal.find("'"), literal.find('"')) if at >= 0), default=0)
     if "f" not in literal[:quote].lower():
@@ -143,11 +146,13 @@ def _formatted(line: int, literal: str) -> int:
 
 
 def _end_of_expression(line: int, literal: str, start: int) -> int:
+    """Return the position behind an expression's closing brace. Raises TooComplex for a long expression."""
     depth, inside = 0, ""
     for at in range(start, len(literal)):
         sign = literal[at]
-        if at - start > MAX_FORMAT:
-            raise TooComplex(line, f"an expression of more than {MAX_FORMAT} characters in a format string")
+        if at - start > MAX_FORMAT_CHARACTERS:
+            most = f"{MAX_FORMAT_CHARACTERS} characters"
+            raise TooComplex(line, f"an expression of more than {most} in a format string")
         if inside:
             inside = "" if sign == inside else inside
         elif sign in "'\"":

@@ -1,10 +1,9 @@
-"""C++ text of a kernel: the few things that can't be seen in the built library are refused in the text.
+"""Checks of a kernel's C++ text. They refuse what cannot be seen in the built library.
 
-Functions that a kernel calls, storage that it keeps and constructors that it runs are found in the library
-(:mod:`pytest_passbench.judge.builder.elf`), however they were spelled. Left for the text is what gives the compiler
-something else to do than to compile a function: inline assembly, attributes that place or rename code, headers,
-pragmas, and the builtins for clocks and frames. Macros are not expanded, so whatever could put such a name together
-(token pasting, names of the compiler's own headers, trigraphs) is refused itself.
+The library shows the functions that a kernel calls, the storage that it keeps and the constructors that it runs,
+however they were spelled (:mod:`pytest_passbench.judge.builder.elf`). The text shows inline assembly, attributes that
+place or rename code, headers, pragmas, and builtins for clocks and frames. Macros are not expanded. So whatever could
+build such a name is refused: token pasting, trigraphs, and names of the compiler's own headers.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from itertools import islice
 
 from pytest_passbench.kernels.lexer import Text, Token
 
-Found = tuple[int, str, str]  # line, rule, what
-_MOST = 20
+Found = tuple[int, str, str]  # line or position, rule, and the refused text in words
+MAX_FINDINGS = 20
 REMEDIES = {
     "native": "a C++ kernel computes on its arguments, and does nothing else",
     "native-prints": "a measured process has nothing to print to; print from the wrapper",
@@ -55,9 +54,10 @@ _PLACING_WORDS = """
     constructor destructor ifunc section alias weak weakref symver init_priority cleanup naked target_clones
     patchable_function_entry"""
 _PLACING = frozenset(_PLACING_WORDS.split())
-_WITH_TEXT = frozenset({"section", "symver", "weakref", "ifunc", "alias", "init_priority"})  # refused anywhere
-# Of the names that belong to the compiler and its headers, those that a kernel has a use for. Their macros can
-# paste tokens and declare assembler names.
+#: Refused everywhere, if an argument follows.
+_WITH_ARGUMENT = frozenset({"section", "symver", "weakref", "ifunc", "alias", "init_priority"})
+# Names of the compiler and its headers that a kernel may use. Macros of the others can paste tokens and declare
+# names for the assembler.
 _RESERVED = re.compile(
     r"""__(restrict|inline|const|volatile|signed|typeof|alignof|attribute|real|imag|complex|func|vector)(__)?
       | __(extension|int128|int128_t|uint128_t|null|fp16|bf16|float128|cplusplus|forceinline|FUNCTION__)
@@ -84,11 +84,16 @@ _TRIGRAPH = re.compile(r"\?\?[=/'()!<>-]")
 
 
 def screen(source: str) -> Iterator[Found]:
-    """``(line, rule, what)`` for what a kernel has no need of, in the order of the text, at most 20 times."""
-    yield from islice(_screen(source), _MOST)
+    """Yield ``(line, rule, what)`` for what a kernel may not contain, at most 20 findings.
+
+    ``what`` describes the refused text in words. Control characters and trigraphs come first. The rest follows in the
+    order of the text.
+    """
+    yield from islice(_screen(source), MAX_FINDINGS)
 
 
 def _screen(source: str) -> Iterator[Found]:
+    """Yield all findings, with lines."""
     try:
         text = Text(source)
     except ValueError as error:
@@ -103,6 +108,7 @@ def _screen(source: str) -> Iterator[Found]:
 
 
 def _findings(tokens: list[Token], text: Text) -> Iterator[Found]:
+    """Yield the findings in the tokens, with positions in place of lines."""
     fresh = True  # at the start of a line
     define = False
     brackets = _Attributes()
@@ -123,7 +129,7 @@ def _findings(tokens: list[Token], text: Text) -> Iterator[Found]:
         fresh = False
 
 
-def _mark(token: Token, after: Token) -> Iterator[tuple[int, str, str]]:
+def _mark(token: Token, after: Token) -> Iterator[Found]:
     adjacent = after.at == token.at + 1
     if adjacent and token.text + after.text in ("##", "%:"):
         yield token.at, "native", "token pasting" if token.text == "#" else "a digraph"
@@ -131,9 +137,9 @@ def _mark(token: Token, after: Token) -> Iterator[tuple[int, str, str]]:
         yield token.at, "native", "a backslash outside of literals"
 
 
-def _name(token: Token, after: Token, define: bool) -> Iterator[tuple[int, str, str]]:
+def _name(token: Token, after: Token, define: bool) -> Iterator[Found]:
     name, bare = token.text, token.text.strip("_")
-    if name in _ASSEMBLY or name.startswith("_tile_"):  # AMX macros write their arguments into assembly
+    if name in _ASSEMBLY or name.startswith("_tile_"):  # AMX macros put their arguments into assembly
         yield token.at, "native", "inline assembly"
     elif _BUILTINS.fullmatch(name):
         yield token.at, "native", f"{name}, which looks at clocks, frames or the machine's state"
@@ -143,7 +149,7 @@ def _name(token: Token, after: Token, define: bool) -> Iterator[tuple[int, str, 
         yield token.at, "native-include", name
     elif (name.startswith("__") or re.match("_[A-Z]", name)) and not _ours(name):
         yield token.at, "native", f"{name}, a name that belongs to the compiler and its headers"
-    elif bare in _PLACING and (define or (bare in _WITH_TEXT and after.text == "(")):
+    elif bare in _PLACING and (define or (bare in _WITH_ARGUMENT and after.text == "(")):
         yield token.at, "native", f"attribute {bare}"
     elif name in ("R", "LR", "uR", "UR", "u8R") and after.text[:1] == '"' and after.at == token.at + len(name):
         yield token.at, "native", "a raw string"
@@ -153,8 +159,8 @@ def _ours(name: str) -> bool:
     return _RESERVED.fullmatch(name) is not None or name.strip("_") in _ATTRIBUTES | _PLACING
 
 
-def _operator(tokens: list[Token], index: int) -> Iterator[tuple[int, str, str]]:
-    """``_Pragma("...")``, whose text is looked at as that of ``#pragma`` is."""
+def _operator(tokens: list[Token], index: int) -> Iterator[Found]:
+    """Yield a finding for ``_Pragma("...")``, by the rules of ``#pragma``."""
     if tokens[index].text != "_Pragma":
         return
     told = [token.text for token in tokens[index + 1 : index + 4]]
@@ -163,8 +169,8 @@ def _operator(tokens: list[Token], index: int) -> Iterator[tuple[int, str, str]]
         yield tokens[index].at, "native", f"_Pragma {''.join(told)[:60]}"
 
 
-def _directive(tokens: list[Token], index: int, text: Text) -> Iterator[tuple[int, str, str]]:
-    """A preprocessor line, from the token after its "#"."""
+def _directive(tokens: list[Token], index: int, text: Text) -> Iterator[Found]:
+    """Yield a finding for a preprocessor line, from the token after its "#"."""
     name = tokens[index] if index < len(tokens) else Token("newline", "", 0)
     if name.kind == "newline":
         return
@@ -187,7 +193,7 @@ def _directive(tokens: list[Token], index: int, text: Text) -> Iterator[tuple[in
 
 
 def _line(tokens: list[Token], start: int) -> list[Token]:
-    """The tokens up to the end of the line."""
+    """Return the tokens up to the end of the line."""
     found = []
     for index in range(start, len(tokens)):
         if tokens[index].kind == "newline":
@@ -197,15 +203,15 @@ def _line(tokens: list[Token], start: int) -> list[Token]:
 
 
 class _Attributes:
-    """Follows ``__attribute__((...))`` and ``[[...]]`` through the tokens and looks at the names in them."""
+    """A check of the names in ``__attribute__((...))`` and ``[[...]]``, which gets one token after another."""
 
     def __init__(self) -> None:
         self._depth = 0  # of brackets; 0 outside of attributes
         self._base = 0  # the depth at which names of attributes stand
         self._closing = ""
 
-    def feed(self, token: Token, after: Token) -> Iterator[tuple[int, str, str]]:
-        """Take the next token; yield a finding if it names an attribute that is not allowed."""
+    def feed(self, token: Token, after: Token) -> Iterator[Found]:
+        """Take the next token. Yield a finding if it names an attribute that is not allowed."""
         if not self._closing:
             if token.text in ("__attribute__", "__attribute"):
                 self._closing, self._depth, self._base = ")", 0, 2

@@ -1,8 +1,8 @@
-"""A candidate on disk: which pass directory answers for which task.
+"""A candidate on disk: its pass directories, and the tasks that each is for.
 
-Files are read and parsed here, never imported or executed; that is a runner's business. What a user got
-wrong about the candidate (no such folder, no manifest) is a UserError; what a pass's author got wrong (a
-syntax error) is a fault of the candidate, kept in :attr:`PassDir.faults` and reported as failed cases.
+Files are read and parsed here, and never imported or executed. A mistake of the user (no such folder, no manifest)
+raises UserError. A mistake of a pass's author (a syntax error) is a fault of the candidate. :attr:`PassDir.faults`
+has it, and it is reported as failed cases.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ _CACHES = frozenset({"__pycache__", ".git", ".pytest_cache", ".mypy_cache", ".ru
 
 @dataclass(frozen=True)
 class PassDir:
-    """One pass directory. ``stems`` are its passes in order; ``task_id`` is None for the one common to all
-    tasks.
+    """A pass directory. ``stems`` are the file stems of its passes, in order.
+
+    ``task_id`` is None for the directory that is common to all tasks.
     """
 
     path: Path
@@ -35,19 +36,19 @@ class PassDir:
 
     @cached_property
     def faults(self) -> tuple[Fault, ...]:
-        """What is wrong with the passes themselves, in manifest order: syntax errors, missing functions."""
+        """The faults of the passes in manifest order: syntax errors, and missing functions."""
         found = (read_fault(self.path / f"{stem}.py", stem) for stem in self.stems)
         return tuple(fault for fault in found if fault is not None)
 
     @cached_property
     def uses_triton(self) -> bool:
-        """Whether any Python file of the directory imports Triton."""
-        return any(imports_triton(file) for file in _files(self.path) if file.suffix == ".py")
+        """True if a Python file of the directory imports Triton."""
+        return _uses_triton(self.path)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A directory of passes. ``common`` answers for every task that ``by_task`` does not name."""
+    """A directory of passes. ``common`` is for each task that ``by_task`` does not name."""
 
     path: Path
     common: PassDir | None
@@ -55,10 +56,10 @@ class Candidate:
 
     @classmethod
     def open(cls, path: Path) -> Candidate:
-        """Read a candidate's layout and manifests.
+        """Return the candidate at ``path``, with its manifests read.
 
-        Raises UserError naming the file: no such folder, an empty one, a missing or malformed manifest, a
-        stem without a file, a symbolic link that leads outside.
+        Raises UserError, with the file's name, for a folder that does not exist or is empty. So it does for a missing
+        or malformed manifest, for a stem without a file, and for a symbolic link that leads outside.
         """
         path = Path(path)
         if not path.is_dir():
@@ -75,13 +76,13 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """The folder's name; for a bare ``pass_dir``, its parent's."""
+        """The folder's name. For a folder called ``pass_dir`` it is the parent's name."""
         resolved = self.path.resolve()
         return resolved.parent.name if resolved.name == PASS_DIR else resolved.name
 
     @cached_property
     def content_hash(self) -> str:
-        """SHA-256 (hex) over the relative names and contents of all files but caches."""
+        """The SHA-256 (hexadecimal) of the relative names and contents of all files except caches."""
         digest = hashlib.sha256()
         for file in _files(self.path):
             for part in (file.relative_to(self.path).as_posix().encode(), _read(file)):
@@ -90,21 +91,26 @@ class Candidate:
 
     @property
     def directories(self) -> tuple[PassDir, ...]:
-        """Every pass directory: the common one first, then by task id."""
+        """The pass directories: the common one first, then the others by task id."""
         own = [self.by_task[key] for key in sorted(self.by_task)]
         return ((self.common,) if self.common else ()) + tuple(own)
 
     @cached_property
     def uses_triton(self) -> bool:
-        """Whether any Python file of the candidate imports Triton."""
-        return any(imports_triton(file) for file in _files(self.path) if file.suffix == ".py")
+        """True if a Python file of the candidate imports Triton."""
+        return _uses_triton(self.path)
 
     def passes_for(self, task_id: str) -> PassDir | None:
-        """The pass directory for a task: its own, else the common one, else None."""
+        """Return the pass directory for a task: its own, else the common one, else None."""
         return self.by_task.get(task_id, self.common)
 
+    def folder(self, passes: PassDir) -> str:
+        """Return a pass directory's path within the candidate; "" for the candidate itself."""
+        relative = passes.path.resolve().relative_to(self.path.resolve()).as_posix()
+        return "" if relative == "." else relative
+
     def check_tasks(self, known_ids: Iterable[str]) -> None:
-        """Raise UserError for a per-task directory whose name is no known task."""
+        """Raise UserError for a task's directory whose name is not the id of a known task."""
         known = set(known_ids)
         for task_id, found in sorted(self.by_task.items()):
             if task_id not in known:
@@ -137,8 +143,9 @@ def _per_task(path: Path, common: PassDir | None) -> Iterator[PassDir]:
 
 
 def _lacks_manifest(folder: Path) -> bool:
-    """Python files that belong to no pass directory: neither this folder nor one above or below has a
-    manifest.
+    """Return True if the folder has Python files that belong to no pass directory.
+
+    No folder above or below it has a manifest then, nor has the folder itself.
     """
     if not any(folder.glob("*.py")):
         return False
@@ -165,22 +172,18 @@ def _read_pass_dir(folder: Path, task_id: str | None) -> PassDir:
             "not a JSON list of strings", where=file, remedy='write for example ["fuse_gelu", "fuse_add"]'
         )
     for stem in stems:
-        _check_stem(file, stem)
+        if not stem or Path(stem).name != stem or "\0" in stem:
+            raise UserError(f"{stem!r} is not a file stem", where=file, remedy="name files beside the manifest")
+        if not (folder / f"{stem}.py").is_file():
+            raise UserError(f"names {stem!r}, but there is no {stem}.py beside it", where=file, remedy="add the file")
     return PassDir(folder, tuple(stems), task_id)
-
-
-def _check_stem(manifest: Path, stem: str) -> None:
-    if not stem or Path(stem).name != stem or "\0" in stem:
-        raise UserError(f"{stem!r} is not a file stem", where=manifest, remedy="name files beside the manifest")
-    if not (manifest.parent / f"{stem}.py").is_file():
-        raise UserError(f"names {stem!r}, but there is no {stem}.py beside it", where=manifest, remedy="add the file")
 
 
 def _read(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror}", where=file, remedy="mend its permissions") from None
+        raise UserError(f"cannot be read: {error.strerror}", where=file, remedy="make it readable") from None
 
 
 def _folders(path: Path) -> Iterator[Path]:
@@ -189,8 +192,12 @@ def _folders(path: Path) -> Iterator[Path]:
         yield from (Path(folder) / name for name in names)
 
 
+def _uses_triton(path: Path) -> bool:
+    return any(imports_triton(file) for file in _files(path) if file.suffix == ".py")
+
+
 def _files(path: Path) -> Iterator[Path]:
-    """All regular files but caches, in a fixed order."""
+    """Yield all files except caches, in a fixed order."""
     for folder, names, files in os.walk(path, onerror=_unreadable):
         names[:] = sorted(name for name in names if name not in _CACHES)
         for name in sorted(files):
@@ -199,21 +206,19 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _unreadable(error: OSError) -> None:
-    raise UserError(f"cannot be read: {error.strerror}", where=error.filename, remedy="mend its permissions")
+    raise UserError(f"cannot be read: {error.strerror}", where=error.filename, remedy="make it readable")
 
 
 def _check_links(path: Path) -> None:
     root = path.resolve()
     for folder, names, files in os.walk(path, onerror=_unreadable):
         for entry in (Path(folder) / name for name in (*names, *files)):
-            if entry.is_symlink():
-                _check_link(entry, root)
-
-
-def _check_link(entry: Path, root: Path) -> None:
-    try:
-        inside = entry.resolve(strict=True).is_relative_to(root)
-    except (OSError, RuntimeError):
-        raise UserError("a broken symbolic link", where=entry, remedy="remove it") from None
-    if not inside:
-        raise UserError("a symbolic link that leads out of the candidate", where=entry, remedy="copy the file in")
+            if not entry.is_symlink():
+                continue
+            try:
+                inside = entry.resolve(strict=True).is_relative_to(root)
+            except (OSError, RuntimeError):
+                raise UserError("a broken symbolic link", where=entry, remedy="remove it") from None
+            if not inside:
+                problem = "a symbolic link that leads out of the candidate"
+                raise UserError(problem, where=entry, remedy="copy the file in")

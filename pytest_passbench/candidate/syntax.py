@@ -1,4 +1,4 @@
-"""What a pass file says, read from its syntax tree. Reading is bounded: in size, in depth, and so in time."""
+"""Facts about a pass file, read from its syntax tree. Size and depth of the text are limited, and so is the time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pytest_passbench.candidate.complexity import TooComplex, check_complexity
 
-MAX_BYTES = 1 << 20
+MAX_BYTES = 1 << 20  # of a file
 _DECLARED = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _UTF_8 = frozenset({"utf-8", "utf8", "utf-8-sig", "utf8-sig", "ascii", "us-ascii"})
 REQUIRED = ("pattern", "replacement_args", "replacement_func")
@@ -19,7 +19,7 @@ REQUIRED = ("pattern", "replacement_args", "replacement_func")
 
 @dataclass(frozen=True)
 class Fault:
-    """A pass that cannot work, by its author's fault (status ``compile_fail``)."""
+    """A pass that cannot work because of a mistake in its file (status ``compile_fail``)."""
 
     stem: str
     file: Path
@@ -31,9 +31,7 @@ class Fault:
 
 
 def read_fault(file: Path, stem: str) -> Fault | None:
-    """What is wrong with a pass file: a syntax error, or one of its three functions missing. None if
-    nothing is.
-    """
+    """Return the fault of a pass file, or None: a syntax error, or one of the three functions missing."""
     try:
         tree = parse(file)
     except SyntaxError as error:
@@ -50,28 +48,31 @@ def read_fault(file: Path, stem: str) -> Fault | None:
 
 
 def parse(file: Path) -> ast.Module:
-    """The file's syntax tree. Raises SyntaxError, TooComplex, ValueError (null bytes, not UTF-8), OSError."""
+    """Return the file's syntax tree.
+
+    Raises SyntaxError, TooComplex, OSError, and ValueError for null bytes and for a text that is not UTF-8.
+    """
     with file.open("rb") as stream:
         data = stream.read(MAX_BYTES + 1)
     return parse_text(data, str(file))
 
 
 def parse_text(data: bytes, name: str) -> ast.Module:
-    """The syntax tree of a file's contents, with the same limits and exceptions as :func:`parse`."""
+    """Return the syntax tree of a file's contents, with the limits and exceptions of :func:`parse`."""
     if len(data) > MAX_BYTES:
         raise TooComplex(1, f"more than {MAX_BYTES} bytes")
     text = _decode(data)
     check_complexity(text)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an invalid escape in a candidate's string is no matter of ours
+            warnings.simplefilter("ignore")  # such as invalid escapes: they are the author's matter
             return ast.parse(text, name)
     except (RecursionError, MemoryError):
         raise TooComplex(1, "nested too deeply") from None
 
 
 def _decode(data: bytes) -> str:
-    """The text, with ``\\n`` at the end of every line."""
+    """Return the text, with ``\\n`` at the end of each line. Raises ValueError if it is not UTF-8."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -89,7 +90,7 @@ def _decode(data: bytes) -> str:
 
 
 def _defined(body: list[ast.stmt]) -> Iterator[str]:
-    """The names that a module's top level binds; ``*`` where it takes all of another module's."""
+    """Yield the names that a module's top level binds, and ``*`` for an import of all names."""
     for node in body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             yield node.name
@@ -106,7 +107,7 @@ def _defined(body: list[ast.stmt]) -> Iterator[str]:
 
 
 def imports_triton(file: Path) -> bool:
-    """Whether a Python file imports Triton anywhere. A file that does not parse imports nothing."""
+    """Return True if a Python file imports Triton anywhere. A file that cannot be parsed imports nothing."""
     try:
         tree = parse(file)
     except (SyntaxError, TooComplex, ValueError, OSError):

@@ -39,9 +39,9 @@ def run(args: argparse.Namespace) -> int:
 
 def render(found: Survey) -> str:
     """Return one line per finding and per step of a plan, and counts."""
-    from pytest_passbench.judge.arms.failures import printable
+    from pytest_passbench.core.escape import LINES, printable
 
-    lines = [printable(f"{f.file}:{f.line}: {f.severity} [{f.rule}] {f.message}") for f in found.findings]
+    lines = [f"{f.file}:{f.line}: {f.severity} [{f.rule}] {f.message}" for f in found.findings]
     for planned in found.plans:
         lines.append(f"{planned.subgraph}: {planned.name}: {len(planned.plan['steps'])} steps")
         lines += [f"    {_step(step, planned.plan)}" for step in planned.plan["steps"]]
@@ -49,7 +49,7 @@ def render(found: Survey) -> str:
     lines.append(
         f"{len(found.passes)} passes read, {violations} violations, {len(found.findings) - violations} warnings"
     )
-    return "\n".join(lines)
+    return printable("\n".join(lines), LINES)
 
 
 def _step(step: dict[str, Any], plan: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import printable
 
 if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
@@ -43,8 +44,8 @@ def run(args: argparse.Namespace) -> int:
         from pytest_passbench.run.rerun import disagreements
 
         said += disagreements(found, tasks, candidate, args.rerun)
-    for line in said:
-        print(line)
+    for text in said:
+        print(printable(text))
     print(_summary(found, tasks, candidate, args.rerun) if not said else f"{len(said)} problems")
     return int(bool(said))
 

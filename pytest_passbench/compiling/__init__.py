@@ -1,1 +1,1 @@
-"""One run of Triton's compiler, in a sandbox of its own: what runs inside it."""
+"""The code inside the sandbox of Triton's compiler. Each run of the compiler has a sandbox of its own."""

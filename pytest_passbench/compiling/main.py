@@ -1,7 +1,7 @@
-"""Inside the sandbox of Triton's compiler: checked text and launches in, machine code and its description out.
+"""The program in the sandbox of Triton's compiler: it turns checked text and launches into machine code.
 
-Each launch is compiled in a fork, so that one which takes too long or ends its process costs no other. No device is
-needed: the target is stated, and Triton brings the assembler.
+Each launch is compiled in a fork, so a launch that takes too long or ends its process does not harm the others. No
+device is needed: the job states the target, and Triton comes with an assembler.
 """
 
 from __future__ import annotations
@@ -23,24 +23,28 @@ from typing import Any
 from pytest_passbench.plans.machine_code import ANSWER
 from pytest_passbench.runner.triton_kernels import make_kernel
 
-SAID = 4096  # bytes of what the compiler printed
-MESSAGE = 8000  # characters of its message
-#: A parameter in assembly: the bits of its type, and how many there are of an array (a float16 is one of bytes).
+MAX_PRINTED_BYTES = 4096  # that are kept of the compiler's output
+MAX_MESSAGE_CHARACTERS = 8000  # that are kept of an error
+#: A parameter in PTX: the bits of its type, and the length if it is an array. A float16 is an array of bytes.
 _PARAMETER = re.compile(r"\.param\s[^,]*?\.[busf](\d+)\b[^,\[]*(?:\[(\d+)\])?")
 _DIVISIBLE = [["tt.divisibility", 16]]
 
 
 def main() -> None:
-    """Answer the job on standard input (``text``, ``launches``, ``capability``, limits in seconds) on its output."""
+    """Answer the job on standard input, launch by launch, on standard output.
+
+    The job has the fields ``text``, ``launches`` and ``capability``. Its limits are ``seconds`` for a launch and
+    ``seconds_in_all``. The first argument is a folder to write in.
+    """
     job, scratch = json.load(sys.stdin.buffer), Path(sys.argv[1])
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what Triton prints is no answer
+    os.dup2(2, 1)  # so that Triton's output does not mix with the answers
     _prepare()
     kernel = make_kernel(job["text"])
     deadline = time.monotonic() + job["seconds_in_all"]
     for launch in job["launches"]:
         left = min(job["seconds"], deadline - time.monotonic())
-        described, code = _apart(kernel, launch, job["capability"], scratch, left)
+        described, code = _in_fork(kernel, launch, job["capability"], scratch, left)
         data = json.dumps(described).encode()
         answers.write(ANSWER.pack(len(data), len(code)) + data + code)
         answers.flush()
@@ -48,9 +52,9 @@ def main() -> None:
 
 
 def _prepare() -> None:
-    """Import what every fork needs, and spare them the hash of Triton's half a gigabyte.
+    """Import what all forks need, and replace the hash of all of Triton's files.
 
-    That is a key of Triton's own cache, which is emptied after each launch.
+    The hash takes long. It is a key of Triton's own cache, which is emptied after each launch.
     """
     import triton.compiler.code_generator  # noqa: F401
     from triton.compiler import compiler
@@ -61,10 +65,10 @@ def _prepare() -> None:
             module.triton_key = lambda: "one"
 
 
-def _apart(
+def _in_fork(
     kernel: Any, launch: dict[str, Any], capability: int, scratch: Path, seconds: float
 ) -> tuple[dict[str, Any], bytes]:
-    """Return a launch's description and machine code, compiled in a fork."""
+    """Return a launch's description and machine code, compiled in a fork within ``seconds``."""
     if seconds <= 0:
         return {"status": "skipped"}, b""
     answer = scratch / "answer"
@@ -83,7 +87,7 @@ def _apart(
             os._exit(1)
         os._exit(0)
     ended = _wait(child, seconds)
-    said = (scratch / "said").read_bytes()[-SAID:].decode(errors="replace")
+    said = (scratch / "said").read_bytes()[-MAX_PRINTED_BYTES:].decode(errors="replace")
     if ended is None:
         return {"status": "late"}, b""
     if ended != 0:
@@ -94,7 +98,7 @@ def _apart(
 
 
 def _wait(child: int, seconds: float) -> int | None:
-    """Return how a child ended, or None if it was too late and was ended; its own children go with it."""
+    """Return the exit code of a child, or None if its time ran out. The child's own children are killed."""
     handle = os.pidfd_open(child)
     try:
         ready, _, _ = select.select([handle], [], [], seconds)
@@ -107,6 +111,7 @@ def _wait(child: int, seconds: float) -> int | None:
 
 
 def _compiled(kernel: Any, launch: dict[str, Any], capability: int) -> tuple[dict[str, Any], bytes]:
+    """Return a launch's description and machine code, or an error and no code."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -127,11 +132,11 @@ def _compiled(kernel: Any, launch: dict[str, Any], capability: int) -> tuple[dic
 
 
 def _error(message: str, line: int = 0) -> dict[str, Any]:
-    return {"status": "error", "message": message[-MESSAGE:], "line": line}
+    return {"status": "error", "message": message[-MAX_MESSAGE_CHARACTERS:], "line": line}
 
 
 def _description(metadata: Any, ptx: str) -> dict[str, Any]:
-    """Return what a launch has to know, as far as this Triton says it."""
+    """Return the description of machine code that a launch needs, or an error if a launch cannot give it all."""
     ctas = int(metadata.num_ctas)
     cluster = tuple(getattr(metadata, "cluster_dims", (ctas, 1, 1)))
     for name in ("profile_scratch_size", "tensordesc_meta"):
@@ -153,7 +158,7 @@ def _description(metadata: Any, ptx: str) -> dict[str, Any]:
 
 
 def _parameters(name: str, ptx: str) -> list[int]:
-    """Return the bytes of each of the kernel's parameters, as its assembly declares them."""
+    """Return the bytes of each parameter of the kernel, as its PTX declares them."""
     entry = re.search(rf"\.entry\s+{re.escape(name)}\s*\((.*?)\n?\)", ptx, re.S)
     found = _PARAMETER.findall(entry[1]) if entry else []
     return [int(bits) // 8 * int(count or 1) for bits, count in found]

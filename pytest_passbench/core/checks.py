@@ -1,4 +1,4 @@
-"""Checks of single settings, from text: each returns the value, or raises ArgumentTypeError with one sentence."""
+"""Checks of single settings: each takes text and returns the value, or raises ArgumentTypeError with one sentence."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ def _wrong(message: str) -> argparse.ArgumentTypeError:
 
 
 def tolerance(text: str) -> int:
-    """An integer t from -10 to 0."""
+    """Return t, an integer from -10 to 0."""
     if not re.fullmatch(r"-?\d+", text) or not -10 <= int(text) <= 0:
         raise _wrong(f"{text!r} is not an integer from -10 to 0")
     return int(text)
 
 
 def count(text: str) -> int:
-    """A positive integer."""
+    """Return a positive integer."""
     if not text.isdigit() or int(text) < 1:
         raise _wrong(f"{text!r} is not an integer of 1 or more")
     return int(text)
 
 
 def seconds(text: str) -> float:
-    """A positive, finite number of seconds."""
+    """Return a positive, finite number of seconds."""
     value = _number(text)
     if not 0 < value < math.inf:
         raise _wrong(f"{text!r} is not a positive number of seconds")
@@ -37,16 +37,16 @@ def seconds(text: str) -> float:
 
 
 def duration(text: str) -> float:
-    """Seconds, from a number of them, or of minutes ("10m") or hours ("1.5h")."""
+    """Return seconds from "90", "90s", "10m" or "1.5h"."""
     unit = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:], 0.0)
     try:
         return seconds(text[:-1]) * unit if unit else seconds(text)
     except argparse.ArgumentTypeError:
-        raise _wrong(f"{text!r} is no length of time: write seconds, minutes or hours, as 90, 10m or 1h") from None
+        raise _wrong(f"{text!r} is not a duration: write seconds, minutes or hours, as 90, 10m or 1h") from None
 
 
 def failure_value(text: str) -> float:
-    """b: what a failure counts, above 0 and below 1."""
+    """Return b, the worth of a failure in the scores: above 0 and below 1."""
     value = _number(text)
     if not 0 < value < 1:
         raise _wrong(f"{text!r} is not a number between 0 and 1")
@@ -54,7 +54,7 @@ def failure_value(text: str) -> float:
 
 
 def exponent(text: str) -> float:
-    """p: the extra power of slowdowns, 0 or more."""
+    """Return p, the extra power of slowdowns in the scores: 0 or more, finite."""
     value = _number(text)
     if not 0 <= value < math.inf:
         raise _wrong(f"{text!r} is not a number of 0 or more")
@@ -62,14 +62,14 @@ def exponent(text: str) -> float:
 
 
 def device(text: str) -> str:
-    """``cpu``, ``cuda`` or ``cuda:N``."""
+    """Return a device's name: ``cpu``, ``cuda`` or ``cuda:N``."""
     if not re.fullmatch(r"cpu|cuda(:\d+)?", text):
         raise _wrong(f"{text!r} is not one of cpu, cuda, cuda:N")
     return text
 
 
 def shard(text: str) -> tuple[int, int]:
-    """``i/N``: the i-th of N parts of the tasks, counted from 1."""
+    """Return i and N from "i/N": the i-th of N parts of the tasks, counted from 1."""
     match = re.fullmatch(r"(\d+)/(\d+)", text)
     if not match or not 1 <= int(match[1]) <= int(match[2]):
         raise _wrong(f"{text!r} is not i/N with 1 <= i <= N")
@@ -77,7 +77,7 @@ def shard(text: str) -> tuple[int, int]:
 
 
 def gates(text: str) -> tuple[tuple[str, float], ...]:
-    """``NAME=VALUE``, several separated by commas."""
+    """Return the gates of "NAME=VALUE,...": name and least value of each."""
     return tuple(_gate(part.strip()) for part in text.split(","))
 
 
@@ -100,7 +100,7 @@ def _number(text: str) -> float:
 
 
 def one_of(*names: str) -> Callable[[str], str]:
-    """One of ``names``."""
+    """Return a check that lets only ``names`` pass."""
 
     def check(text: str) -> str:
         if text not in names:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 
 def is_cuda(device: str) -> bool:
-    """Return whether a device is a CUDA GPU."""
+    """Return True if a device is a CUDA GPU."""
     return device.partition(":")[0] == "cuda"
 
 
 def gpu_index(device: str) -> int:
-    """Return which GPU ``cuda`` (the first) or ``cuda:N`` is."""
+    """Return the number of the GPU: 0 for ``cuda``, N for ``cuda:N``."""
     return int(device.partition(":")[2] or 0)

@@ -1,4 +1,4 @@
-"""What a user did wrong, said in one line."""
+"""The error that stands for a mistake of the user, said in one line."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 
 class UserError(Exception):
-    """A mistake in what the user gave us; shown as one message, never as a traceback.
+    """A mistake in the user's input, shown as one message and never as a traceback.
 
-    ``where`` names the file (with ``:line`` where known) or the option, ``remedy`` says what to do.
+    ``where`` names the file (with ``:line`` if known) or the option, ``remedy`` says what to do.
     """
 
     def __init__(self, what: str, *, where: str | Path | None = None, remedy: str | None = None) -> None:

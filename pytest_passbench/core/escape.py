@@ -1,6 +1,7 @@
-"""Text that a candidate may have written, made safe to show: capped, on one line, and inert.
+"""Text that a candidate may have written, made safe to show: inert, and where wanted capped and on one line.
 
-Messages, pass names and captured output can hold terminal escape sequences, Markdown or HTML.
+Messages, pass names and captured output can hold terminal escape sequences, Markdown or HTML. Everything that is
+shown to a user goes through this module.
 """
 
 from __future__ import annotations
@@ -11,19 +12,28 @@ import re
 _MARKDOWN = re.compile(r"[\\`*<>|~$&@]|(?<=\])\(")
 
 
-def printable(text: str) -> str:
-    """``text`` with every control, format and line-ending character spelt out."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+LINES = "\n\t"
+"""The characters that text of several lines keeps."""
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Return ``text`` with every character that is not printable spelt out as a Python escape, except ``keep``.
+
+    No control, format (bidirectional too), surrogate, private or unassigned character survives, and no space but the
+    ordinary one: nothing steers a terminal, or hides or reorders what is shown.
+    """
+    shown = (char if char.isprintable() or char in keep else char.encode("unicode_escape").decode() for char in text)
+    return "".join(shown)
 
 
 def line(text: str, limit: int = 200) -> str:
-    """``text`` on one line of at most ``limit`` characters, every control or format character spelt out."""
+    """Return ``text`` on one line of at most ``limit`` characters, :func:`printable`."""
     safe = printable(" ".join(text.split()))
     return safe if len(safe) <= limit else safe[: max(0, limit - 1)] + "…"
 
 
 def middle(text: str, limit: int) -> str:
-    """``text`` as :func:`line`, cut in the middle where over ``limit``: both ends tell ids apart."""
+    """Return ``text`` as :func:`line`, cut in the middle if over ``limit``: both ends tell ids apart."""
     safe = line(text, 10_000)
     if len(safe) <= limit:
         return safe
@@ -32,7 +42,7 @@ def middle(text: str, limit: int) -> str:
 
 
 def cell(text: str, limit: int = 300) -> str:
-    """``text`` as plain words in a Markdown table cell."""
+    """Return ``text`` as plain words for a Markdown table cell, cut to ``limit`` characters before escaping."""
     return _MARKDOWN.sub(_entity, line(text, limit))
 
 

@@ -5,11 +5,13 @@ Source of the table: the published PassBench definition; at t = -5 it is ``torch
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 BITWISE = -11
 """``correct_from`` of an output that equals eager's bit for bit."""
 
 NEVER = 99
-"""``correct_from`` of an output that passes at no t; ``null_from`` where no null answer passes."""
+"""``correct_from`` of an output that passes at no t; ``null_from`` if no null answer passes."""
 
 T_MIN = -10
 T_STRICT = -5
@@ -21,7 +23,7 @@ T_FROZEN = 1
 LADDER = tuple(range(T_MIN, T_FROZEN + 1))
 """The t at which outputs are compared."""
 
-# Per dtype the powers of ten per unit of t: (rtol, atol). Anything absent is compared exactly.
+# Per dtype the powers of ten per unit of t: (rtol, atol). A dtype that is absent is compared exactly.
 _HALF = (3.0 / 5.0, 1.0)
 _BFLOAT16 = (1.796 / 5.0, 1.0)
 _SINGLE = (5.886 / 5.0, 1.0)
@@ -43,8 +45,33 @@ EXPONENTS: dict[str, tuple[float, float]] = {
 }
 
 
+def first_correct(levels: Iterable[int]) -> int:
+    """Return the smallest t at which every output passes; NEVER if there is no output.
+
+    ``levels`` has the ``correct_from`` of each output.
+    """
+    return max(levels, default=NEVER)
+
+
+def guarded(first: int, null_from: int, t: int) -> bool:
+    """Return True if the null guard holds at ``t`` for an answer that is correct from ``first`` on.
+
+    A null answer (zeros, a copy of an input, eager's mean) passes from ``null_from`` on. There the guard holds,
+    unless the answer is correct already at some t below ``null_from``. Above t = 1 it holds as at t = 1.
+    """
+    return min(t, T_FROZEN) >= null_from and first >= null_from
+
+
+def right_at(first: int, null_from: int, t: int) -> bool:
+    """Return True if an answer that is correct from ``first`` on is right at ``t``, null guard included.
+
+    Eager's own answer, bit for bit, is always right: on some graphs it is a copy of an input.
+    """
+    return first <= t and (first == BITWISE or not guarded(first, null_from, t))
+
+
 def tolerances(dtype: str, t: int) -> tuple[float, float]:
-    """``(rtol, atol)`` of ``allclose(candidate, eager)`` at ``t``, by the eager output's dtype.
+    """Return ``(rtol, atol)`` of ``allclose(candidate, eager)`` at ``t``, by the eager output's dtype.
 
     ``dtype`` is a name with or without ``torch.``. Integers, bool and every dtype that the table does not
     name get ``(0.0, 0.0)``: exact equality at every t.

@@ -1,4 +1,4 @@
-"""Every option of a run, declared once: for the command line, the ini file and :func:`pytest_passbench.evaluate`."""
+"""The options of a run, declared once for command line, ini file and :func:`pytest_passbench.evaluate`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pytest_passbench.core.settings import SUITES
 
 @dataclass(frozen=True)
 class Option:
-    """One option; ``field`` is its name in Settings (or ScoreSettings), ``many`` says it may be repeated."""
+    """An option. ``field`` is its name in Settings (or ScoreSettings); ``many``: it may be repeated."""
 
     name: str
     type: Callable[[str], Any]
@@ -36,12 +36,12 @@ class Option:
 
     @property
     def key(self) -> str:
-        """Its field of Settings."""
+        """The option's field of Settings."""
         return self.field or self.name.replace("-", "_")
 
     @property
     def dest(self) -> str:
-        """Its name in the ini file and in pytest's namespace."""
+        """The option's name in the ini file and in pytest's namespace."""
         return "passbench_" + self.name.replace("-", "_")
 
 
@@ -70,7 +70,7 @@ OPTIONS = (
     Option("budget", duration, "how long the run may take, as 90, 10m or 1h: less time, wider intervals "
            "(default: as long as it takes to decide)", "TIME"),
     Option("report-dir", Path, "folder for the run's results (default: reports)", "DIR"),
-    Option("fail-under", gates, "exit with 1 where AS, correct, gmean or fast1 is lower: AS=0.9,correct=0.8; "
+    Option("fail-under", gates, "exit with 1 if AS, correct, gmean or fast1 is lower: AS=0.9,correct=0.8; "
            "may be repeated", "GATES", many=True),
     Option("shard", shard, "judge only the i-th of N parts of the tasks", "i/N"),
     Option("seed", str, "the run's secret seed, to repeat a run (default: drawn)", "HEX"),

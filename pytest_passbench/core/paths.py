@@ -1,6 +1,6 @@
-"""Where the package lies on disk, and which of its rooms the untrusted side may see.
+"""The package's place on disk, and the rooms of it that the untrusted side may see.
 
-What is mounted into a sandbox is decided here: a new room is hidden from candidates until it is named.
+Only the rooms that are named here are mounted into a sandbox: a new one is hidden from candidates.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent
 IMPORTED_FROM = PACKAGE.parent
-"""What has to be on ``sys.path`` for ``import pytest_passbench``."""
+"""The folder that has to be on ``sys.path`` for ``import pytest_passbench``."""
 
 _UNTRUSTED = (
     "__init__.py", "protocol.py", "compiling", "core", "kernels", "plans", "reader", "rewrite", "runner", "suite",

@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from pytest_passbench.core.ladder import NEVER, T_STRICT, first_correct, right_at
+
+RAN = "ran"
+"""The status of an arm that ran to its end. It says nothing about the answer: :attr:`Record.correct` does."""
+
 STATUSES = (
-    "correct", "nan_inf", "shape_mismatch", "type_mismatch", "runtime_fail", "timeout", "crash",
+    RAN, "nan_inf", "shape_mismatch", "type_mismatch", "runtime_fail", "timeout", "crash",
     "compile_fail", "eager_fail", "pass_miss", "integrity",
 )  # fmt: skip
 
@@ -22,24 +27,24 @@ class Speed:
     eager_us: float
     other_us: float
     pairs: list[list[float]] = field(default_factory=list)  # per pair the log ratios of its rounds
-    eager_device_us: float | None = None  # between events on the device, by the runners' word: evidence, no verdict
+    eager_device_us: float | None = None  # between events on the device, as runners say: no verdict rests on it
     other_device_us: float | None = None
 
 
 @dataclass
 class PassReport:
-    """What one pass did to one subgraph."""
+    """The effect of one pass on one subgraph."""
 
     name: str
     matches: int = 0
     operators: list[str] = field(default_factory=list)  # operators covered, in graph order
-    miss: str = ""  # where nothing matched: the nearest node, what was expected and found
+    miss: str = ""  # if nothing matched: the nearest node, with what was expected and what was found
     computed: list[str] = field(default_factory=list)  # operators that replacement_args itself added to the graph
 
 
 @dataclass
 class Finding:
-    """One finding of an audit layer. ``severity`` is "violation" or "warning"."""
+    """A finding of an audit layer. ``severity`` is "violation" or "warning"."""
 
     layer: str
     rule: str
@@ -51,13 +56,14 @@ class Finding:
 
 @dataclass
 class ArmResult:
-    """How one program (the candidate, or a baseline such as "inductor") did on a subgraph.
+    """The result of one program (the candidate, or a baseline such as "inductor") on a subgraph.
 
-    ``correct_from`` per output: the smallest t of the ladder at which it passes, -11 bitwise, 99 never.
-    ``speed`` is None where nothing ran or the speed was not measured (then ``speed_note`` says why).
+    ``status`` is one of :data:`STATUSES`; RAN does not mean that the answer is right. ``correct_from`` has for each
+    output the smallest t at which it passes: BITWISE and NEVER are its ends (:mod:`pytest_passbench.core.ladder`).
+    ``speed`` is None if nothing ran, or if the speed was not measured (then ``speed_note`` says why).
     """
 
-    status: str = "correct"
+    status: str = RAN
     phase: str = ""
     message: str = ""
     output: str = ""
@@ -67,10 +73,15 @@ class ArmResult:
     speed: Speed | None = None
     speed_note: str = ""
 
+    @property
+    def first_correct(self) -> int:
+        """The smallest t at which every output passes; NEVER if it passes at none, or did not run to its end."""
+        return first_correct(self.correct_from) if self.status == RAN else NEVER
+
 
 @dataclass
 class Record:
-    """One subgraph judged for one candidate."""
+    """A subgraph judged for a candidate. ``tolerance`` is the run's t."""
 
     task: str
     subgraph: str
@@ -78,7 +89,8 @@ class Record:
     source: str = ""
     dtype: str = ""
     dtypes: list[str] = field(default_factory=list)  # of eager's outputs
-    null_from: int = 99
+    tolerance: int = T_STRICT
+    null_from: int = NEVER
     eager_error64: list[float] = field(default_factory=list)
     arm: ArmResult = field(default_factory=ArmResult)
     baselines: dict[str, ArmResult] = field(default_factory=dict)
@@ -89,13 +101,18 @@ class Record:
     folder: str = ""  # the pass directory that answered, within the candidate; "" for the candidate itself
     task_hash: str = ""  # SHA-256 of the task's contents
 
+    @property
+    def correct(self) -> bool:
+        """True if the candidate's answer is right at the run's t, null guard included (docs/scores.md)."""
+        return right_at(self.arm.first_correct, self.null_from, self.tolerance)
+
     def to_json(self) -> dict[str, Any]:
-        """The record as JSON-ready builtins."""
+        """Return the record as JSON-ready builtins."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Record:
-        """The record that :meth:`to_json` wrote. Raises KeyError or TypeError on a form that is not ours."""
+        """Return the record that :meth:`to_json` wrote. Raises KeyError or TypeError on a form that is not ours."""
         known = {f.name for f in fields(cls)}
         values = {key: value for key, value in data.items() if key in known}
         values["arm"] = _arm(data["arm"])

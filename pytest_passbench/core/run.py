@@ -1,4 +1,4 @@
-"""One run as a value: its settings, its environment and its records."""
+"""A run as a value: its settings, its environment and its records."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from typing import Any
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import ScoreSettings
 
-SCHEMA = "passbench/1"
+SCHEMA = "passbench/2"
 
 
 @dataclass
 class Run:
-    """Everything that a results file holds; docs/results.md has it field by field.
+    """The contents of a results file; docs/results.md has it field by field.
 
     ``tasks`` are the ids that were selected, judged or not; ``selected`` says for each candidate how many subgraphs
     of which task were to be judged; ``candidates`` have ``name``, ``path`` and ``content_hash``; ``started`` and
     ``finished`` are ISO 8601 times; ``parts`` says what a merged run was made of; ``hashes`` are the SHA-256 of each
-    task judged (``tasks``) and of the ``harness``; ``digest`` is what the file said.
+    task judged (``tasks``) and of the ``harness``. Of a run that was read, ``digest`` is what the file said, and
+    ``untouched`` is True if that is the digest of the file's contents.
     """
 
     settings: dict[str, Any] = field(default_factory=dict)
@@ -37,33 +38,25 @@ class Run:
     selected: dict[str, dict[str, int]] = field(default_factory=dict)
     hashes: dict[str, Any] = field(default_factory=dict)
     digest: str = ""
+    untouched: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """The run as JSON-ready builtins, with its schema and the digest of its present contents."""
-        content = self.content()
-        return {**content, "digest": digest(content)}
-
-    def content(self) -> dict[str, Any]:
-        """Everything that the digest covers."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "digest"}
+        """Return the run as JSON-ready builtins, with its schema and the digest of its present contents."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("digest", "untouched")}
         values["records"] = [record.to_json() for record in self.records]
-        return {"schema": SCHEMA, **values}
+        content = {"schema": SCHEMA, **values}
+        return {**content, "digest": digest(content)}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Run:
-        """The run that :meth:`to_json` wrote. Raises KeyError or TypeError on a form that is not ours."""
+        """Return the run that :meth:`to_json` wrote. Raises KeyError or TypeError on a form that is not ours."""
         values = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         values["records"] = [Record.from_json(item) for item in data["records"]]
         return cls(**values)
 
     @property
-    def untouched(self) -> bool:
-        """Whether the digest that was read is that of the contents."""
-        return self.digest == digest(self.content())
-
-    @property
     def score_settings(self) -> ScoreSettings:
-        """The b, p and interpretation that the run was made with; the defaults where it names none."""
+        """The b, p and interpretation that the run was made with; defaults for what it does not name."""
         known = {f.name for f in fields(ScoreSettings)}
         score = self.settings.get("score")
         given = score if isinstance(score, dict) else {}
@@ -71,7 +64,7 @@ class Run:
 
     @property
     def names(self) -> list[str]:
-        """The candidates' names in the order given, with any that only the records know behind them."""
+        """The candidates' names in the order given, then those that only records have."""
         listed = [str(candidate.get("name", "")) for candidate in self.candidates]
         return list(dict.fromkeys(listed + [record.candidate for record in self.records]))
 
@@ -81,19 +74,19 @@ class Run:
         return list(dict.fromkeys(name for record in self.records for name in record.baselines))
 
     def interpreted(self, task: str) -> bool:
-        """Whether some record of the task says that Triton's interpreter ran it."""
+        """Return True if a record of the task says that Triton's interpreter ran it."""
         return any(record.task == task and "interpreter" in record.arm.speed_note for record in self.records)
 
     def count(self, candidate: str, task: str) -> int:
-        """How many subgraphs of a task were to be judged for a candidate; 1, the least, where the file is silent."""
+        """Return how many subgraphs of a task were to be judged for a candidate; 1 if the file does not say."""
         return self.selected.get(candidate, {}).get(task, 1)
 
     def of(self, candidate: str) -> list[Record]:
-        """One candidate's records."""
+        """Return one candidate's records."""
         return [record for record in self.records if record.candidate == candidate]
 
     def beside(self, baseline: str) -> list[Record]:
-        """The records that have the baseline: for each subgraph the first candidate's."""
+        """Return the records that have the baseline: for each subgraph the first candidate's."""
         first: dict[tuple[str, str], Record] = {}
         for record in self.records:
             if baseline in record.baselines:
@@ -102,7 +95,7 @@ class Run:
 
 
 def plain(value: Any) -> Any:
-    """``value`` in builtins that JSON has; NaN and infinities, which it lacks, as ``{"float": "nan"}``."""
+    """Return ``value`` in builtins that JSON has; NaN and infinities, which it lacks, as ``{"float": "nan"}``."""
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return {"float": repr(value)}
     if isinstance(value, dict):
@@ -115,6 +108,10 @@ def plain(value: Any) -> Any:
 
 
 def digest(content: dict[str, Any]) -> str:
-    """sha256 over the canonical JSON of ``content``: keys sorted, no spaces, ASCII. In hex."""
-    text = json.dumps(plain(content), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    """Return the SHA-256, in hex, of the canonical JSON of everything in ``content`` but its ``digest``.
+
+    Keys are sorted; there are no spaces and only ASCII characters.
+    """
+    covered = {name: value for name, value in content.items() if name != "digest"}
+    text = json.dumps(plain(covered), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()

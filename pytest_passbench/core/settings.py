@@ -1,6 +1,6 @@
-"""Everything a run can be told, in one frozen value.
+"""The settings of a run, in one frozen value.
 
-Built by the plugin from the command line and ini file, or directly by callers of
+It is built by the plugin from the command line and ini file, or directly by callers of
 :func:`pytest_passbench.evaluate`.
 """
 
@@ -30,7 +30,7 @@ class ScoreSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """One run's settings. Times in seconds.
+    """The settings of a run. Times are in seconds.
 
     ``audit_skip`` names audit layers to leave out: for measuring what each of them costs and stops.
     """

@@ -1,4 +1,4 @@
-"""Tasks as values: what a task file says, and nothing that executes."""
+"""Tasks as values: the contents of a task file. Nothing here executes them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """One input of a subgraph and what is known of its values.
+    """An input of a subgraph, with what is known of its values.
 
     ``shape`` in elements; ``dtype`` without the ``torch.`` prefix ("float32", "bfloat16", "int64", "bool").
     ``mean``/``std``/``min``/``max`` were recorded from a real forward pass; ``data`` holds literal values
-    (row-major, flat) where a sample gives them. ``()`` is a 0-dim tensor.
+    (row-major, flat) if a sample gives them. ``()`` is a 0-dim tensor.
     """
 
     name: str
@@ -29,7 +29,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Subgraph:
-    """One graph at one set of shapes and dtypes. ``graph`` is a key of :attr:`Task.graphs`."""
+    """A graph at one set of shapes and dtypes. ``graph`` is a key of :attr:`Task.graphs`."""
 
     id: str
     graph: str
@@ -52,7 +52,7 @@ class Subgraph:
 
 @dataclass(frozen=True)
 class TaskHeader:
-    """The short leading part of a task file: enough to collect, select and schedule it."""
+    """The first document of a task file: enough to collect, select and schedule the task."""
 
     id: str
     ops: tuple[str, ...]

@@ -1,12 +1,14 @@
-"""Where a subgraph's calls are made: what its clock, its verification and its audits have in common."""
+"""The objects that a subgraph's clock, verification and audits have in common."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from pytest_passbench.core.seed import Secret
+from pytest_passbench.judge.case import Case
 from pytest_passbench.judge.inputs import Inputs
-from pytest_passbench.judge.inputs.pages import Pages
+from pytest_passbench.judge.inputs.pages import Pages, plan_layout
 from pytest_passbench.judge.machine.awake import Awake
 from pytest_passbench.judge.machine.cores import Cores
 from pytest_passbench.judge.stopwatch import Stopwatch
@@ -15,7 +17,7 @@ from pytest_passbench.protocol import Layout
 
 @dataclass(frozen=True)
 class Bench:
-    """One subgraph's inputs and their pages, the cores of its arms, its secret draws, and the account of its time.
+    """A subgraph's inputs and their pages, its arms' cores, its secret draws, and the account of its time.
 
     ``tolerance`` is the t at which outputs must agree.
     """
@@ -28,3 +30,13 @@ class Bench:
     secret: Secret
     phases: Stopwatch
     tolerance: int
+
+    @classmethod
+    def of(
+        cls, case: Case, secret: Secret, cores: Cores, awake: Awake, phases: Stopwatch, tolerance: int
+    ) -> Self:
+        """Make pages and inputs for a case."""
+        layout = plan_layout(case.subgraph.inputs)
+        with phases("inputs"):
+            pages, inputs = Pages(layout), Inputs(case.subgraph.inputs, secret.key("inputs"))
+        return cls(layout, pages, inputs, cores, awake, secret, phases, tolerance)

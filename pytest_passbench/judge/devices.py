@@ -1,4 +1,4 @@
-"""What differs by device: the process that holds a program, and the clock of its blocks."""
+"""The parts of judging that differ by device: the process with a program, and the clock of its blocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from pytest_passbench.protocol import Layout, Order
 
 
 def start_template(arm: Arm, order: Order, layout: Layout, pages_fd: int) -> Template:
-    """Have a template forked for ``order``; it builds in the background. Raises ArmFailure."""
+    """Have a template forked for ``order``, and return it. It builds in the background. Raises ArmFailure.
+
+    ``pages_fd`` is the file descriptor of the subgraph's input pages.
+    """
     message = {"op": "template", "order": asdict(order), "layout": layout.to_json()}
     channel, log, number = arm.fork(message, (pages_fd,))
     if not is_cuda(arm.settings.device):
@@ -23,7 +26,7 @@ def start_template(arm: Arm, order: Order, layout: Layout, pages_fd: int) -> Tem
 
 
 def clock_of(device: str) -> type[CpuClock]:
-    """Return the clock for blocks on this device."""
+    """Return the class of the clock for blocks on this device."""
     if not is_cuda(device):
         return CpuClock
     from pytest_passbench.judge.measure.cuda_clock import CudaClock

@@ -1,4 +1,4 @@
-"""One subgraph through all stations: build, probe, measure, record."""
+"""The judging of one subgraph: build, probe, measure, audit, record."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.ladder import NEVER
-from pytest_passbench.core.record import ArmResult, PassReport, Record, Speed
+from pytest_passbench.core.record import RAN, ArmResult, PassReport, Record, Speed
 from pytest_passbench.judge.arms.arm import Arm
-from pytest_passbench.judge.arms.failures import ArmFailure, printable
+from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.forks import ArmFailed, blaming
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, FLOAT64, TWIN
 from pytest_passbench.judge.arms.template import Effects, Template
 from pytest_passbench.judge.audits.auditor import Auditor
 from pytest_passbench.judge.bench import Bench
+from pytest_passbench.judge.case import Case
 from pytest_passbench.judge.devices import clock_of, start_template
 from pytest_passbench.judge.machine.cores import exclusive, pinned
 from pytest_passbench.judge.measure.allowance import Allowance
@@ -26,25 +28,26 @@ from pytest_passbench.judge.verify.checker import Checker
 from pytest_passbench.protocol import Order
 from pytest_passbench.timing.looks import Stopping
 from pytest_passbench.timing.measurement import Arms, Result, measure
-from pytest_passbench.timing.rounds import BLOCK, calls_per_block, shape
+from pytest_passbench.timing.rounds import BLOCK_SECONDS, calls_per_block, shape
 
-MOST_PROBES = 20
-LONG_CALL, VERY_LONG_CALL = 4e-3, 40e-3  # seconds: being cold does not change it much
-REFERENCES = 1  # calls that are compared with float64; of those after them, this share is verified
-PROBE_SHARE = 0.25
-SETTLED = 0.9  # of what was seen before: what takes longer is not getting faster any more
-ENOUGH = 0.7  # of the length of a block
+MAX_PROBES = 20
+LONG_CALL_SECONDS, VERY_LONG_CALL_SECONDS = 4e-3, 40e-3  # cold caches change such calls little
+REFERENCES = 1  # probes that are compared with float64
+PROBE_SHARE = 0.25  # of later probes that are verified
+SETTLED = 0.9  # of the time seen before. A slower probe shows that calls no longer get faster
+MIN_BLOCK_SHARE = 0.7  # of the length of a measured block, for the last probe
 
 
 @dataclass
 class Subject:
-    """One subgraph that is judged: orders per arm, its inputs, and where the arms run.
+    """A subgraph that is judged: an order for each arm, its inputs, and the arms' sandboxes.
 
-    ``planners`` answer for the passes of those arms that have any. ``earlier`` is what was measured before, to be
-    continued. Afterwards ``measured`` is what there is now, ``noisy`` whether noise kept an answer open or vague, and
-    ``twin`` how a second eager did.
+    ``planners`` answer requests about the passes of the arms that have any. ``earlier`` is a measurement to continue.
+    After :meth:`judge`, ``measured`` is the measurement, and ``twin`` the result of a second eager. ``noisy`` is then
+    True if noise left an answer open or vague.
     """
 
+    case: Case
     record: Record
     orders: Mapping[str, Order]
     planners: Mapping[str, Planner]
@@ -63,9 +66,9 @@ class Subject:
     _read_output: str = ""
 
     def judge(self) -> Record:
-        """Take the subgraph through. Never raises for what an arm does."""
+        """Judge the subgraph and return its record. Failures of arms go into the record and raise nothing."""
         try:
-            with self.bench.phases("end"):  # of the subgraph before: what was told to end then has, mostly
+            with self.bench.phases("end"):  # of the subgraph before, whose processes have mostly ended by now
                 for arm in self.arms.values():
                     arm.end_children()
             with self.bench.phases("build"):
@@ -80,7 +83,7 @@ class Subject:
         return self.record
 
     def result(self, arm: str) -> ArmResult:
-        """The part of the record that is about ``arm``."""
+        """Return the part of the record about ``arm``."""
         if arm == CANDIDATE:
             return self.record.arm
         if arm == TWIN:
@@ -98,7 +101,7 @@ class Subject:
             self._wait_reference(reference)
 
     def _start_reference(self) -> Template | None:
-        """Eager in float64, beside eager in its sandbox: what each arm's rounding errors are measured by."""
+        """Start eager in float64 in eager's sandbox, as the reference for rounding errors. Return None on failure."""
         try:
             order = replace(self.orders[EAGER], arm=FLOAT64)
             return start_template(self.arms[EAGER], order, self.bench.layout, self.bench.pages.fd)
@@ -110,7 +113,7 @@ class Subject:
             template.wait()
             self.templates[FLOAT64] = template
         except ArmFailure:
-            template.leave()  # a graph that has no float64 form: then there is no such figure
+            template.leave()  # the graph has no float64 form, so there are no rounding errors in the record
 
     def _start(self, arm: str) -> Template | None:
         try:
@@ -152,7 +155,7 @@ class Subject:
         template.close()
 
     def _failed(self, arm: str, failure: ArmFailure, template: Template | None = None) -> None:
-        """Write a failure down where it belongs: eager's is the subgraph's own."""
+        """Write a failure into the record: eager's is the subgraph's own, others are the arm's."""
         if arm == EAGER:
             self._mark(self.record.arm, "eager_fail", failure.phase, failure.message)
             return
@@ -165,7 +168,7 @@ class Subject:
             result.output = self._output(arm, template)
 
     def _output(self, arm: str, template: Template) -> str:
-        """Return what an arm printed; the candidate also while its passes were read."""
+        """Return the printed output of an arm. The candidate's includes that of reading its passes."""
         if arm != CANDIDATE:
             return template.output()
         self._read_output = self._read_output or self.planners[CANDIDATE].reader.output()
@@ -173,11 +176,11 @@ class Subject:
 
     @staticmethod
     def _mark(result: ArmResult, status: str, phase: str, message: str) -> None:
-        result.status, result.phase, result.message = status, phase, printable(message)
+        result.status, result.phase, result.message = status, phase, printable(message, LINES)
         result.speed = None
 
     def _run(self) -> None:
-        """Probe, then measure what is worth it; an arm that fails drops out and the others begin again."""
+        """Probe, measure and audit. An arm that fails drops out, and the others begin again."""
         while EAGER in self.templates and self._judged(self.templates):
             try:
                 with self._alone(), self.bench.phases("measure"):
@@ -188,7 +191,7 @@ class Subject:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Wait for the arms' cores, and have them to ourselves and awake."""
+        """Hold the arms' cores within this context, alone and awake."""
         with self.bench.phases("wait"), exclusive(self.locks), pinned(self.bench.cores.judge), self.bench.awake.on():
             yield
 
@@ -202,7 +205,7 @@ class Subject:
 
     @staticmethod
     def _judged(arms: Iterable[str]) -> list[str]:
-        """Those of ``arms`` that a record tells of."""
+        """Return those of ``arms`` that have results in the record."""
         return [arm for arm in arms if arm not in (EAGER, TWIN, FLOAT64)]
 
     def _probe_and_measure(self) -> None:
@@ -226,16 +229,16 @@ class Subject:
         self._note_standings(checker)
 
     def _probe(self, clock: CpuClock, checker: Checker) -> dict[str, float]:
-        """Seconds per call of every arm, from blocks that look like any other; their calls are verified.
+        """Return the seconds per call of every arm, from blocks that look like any other. Some calls are verified.
 
-        A single call after a stop finds its caches cold and may take several times what it takes in a row, so
-        blocks grow until they are about as long as those that will be measured.
+        A single call after a stop has cold caches, and may take several times as long as one in a row. So blocks grow
+        until they are about as long as the measured ones.
         """
         clock.calls = self.bench.layout.slots
         clock.fork()
         calls, arms = 1, [arm for arm in self.templates if arm != FLOAT64]
         times = dict.fromkeys(arms, math.inf)
-        for number in range(MOST_PROBES):
+        for number in range(MAX_PROBES):
             before = max(times.values())
             if number == REFERENCES:
                 clock.leave_out(FLOAT64)
@@ -246,10 +249,10 @@ class Subject:
                 clock.block(FLOAT64, calls)
             slowest = max(times.values())
             warm = all(clock.warm[arm] for arm in arms)
-            if number and slowest > (LONG_CALL if warm else VERY_LONG_CALL):
+            if number and slowest > (LONG_CALL_SECONDS if warm else VERY_LONG_CALL_SECONDS):
                 break
-            if slowest > SETTLED * before:  # no faster for being repeated
-                if calls * slowest > ENOUGH * BLOCK or calls == self.bench.layout.slots:
+            if slowest > SETTLED * before:  # repetition does not make it faster
+                if calls * slowest > MIN_BLOCK_SHARE * BLOCK_SECONDS or calls == self.bench.layout.slots:
                     if warm:
                         break
                     continue
@@ -261,9 +264,9 @@ class Subject:
         return bool(self.templates[arm].report.get("interpreted"))
 
     def _drop_wrong(self, checker: Checker) -> None:
-        """An arm that is right at no t has no speed that would count."""
+        """Drop the arms that are right at no t, since their speed would not count."""
         for arm, standing in checker.standings.items():
-            if standing.status != "correct" or NEVER in standing.correct_from:
+            if standing.status != RAN or NEVER in standing.correct_from:
                 self.result(arm).speed_note = "not measured: the outputs are wrong"
                 template = self.templates.pop(arm)
                 self.result(arm).output = self._output(arm, template)
@@ -297,7 +300,7 @@ class Subject:
             result = self.result(arm)
             result.error64 = checker.errors.get(arm, [])
             result.correct_from, result.worst = standing.correct_from, standing.worst
-            if standing.status != "correct":
+            if standing.status != RAN:
                 self._mark(result, standing.status, "verify", standing.message)
             if arm in self.templates:
                 result.output = self._output(arm, self.templates[arm])
@@ -305,7 +308,7 @@ class Subject:
                     result.speed_note = "not measured (Triton's interpreter)"
 
     def _close(self) -> None:
-        """Processes of this size take a while to end; whoever comes next waits for it."""
+        """End all processes without waiting. They take a while to end, and the next subgraph waits for that."""
         for arm in self.arms.values():
             arm.kill_children()
         for template in self.templates.values():
@@ -314,7 +317,7 @@ class Subject:
 
 
 def speed_of(measured: Arms, arm: str, result: Result) -> Speed:
-    """An arm's speed as the record keeps it."""
+    """Return an arm's speed as stored in the record."""
     estimate = result.estimate
     return Speed(
         ratio=estimate.ratio,
@@ -328,13 +331,13 @@ def speed_of(measured: Arms, arm: str, result: Result) -> Speed:
 
 
 def pass_reports(items: Iterable[Mapping[str, Any]]) -> list[PassReport]:
-    """What a candidate's runner says of its passes, capped and escaped: information, no verdict rests on it."""
+    """Return a candidate's reports on its passes, capped and escaped. No verdict depends on them."""
     return [
         PassReport(
             name=printable(str(item.get("name", "")))[:200],
             matches=int(item.get("matches", 0)),
             operators=[printable(str(op))[:60] for op in item.get("operators", [])][:500],
-            miss=printable(str(item.get("miss", "")))[:1000],
+            miss=printable(str(item.get("miss", "")), LINES)[:1000],
             computed=[printable(str(op))[:60] for op in item.get("computed", [])][:50],
         )
         for item in list(items)[:200]

@@ -1,6 +1,7 @@
-"""A candidate of one's own, in this very process: for a debugger, never for a score.
+"""The session of ``--passbench-trusted``: the user's own candidate in this process, for a debugger, without a score.
 
-No sandbox, no clock, no secret inputs. What the candidate raises comes out as it is, so that ``--pdb`` stops there.
+There is no sandbox, no clock, and no secret input. Exceptions of the candidate pass through, so that ``--pdb`` stops
+at them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ NOTE = "trusted: nothing is scored"
 
 
 class TrustedSession:
-    """The same face as :class:`~pytest_passbench.judge.session.Session`, without any of its guarantees."""
+    """A session with the methods of :class:`~pytest_passbench.judge.session.Session`, and none of its guarantees."""
 
     def __init__(self, settings: Settings, seed: bytes) -> None:
         self.settings, self._seed = settings, seed
@@ -48,7 +49,7 @@ class TrustedSession:
         return {}
 
     def environment(self) -> dict[str, Any]:
-        """Where the run took place: JSON-ready."""
+        """Return the machine and the versions of the run: JSON-ready."""
         return {
             "sandbox": "none (trusted)",
             "device": self.settings.device,
@@ -58,7 +59,7 @@ class TrustedSession:
         }
 
     def judge(self, task: Task, candidate: Candidate) -> Iterator[Record]:
-        """One record per subgraph, correctness only. Raises whatever the candidate raises."""
+        """Yield a record for each subgraph, with correctness only. Raises any exception that the candidate raises."""
         passes = candidate.passes_for(task.id)
         for subgraph in task.subgraphs:
             record = Record(task.id, subgraph.id, candidate.name, subgraph.source, subgraph.dtype)
@@ -71,7 +72,8 @@ class TrustedSession:
         if passes is None:
             record.arm = ArmResult("pass_miss", "load", "the candidate has no passes for this task", speed_note=NOTE)
             return
-        values = self._values(task, subgraph)
+        inputs = Inputs(subgraph.inputs, Secret(self._seed, task.id, subgraph.id).key("inputs"))
+        values = [value.to(self.settings.device) for value in inputs.call(inputs.draw(1), 0)]
         module = build_graph(task.graphs[subgraph.graph], task.path.name, device=self.settings.device)
         with torch.no_grad():
             expected = module(*[value.clone() for value in values])
@@ -84,9 +86,6 @@ class TrustedSession:
             found = built.call(*[value.clone() for value in values])
         self._compare(record, _outputs(expected), _outputs(found), values)
 
-    def _values(self, task: Task, subgraph: Subgraph) -> list[torch.Tensor]:
-        inputs = Inputs(subgraph.inputs, Secret(self._seed, task.id, subgraph.id).key("inputs"))
-        return [value.to(self.settings.device) for value in inputs.call(inputs.draw(1), 0)]
 
     def _compare(
         self, record: Record, expected: list[Output], found: list[Output], values: list[torch.Tensor]
@@ -111,6 +110,6 @@ def _output(value: Any) -> Output:
     if type(value) is not torch.Tensor:
         return Output(OutputForm(KIND_OTHER_TYPE, "", "", (), ()), 0, None)
     dtype = str(value.dtype).removeprefix("torch.")
-    # compared on the CPU, whatever device it was computed on
+    # The comparison is on the CPU for all devices.
     form = OutputForm(KIND_TENSOR, dtype, value.device.type, tuple(value.shape), tuple(value.stride()))
     return Output(form, value.data_ptr(), value.detach().cpu())

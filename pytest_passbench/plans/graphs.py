@@ -1,4 +1,4 @@
-"""Traced functions as data: a list of calls that refer to each other by number."""
+"""Traced functions as data: a list of calls, in which a call refers to the results of earlier ones by number."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from pytest_passbench.plans.values import ValueRefused, decode, encode
 from pytest_passbench.suite.allowlist import resolve, spelling
 
 MAX_CALLS = 2000
-_MORE = (("torch", torch), ("torch.nn.functional", torch.nn.functional), ("operator", operator), ("math", math))
+MAX_NAME_CHARACTERS = 200
+_MODULES = (("torch", torch), ("torch.nn.functional", torch.nn.functional), ("operator", operator), ("math", math))
 
 
 @dataclass(frozen=True)
 class Traced:
-    """A traced function; ``placeholders`` are in the order of its arguments."""
+    """A traced function. ``placeholders`` are in the order of its arguments."""
 
     graph: Graph
     placeholders: tuple[Node, ...]
@@ -33,12 +34,16 @@ class Traced:
 
     @property
     def outputs(self) -> tuple[Any, ...]:
-        """The returned values; a single value counts as a tuple of one."""
+        """The returned values. A single value is a tuple of one."""
         return tuple(self.result) if isinstance(self.result, (tuple, list)) else (self.result,)
 
 
 def to_data(traced: Traced) -> dict[str, Any]:
-    """Return a traced function as JSON-ready data. Raises ValueRefused for what has no such form."""
+    """Return a traced function as JSON-ready data.
+
+    Raises ValueRefused for a node that is not a call, a function that is not torch's or Python's, and a constant that
+    :func:`~pytest_passbench.plans.values.encode` refuses.
+    """
     numbers: dict[Node, int] = {}
     names: list[str] = []
     calls: list[list[Any]] = []
@@ -50,18 +55,21 @@ def to_data(traced: Traced) -> dict[str, Any]:
         if node.op == "placeholder":
             names.append(str(node.target))
         elif node.op in ("call_function", "call_method"):
-            target = str(node.target) if node.op == "call_method" else _name(node.target)
+            target = str(node.target) if node.op == "call_method" else function_name(node.target)
             arguments = [encode(value, reference) for value in node.args]
             keywords = {key: encode(value, reference) for key, value in node.kwargs.items()}
             calls.append([node.op, target, arguments, keywords])
         elif node.op != "output":
-            raise ValueRefused(f"a {node.op} ({node.target}): a tensor or module made outside of it")
+            raise ValueRefused(f"a {node.op} ({node.target}): a tensor or module made outside of the function")
         numbers[node] = len(numbers)
     return {"arguments": names, "calls": calls, "result": encode(traced.result, reference)}
 
 
 def from_data(data: Any) -> Traced:
-    """Return the traced function that :func:`to_data` wrote. Raises ValueRefused for any other data."""
+    """Return the traced function that :func:`to_data` wrote. Raises ValueRefused for any other data.
+
+    No function that the data names is called: the nodes of the graph only refer to them.
+    """
     names, calls = _part(data, "arguments", list), _part(data, "calls", list)
     if len(names) + len(calls) > MAX_CALLS:
         raise ValueRefused(f"more than {MAX_CALLS} calls")
@@ -69,7 +77,7 @@ def from_data(data: Any) -> Traced:
 
     def reference(tag: str, content: Any) -> Any:
         if tag != "node" or type(content) is not int or not 0 <= content < len(nodes):
-            raise ValueRefused("a reference to no call before it")
+            raise ValueRefused("a reference to something else than an earlier call")
         return nodes[content]
 
     for name in names:
@@ -83,16 +91,16 @@ def from_data(data: Any) -> Traced:
 
 def _call(graph: Graph, call: Any, reference: Any) -> Node:
     if not isinstance(call, list) or len(call) != 4 or not isinstance(call[1], str):
-        raise ValueRefused("a call that is none")
+        raise ValueRefused("a call that is not a list of kind, name, arguments and keywords")
     kind, target, arguments, keywords = call
     if not isinstance(arguments, list) or not isinstance(keywords, dict):
-        raise ValueRefused("a call without arguments")
+        raise ValueRefused("a call without a list of arguments and an object of keywords")
     args = tuple(decode(value, reference) for value in arguments)
     kwargs = {_identifier(key): decode(value, reference) for key, value in keywords.items()}
     if kind == "call_method":
         return graph.create_node("call_method", _identifier(target), args, kwargs)
     if kind == "call_function":
-        return graph.create_node("call_function", _function(target), args, kwargs)
+        return graph.create_node("call_function", function_of(target), args, kwargs)
     raise ValueRefused("a call of unknown kind")
 
 
@@ -103,21 +111,22 @@ def _part(data: Any, key: str, of: type) -> Any:
 
 
 def _identifier(name: Any) -> str:
-    if not isinstance(name, str) or not name.isidentifier() or len(name) > 200:
-        raise ValueRefused("a name that is no identifier")
+    if not isinstance(name, str) or not name.isidentifier() or len(name) > MAX_NAME_CHARACTERS:
+        raise ValueRefused(f"a name that is no identifier of at most {MAX_NAME_CHARACTERS} characters")
     return name
 
 
-def _name(target: Any) -> str:
-    """Return the dotted name of a function. Raises ValueRefused for one that is none of torch's or Python's."""
-    found = spelling(target) or _more_names().get(id(target))
+def function_name(target: Any) -> str:
+    """Return the dotted name of a function. Raises ValueRefused if it is neither torch's nor Python's."""
+    found = spelling(target) or _names_by_id().get(id(target))
     if found is None:
         raise ValueRefused(f"a call of {getattr(target, '__name__', target)!r}, which is no function of torch")
     return found
 
 
-def _function(name: str) -> Any:
-    found = _more().get(name)
+def function_of(name: str) -> Any:
+    """Return the function with this dotted name. Raises ValueRefused if there is none."""
+    found = _functions().get(name)
     if found is not None:
         return found
     try:
@@ -127,11 +136,11 @@ def _function(name: str) -> Any:
 
 
 @cache
-def _more() -> dict[str, Any]:
-    """Functions beyond the suite's allow-list: a pattern may name them, since nothing here calls them."""
+def _functions() -> dict[str, Any]:
+    """Return functions beyond the suite's allow-list, by name. A pattern may name them; nothing here calls them."""
     found = {
         f"{prefix}.{name}": value
-        for prefix, module in _MORE
+        for prefix, module in _MODULES
         for name, value in vars(module).items()
         if callable(value) and not isinstance(value, type) and not name.startswith("__")
     }
@@ -140,5 +149,5 @@ def _more() -> dict[str, Any]:
 
 
 @cache
-def _more_names() -> dict[int, str]:
-    return {id(value): name for name, value in reversed(_more().items())}
+def _names_by_id() -> dict[int, str]:
+    return {id(value): name for name, value in reversed(_functions().items())}

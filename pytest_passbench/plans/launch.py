@@ -1,9 +1,8 @@
-"""Launch plans: what a kernel wrapper does for arguments of known shapes, as straight-line data.
+"""Launch plans: a kernel wrapper's call for arguments of known shapes, as straight-line data.
 
-A plan allocates, fills, copies, launches and returns; it has no branch, no loop and no view. Memory is named by an
-:class:`Operand`, counted from an argument's own first element or from a buffer's beginning. Executing a plan needs
-nothing of the candidate but its kernels, so a plan that says something else than the wrapper does is a wrong answer
-at worst.
+A plan allocates, fills, copies, launches and returns. It has no branch, no loop and no view. An :class:`Operand`
+names memory: an argument, a buffer or a table, and an offset from its first element. Executing a plan needs nothing
+of the candidate but its kernels. So a plan that differs from its wrapper gives a wrong answer at worst.
 """
 
 from __future__ import annotations
@@ -15,14 +14,15 @@ from typing import Any, Literal
 from pytest_passbench.plans.values import encode
 
 VERSION = 1
+ALIGNMENT_BYTES = 16  # that a wrapper may ask of an address
 MAX_STEPS = 512
 MAX_CHOICES = 256  # configurations of a tuned launch
-MAX_KERNELS = 32  # as many as descriptors beside a message (``protocol.MAX_DESCRIPTORS``)
-MAX_ARGUMENTS = 256  # of a launch
+MAX_KERNELS = 32  # each needs a descriptor beside the message (``protocol.MAX_DESCRIPTORS``)
+MAX_ARGUMENTS = 256  # of a launch; also of tensors, results and named values
 MAX_DIMENSIONS = 12
-MAX_MEMORY = 8 << 30  # bytes that one call may allocate
-MAX_TABLES = 512 << 10  # bytes of constant tables: all values of a 16-bit type in float32, twice
-MAX_SOURCE = 512 << 10  # characters of a kernel's text
+MAX_CALL_BYTES = 8 << 30  # that one call may allocate
+MAX_TABLE_BYTES = 512 << 10  # of all constant tables: all values of a 16-bit type in float32, twice
+MAX_SOURCE_CHARACTERS = 512 << 10  # of a kernel's text
 
 ITEM_BYTES = {
     **dict.fromkeys(("float64", "int64", "uint64", "complex64"), 8),
@@ -36,7 +36,7 @@ Source = Literal["argument", "buffer", "table"]
 
 @dataclass(frozen=True)
 class Form:
-    """Layout of a tensor in memory: dtype, shape, and strides in elements."""
+    """Layout of a tensor in memory: dtype by torch's name, shape, and strides in elements."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -44,7 +44,7 @@ class Form:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes from the first element to the end of the last one."""
+        """The bytes from the first element to the end of the last one."""
         if 0 in self.shape:
             return 0
         steps = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
@@ -57,7 +57,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Argument:
-    """A tensor that the wrapper is called with. ``misaligned``: bytes by which it misses 16-byte alignment."""
+    """A tensor argument of the wrapper. ``misaligned`` is its address modulo :data:`ALIGNMENT_BYTES`."""
 
     form: Form
     device: str = "cpu"
@@ -72,10 +72,10 @@ class Argument:
 class Request:
     """A match that needs a plan.
 
-    ``arguments`` are the wrapper's, encoded (:mod:`pytest_passbench.plans.values`); ``{"tensor": i}`` stands for
+    ``arguments`` are the wrapper's, encoded as in :mod:`pytest_passbench.plans.values`. ``{"tensor": i}`` stands for
     ``tensors[i]``. A value of the graph that is passed twice is one tensor. Two tensors are taken to share no memory
-    (``docs/launch-plans.md``).
-    ``outputs`` is the number of values that the pattern returns, ``sequence`` whether it returns them as one.
+    (``docs/launch-plans.md``). ``outputs`` is the number of values that the pattern returns. ``sequence`` is True if
+    it returns a tuple or list of them.
     """
 
     name: str
@@ -97,7 +97,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Operand:
-    """Memory as a step sees it: ``offset`` bytes behind the beginning of an argument, a buffer or a table."""
+    """A tensor that a step works on: a form, ``offset`` bytes into an argument, a buffer or a table."""
 
     source: Source
     index: int
@@ -105,13 +105,13 @@ class Operand:
     form: Form
 
     def to_data(self) -> dict[str, Any]:
-        """Return it as tagged JSON-ready data, which stands among constants."""
+        """Return it as JSON-ready data, tagged so that it can stand among encoded constants."""
         return {"operand": [self.source, self.index, self.offset, *self.form.to_data()]}
 
 
 @dataclass(frozen=True)
 class TritonType:
-    """One of Triton's own dtypes (``tl.float32``), as a kernel's argument."""
+    """A dtype of Triton's (``tl.float32``), as a kernel's argument."""
 
     name: str
 
@@ -122,7 +122,7 @@ class TritonType:
 
 @dataclass(frozen=True)
 class CppKernel:
-    """A function of a C++ source."""
+    """A kernel in C++: the source, compiler flags, whether it is built with OpenMP, and the function's name."""
 
     source: str
     flags: tuple[str, ...]
@@ -136,10 +136,12 @@ class CppKernel:
 
 @dataclass(frozen=True)
 class TritonKernel:
-    """A Triton function, named by where its text stands; ``reference`` is JSON-ready data that only
-    the package :mod:`pytest_passbench.candidate.triton` reads."""
+    """A kernel in Triton, by the place of its text.
 
-    reference: str  # JSON
+    ``reference`` is JSON text that only the package :mod:`pytest_passbench.candidate.triton` reads.
+    """
+
+    reference: str
 
     def to_data(self) -> dict[str, Any]:
         """Return it as JSON-ready data."""
@@ -151,7 +153,7 @@ Kernel = CppKernel | TritonKernel
 
 @dataclass(frozen=True)
 class Allocate:
-    """Fresh memory, the next buffer; ``fill`` is what every element holds, None if nothing in particular."""
+    """A step that allocates the next buffer. Every element is ``fill``; with None, the contents are undefined."""
 
     form: Form
     fill: float | int | bool | None = None
@@ -163,7 +165,7 @@ class Allocate:
 
 @dataclass(frozen=True)
 class Fill:
-    """One value into every element."""
+    """A step that writes one value into every element."""
 
     target: Operand
     value: float | int | bool
@@ -175,7 +177,7 @@ class Fill:
 
 @dataclass(frozen=True)
 class Copy:
-    """The elements of one operand into another of the same dtype."""
+    """A step that copies the elements of ``origin`` to ``target``, of the same dtype and shape."""
 
     target: Operand
     origin: Operand
@@ -187,7 +189,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Launch:
-    """A C++ kernel's call: operands, numbers, dtypes and None by position."""
+    """A step that calls a C++ kernel: operands, numbers, dtypes and None, by position."""
 
     kernel: int
     arguments: tuple[Any, ...]
@@ -199,7 +201,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class TritonLaunch:
-    """A Triton kernel's call. ``arguments`` and ``options`` are pairs of a name and a value."""
+    """A step that launches a Triton kernel. ``arguments`` and ``options`` are pairs of a name and a value."""
 
     kernel: int
     grid: tuple[int, int, int]
@@ -214,9 +216,9 @@ class TritonLaunch:
 
 @dataclass(frozen=True)
 class Tuned:
-    """One launch in several configurations: whoever executes the plan measures them and keeps one.
+    """A launch in several configurations. The process that executes the plan measures them and keeps one.
 
-    Each choice is a few steps, of which the last launches: a configuration may reset memory first.
+    Each choice is a few steps that end with the launch. The steps before it reset memory.
     """
 
     choices: tuple[tuple[Step, ...], ...]
@@ -228,9 +230,9 @@ class Tuned:
 
 @dataclass(frozen=True)
 class Operator:
-    """A torch operator (``aten.mul.Tensor``), under the policy ``open`` only.
+    """A step that calls a torch operator (``aten.mul.Tensor``). The policy ``open`` allows it.
 
-    ``results`` are the operands that the returned tensors are; one that lies in a buffer not seen before makes it.
+    ``results`` are the returned tensors. A result in a buffer that no step has used before is the next buffer.
     """
 
     name: str
@@ -249,23 +251,23 @@ Step = Allocate | Fill | Copy | Launch | TritonLaunch | Tuned | Operator
 
 
 @dataclass(frozen=True)
-class Table:
-    """Constant memory that the candidate brings; ``content`` are its bytes in hexadecimal."""
+class ConstantTable:
+    """Constant memory that the candidate brings. ``content`` is its bytes in hexadecimal."""
 
     content: str
 
     @property
     def nbytes(self) -> int:
-        """Return its size in bytes."""
+        """The size in bytes."""
         return len(self.content) // 2
 
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """A wrapper's call as data. ``returns`` are its results in order."""
+    """A wrapper's call as data. ``returns`` are the results, in order."""
 
     tensors: tuple[Argument, ...]
-    tables: tuple[Table, ...]
+    tables: tuple[ConstantTable, ...]
     kernels: tuple[Kernel, ...]
     steps: tuple[Step, ...]
     returns: tuple[Operand, ...]
@@ -283,23 +285,24 @@ class LaunchPlan:
 
     @property
     def launches(self) -> bool:
-        """Return whether it launches a kernel at all."""
+        """True if it launches a kernel."""
         return any(isinstance(step, (Launch, TritonLaunch, Tuned)) for step in self.steps)
 
     @property
     def triton_launches(self) -> tuple[TritonLaunch, ...]:
-        """Return every launch of a Triton kernel in the order of the steps, those in configurations too."""
+        """The launches of Triton kernels in the order of the steps, including those in configurations."""
         single = [[(step,)] if not isinstance(step, Tuned) else step.choices for step in self.steps]
         steps = [step for choices in single for choice in choices for step in choice]
         return tuple(step for step in steps if isinstance(step, TritonLaunch))
 
     @property
     def uses_triton(self) -> bool:
-        """Return whether one of its kernels is Triton's."""
+        """True if one of its kernels is Triton's."""
         return any(isinstance(kernel, TritonKernel) for kernel in self.kernels)
 
 
 def _data(value: Any) -> Any:
+    """Return the JSON-ready form of a step's argument: a constant, an operand or a dtype of Triton's."""
     return encode(value, lambda item: item.to_data() if isinstance(item, (Operand, TritonType)) else None)
 
 

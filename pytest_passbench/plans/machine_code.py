@@ -1,4 +1,4 @@
-"""A compiled Triton kernel as data: what its launch passes, and what it needs. Both sides share it."""
+"""A compiled Triton kernel as data: the parameters that its launch passes, and the resources that it needs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import struct
 from dataclasses import asdict, dataclass
 from typing import Any
 
-#: Before what the compiler's process says of a launch: bytes of the description, and of the machine code behind it.
+#: Head of the compiler's answer for a launch: the bytes of the description, and of the machine code behind it.
 ANSWER = struct.Struct("<II")
-#: How many bytes a kernel's parameter has, by its kind.
-BYTES = {
+#: Bytes of a kernel's parameter, by its kind.
+PARAMETER_BYTES = {
     **dict.fromkeys(("pointer", "i64", "u64", "fp64"), 8),
     **dict.fromkeys(("i32", "u32", "fp32"), 4),
     **dict.fromkeys(("i16", "u16", "fp16", "bf16"), 2),
@@ -24,7 +24,11 @@ _INTEGERS = {
 
 @dataclass(frozen=True)
 class Passed:
-    """A value that a launch hands to the kernel: the parameter's name, then places in tuples; and its kind."""
+    """A value that a launch passes to the kernel.
+
+    ``path`` is the parameter's name, then the places in nested tuples. ``kind`` is a key of
+    :data:`PARAMETER_BYTES`.
+    """
 
     path: tuple[str | int, ...]
     kind: str
@@ -32,10 +36,11 @@ class Passed:
 
 @dataclass(frozen=True)
 class Binary:
-    """A kernel's machine code, but for the bytes.
+    """A description of a kernel's machine code, without the code itself.
 
-    ``hidden`` are pointers behind what a launch passes: to scratch memory of which each program has
-    ``scratch_bytes``, then to a profiler's. ``cooperative`` and ``dependent`` are attributes of the launch.
+    ``hidden`` is the number of pointers behind the passed values: to scratch memory, then to a profiler's. Each
+    program has ``scratch_bytes`` of scratch memory, and each block ``shared`` bytes of shared memory.
+    ``cooperative`` and ``dependent`` are attributes of the launch.
     """
 
     name: str
@@ -50,8 +55,9 @@ class Binary:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Return the bytes of each parameter."""
-        return (*(BYTES[passed.kind] for passed in self.passed), *[BYTES["pointer"]] * self.hidden)
+        """The bytes of each parameter."""
+        passed = tuple(PARAMETER_BYTES[one.kind] for one in self.passed)
+        return passed + (PARAMETER_BYTES["pointer"],) * self.hidden
 
     def to_data(self) -> dict[str, Any]:
         """Return it as JSON-ready data."""
@@ -59,13 +65,13 @@ class Binary:
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Binary:
-        """Return what :meth:`to_data` wrote."""
+        """Return the description that :meth:`to_data` wrote."""
         passed = tuple(Passed(tuple(path), kind) for path, kind in data["passed"])
         return cls(**{**data, "passed": passed})
 
 
 def fits(kind: str, value: object) -> bool:
-    """Return whether a number can be passed as a parameter of this kind."""
+    """Return True if a number can be passed as a parameter of this kind."""
     if kind in _INTEGERS:
         low, high = _INTEGERS[kind]
         return isinstance(value, int) and low <= value <= high

@@ -1,20 +1,34 @@
-"""Launch plans from data that nobody has to trust: every size, kind and range is checked."""
+"""Parse launch plans from data that is not trusted: every size, kind and range is checked."""
 
 from __future__ import annotations
 
-import keyword
 import math
-import unicodedata
 from collections.abc import Callable
 from typing import Any, cast
 
 import torch
 
 from pytest_passbench.plans import launch
+from pytest_passbench.plans.checks import (
+    MAX_EXTENT,
+    MAX_NAME_CHARACTERS,
+    PlanRefused,
+    at_most,
+    check_distinct,
+    field,
+    identifier,
+    integer,
+    listed,
+    number,
+    pairs,
+    tagged,
+    text,
+)
 from pytest_passbench.plans.launch import (
     ITEM_BYTES,
     Allocate,
     Argument,
+    ConstantTable,
     Copy,
     CppKernel,
     Fill,
@@ -27,7 +41,6 @@ from pytest_passbench.plans.launch import (
     Request,
     Source,
     Step,
-    Table,
     TritonKernel,
     TritonLaunch,
     TritonType,
@@ -35,24 +48,24 @@ from pytest_passbench.plans.launch import (
 )
 from pytest_passbench.plans.values import ValueRefused, decode
 
-_LARGEST = 1 << 40  # of a size, a stride, or an offset
+__all__ = ["PlanMisused", "PlanRefused", "plan", "request"]
 
-
-class PlanRefused(ValueError):
-    """Data that is no launch plan; the message says what is wrong with it."""
+MAX_TUNED_STEPS = 8  # of one configuration
+MAX_FLAGS = 64  # of a C++ kernel's compilation
+MAX_DEVICE_CHARACTERS = 20
 
 
 class PlanMisused(PlanRefused):
-    """A launch plan that does what none may do; the message says what, as a sentence without its subject."""
+    """A launch plan that does what no plan may do. The message is a sentence without its subject."""
 
 
 def request(data: Any) -> Request:
-    """Return the request that ``data`` states. Raises PlanRefused."""
-    name, arguments = _field(data, "name", str), _field(data, "arguments", list)
-    tensors = tuple(_argument(item) for item in _few(_field(data, "tensors", list), launch.MAX_ARGUMENTS))
-    outputs, sequence = _integer(_field(data, "outputs", int), launch.MAX_ARGUMENTS), _field(data, "sequence", bool)
-    if len(name) > 200:
-        raise PlanRefused("a pass name of more than 200 characters")
+    """Return the request that ``data`` states. Raises PlanRefused if it states none."""
+    name, arguments = field(data, "name", str), field(data, "arguments", list)
+    tensors = tuple(_argument(item) for item in at_most(field(data, "tensors", list), launch.MAX_ARGUMENTS))
+    outputs, sequence = integer(field(data, "outputs", int), launch.MAX_ARGUMENTS), field(data, "sequence", bool)
+    if len(name) > MAX_NAME_CHARACTERS:
+        raise PlanRefused(f"a pass name of more than {MAX_NAME_CHARACTERS} characters")
     try:
         decode(arguments, lambda tag, content: _tensor_reference(tag, content, len(tensors)))
     except ValueRefused as error:
@@ -62,58 +75,61 @@ def request(data: Any) -> Request:
 
 def _tensor_reference(tag: str, content: Any, count: int) -> Any:
     if tag != "tensor" or type(content) is not int or not 0 <= content < count:
-        raise ValueRefused("a reference to no tensor")
+        raise ValueRefused("a reference to a tensor that is not an argument")
     return content
 
 
 def plan(data: Any, tensors: tuple[Argument, ...]) -> LaunchPlan:
-    """Return the plan that ``data`` states for a call with ``tensors``. Raises PlanRefused."""
-    if _field(data, "version", int) != launch.VERSION:
+    """Return the plan that ``data`` states for a call with ``tensors``.
+
+    Raises PlanMisused for a plan that does what no plan may do, and PlanRefused for data that is not a plan.
+    """
+    if field(data, "version", int) != launch.VERSION:
         raise PlanRefused("another version of launch plans")
     return _Parser(data, tensors).plan()
 
 
 class _Parser:
-    """One plan's data; knows which memory there is so far."""
+    """The parser of a plan. It knows the buffers that the steps so far allocate, and which of them are written."""
 
     def __init__(self, data: Any, tensors: tuple[Argument, ...]) -> None:
         self._data, self._tensors = data, tensors
-        self._tables = tuple(_table(item) for item in _few(_field(data, "tables", list), launch.MAX_KERNELS))
-        if sum(table.nbytes for table in self._tables) > launch.MAX_TABLES:
-            raise PlanRefused(f"constant tables of more than {launch.MAX_TABLES} bytes")
-        self._kernels = tuple(_kernel(item) for item in _few(_field(data, "kernels", list), launch.MAX_KERNELS))
+        self._tables = tuple(_table(item) for item in at_most(field(data, "tables", list), launch.MAX_KERNELS))
+        if sum(table.nbytes for table in self._tables) > launch.MAX_TABLE_BYTES:
+            raise PlanRefused(f"constant tables of more than {launch.MAX_TABLE_BYTES} bytes")
+        self._kernels = tuple(_kernel(item) for item in at_most(field(data, "kernels", list), launch.MAX_KERNELS))
         self._buffers: list[int] = []  # bytes of each
         self._written: set[int] = set()
 
     def plan(self) -> LaunchPlan:
-        steps = tuple(self._step(item) for item in _few(_field(self._data, "steps", list), launch.MAX_STEPS))
+        steps = tuple(self._step(item) for item in at_most(field(self._data, "steps", list), launch.MAX_STEPS))
         returns = tuple(
-            self._operand(item) for item in _few(_field(self._data, "returns", list), launch.MAX_ARGUMENTS)
+            self._operand(item) for item in at_most(field(self._data, "returns", list), launch.MAX_ARGUMENTS)
         )
         for operand in returns:
             if operand.source == "buffer" and operand.index not in self._written and operand.form.nbytes:
                 raise PlanMisused("returns memory that no step wrote")
-            if operand.source == "table":  # every call would return the same memory
+            if operand.source == "table":  # all calls would return the same memory
                 raise PlanMisused("returns a tensor made outside the call")
         return LaunchPlan(self._tensors, self._tables, self._kernels, steps, returns)
 
     def _step(self, item: Any) -> Step:
-        kind, content = _tagged(item)
+        kind, content = tagged(item)
         if not isinstance(content, list):
-            raise PlanRefused("a step without content")
+            raise PlanRefused("a step whose content is not a list")
         if kind == "tuned":
-            choices = [self._choice(choice) for choice in _few(content, launch.MAX_CHOICES)]
+            choices = [self._choice(choice) for choice in at_most(content, launch.MAX_CHOICES)]
             if not choices:
                 raise PlanRefused("a tuned launch without a configuration")
             return Tuned(tuple(choices))
         return self._plain_step(kind, content)
 
     def _choice(self, steps: Any) -> tuple[Step, ...]:
-        if not isinstance(steps, list) or not 1 <= len(steps) <= 8:
-            raise PlanRefused("a configuration that is no short list of steps")
-        found = tuple(self._plain_step(*_tagged(item)) for item in steps)
+        if not isinstance(steps, list) or not 1 <= len(steps) <= MAX_TUNED_STEPS:
+            raise PlanRefused(f"a configuration that is not a list of at most {MAX_TUNED_STEPS} steps")
+        found = tuple(self._plain_step(*tagged(item)) for item in steps)
         if not isinstance(found[-1], TritonLaunch) or any(not isinstance(s, (Fill, Copy)) for s in found[:-1]):
-            raise PlanRefused("a configuration that does not end with its launch")
+            raise PlanRefused("a configuration that is not fills and copies with a launch at the end")
         return found
 
     def _plain_step(self, kind: str, content: Any) -> Step:
@@ -136,17 +152,17 @@ class _Parser:
         form, value = _form(dtype, shape, strides), self._constant(fill)
         if fill is not None:
             self._written.add(len(self._buffers))
-            value = _number(value)
+            value = number(value)
         self._new_buffer(form.nbytes)
         return Allocate(form, value)
 
     def _new_buffer(self, nbytes: int) -> None:
         self._buffers.append(nbytes)
-        if sum(self._buffers) > launch.MAX_MEMORY:
-            raise PlanMisused(f"allocates more than {launch.MAX_MEMORY} bytes")
+        if sum(self._buffers) > launch.MAX_CALL_BYTES:
+            raise PlanMisused(f"allocates more than {launch.MAX_CALL_BYTES} bytes")
 
     def _fill(self, target: Any, value: Any, /) -> Step:
-        return Fill(self._target(target), _number(self._constant(value)))
+        return Fill(self._target(target), number(self._constant(value)))
 
     def _copy(self, target: Any, origin: Any, /) -> Step:
         source, goal = self._operand(origin), self._target(target)
@@ -155,41 +171,42 @@ class _Parser:
         return Copy(goal, source)
 
     def _launch(self, kernel: Any, arguments: Any, /) -> Step:
-        number = self._kernel(kernel, CppKernel)
-        values = [self._value(item) for item in _few(_list(arguments), launch.MAX_ARGUMENTS)]
-        return Launch(number, tuple(values))
+        index = self._kernel(kernel, CppKernel)
+        values = [self._value(item) for item in at_most(listed(arguments), launch.MAX_ARGUMENTS)]
+        return Launch(index, tuple(values))
 
     def _triton(self, kernel: Any, grid: Any, arguments: Any, options: Any, /) -> Step:
-        number = self._kernel(kernel, TritonKernel)
+        index = self._kernel(kernel, TritonKernel)
         if not isinstance(grid, list) or len(grid) != 3:
             raise PlanRefused("a grid that is not three numbers")
-        x, y, z = (_integer(size, 1 << 31) for size in grid)
-        named = tuple((_identifier(name), self._value(value)) for name, value in _pairs(arguments))
-        chosen = tuple((_identifier(name), self._constant(value)) for name, value in _pairs(options))
-        _different([name for name, _value in (*named, *chosen)])
-        return TritonLaunch(number, (x, y, z), named, chosen)
+        x, y, z = (integer(size, 1 << 31) for size in grid)
+        most = launch.MAX_ARGUMENTS
+        named = tuple((identifier(name), self._value(value)) for name, value in pairs(arguments, most))
+        chosen = tuple((identifier(name), self._constant(value)) for name, value in pairs(options, most))
+        check_distinct([name for name, _value in (*named, *chosen)])
+        return TritonLaunch(index, (x, y, z), named, chosen)
 
     def _operator(self, name: Any, arguments: Any, keywords: Any, results: Any, /) -> Step:
-        values = [self._value(item) for item in _few(_list(arguments), launch.MAX_ARGUMENTS)]
-        named = tuple((_identifier(key), self._value(value)) for key, value in _pairs(keywords))
-        _different([key for key, _value in named])
-        found = tuple(self._result(item) for item in _few(_list(results), launch.MAX_ARGUMENTS))
-        return Operator(_text(name, 200), tuple(values), named, found)
+        values = [self._value(item) for item in at_most(listed(arguments), launch.MAX_ARGUMENTS)]
+        named = tuple((identifier(key), self._value(value)) for key, value in pairs(keywords, launch.MAX_ARGUMENTS))
+        check_distinct([key for key, _value in named])
+        found = tuple(self._result(item) for item in at_most(listed(results), launch.MAX_ARGUMENTS))
+        return Operator(text(name, MAX_NAME_CHARACTERS), tuple(values), named, found)
 
     def _result(self, data: Any) -> Operand:
-        """Return what an operator gives back: memory that is there, or the next buffer."""
-        tag, content = _tagged(data)
+        """Return a result of an operator: memory that exists already, or the next buffer."""
+        tag, content = tagged(data)
         if tag == "operand" and isinstance(content, list) and content[:3] == ["buffer", len(self._buffers), 0]:
             form = _form(*content[3:]) if len(content) == 6 else _form(None, None, None)
             self._new_buffer(form.nbytes)
         return self._target(data)
 
-    def _kernel(self, number: Any, kind: type[Kernel]) -> int:
-        if type(number) is not int or not 0 <= number < len(self._kernels):
-            raise PlanRefused("a launch of no kernel")
-        if not isinstance(self._kernels[number], kind):
+    def _kernel(self, index: Any, kind: type[Kernel]) -> int:
+        if type(index) is not int or not 0 <= index < len(self._kernels):
+            raise PlanRefused("a launch of a kernel that the plan does not have")
+        if not isinstance(self._kernels[index], kind):
             raise PlanRefused("a launch of another kind of kernel")
-        return number
+        return index
 
     def _target(self, data: Any) -> Operand:
         operand = self._operand(data)
@@ -203,11 +220,11 @@ class _Parser:
             self._written.add(operand.index)
 
     def _value(self, data: Any) -> Any:
-        """Return an argument of a launch; memory that a kernel gets counts as written by it."""
+        """Return an argument of a launch. Memory that a kernel gets counts as written by it."""
 
         def special(tag: str, content: Any) -> Any:
             if tag == "tl":
-                return TritonType(_identifier(content))
+                return TritonType(identifier(content))
             if tag != "operand":
                 raise ValueRefused(f"a value of unknown kind {tag[:40]!r}")
             operand = self._operand({tag: content})
@@ -221,14 +238,14 @@ class _Parser:
         return _decoded(data, None)
 
     def _operand(self, data: Any) -> Operand:
-        tag, content = _tagged(data)
+        tag, content = tagged(data)
         if tag != "operand" or not isinstance(content, list) or len(content) != 6:
-            raise PlanRefused("an operand that is none")
+            raise PlanRefused("an operand that is not a list of source, index, offset, dtype, shape and strides")
         source, index, offset, *form = content
         sizes = self._sizes(source)
         if type(index) is not int or not 0 <= index < len(sizes):
-            raise PlanRefused(f"an operand in no {str(source)[:20]} there is")
-        found = Operand(cast("Source", source), index, _integer(offset), _form(*form))
+            raise PlanRefused(f"an operand in the {str(source)[:20]} {str(index)[:20]}, which does not exist")
+        found = Operand(cast("Source", source), index, integer(offset), _form(*form))
         if found.offset + found.form.nbytes > sizes[index]:
             raise PlanRefused(f"an operand that goes beyond its {source}")
         return found
@@ -244,43 +261,43 @@ class _Parser:
 
 
 def _argument(data: Any) -> Argument:
-    form, device = _field(data, "form", list), _text(_field(data, "device", str), 20)
+    form, device = field(data, "form", list), text(field(data, "device", str), MAX_DEVICE_CHARACTERS)
     if len(form) != 3:
-        raise PlanRefused("a tensor without a form")
-    return Argument(_form(*form), device, _integer(_field(data, "misaligned", int), 16))
+        raise PlanRefused("a tensor whose form is not dtype, shape and strides")
+    return Argument(_form(*form), device, integer(field(data, "misaligned", int), launch.ALIGNMENT_BYTES))
 
 
 def _form(dtype: Any, shape: Any, strides: Any) -> Form:
     if not isinstance(dtype, str) or dtype not in ITEM_BYTES or not hasattr(torch, dtype):
         raise PlanRefused(f"a tensor of unknown dtype {str(dtype)[:40]!r}")
-    sizes, steps = _list(shape), _list(strides)
+    sizes, steps = listed(shape), listed(strides)
     if len(sizes) != len(steps) or len(sizes) > launch.MAX_DIMENSIONS:
         raise PlanRefused("a tensor of too many dimensions, or without strides for all of them")
-    found = Form(dtype, tuple(_integer(size) for size in sizes), tuple(_integer(step) for step in steps))
-    if math.prod(found.shape) > _LARGEST or found.nbytes > _LARGEST:
+    found = Form(dtype, tuple(integer(size) for size in sizes), tuple(integer(step) for step in steps))
+    if math.prod(found.shape) > MAX_EXTENT or found.nbytes > MAX_EXTENT:
         raise PlanRefused("a tensor larger than any memory")
     return found
 
 
-def _table(data: Any) -> Table:
-    text = _text(data, 2 * launch.MAX_TABLES)
+def _table(data: Any) -> ConstantTable:
+    digits = text(data, 2 * launch.MAX_TABLE_BYTES)
     try:
-        bytes.fromhex(text)
+        bytes.fromhex(digits)
     except ValueError as error:
         raise PlanRefused("a constant table that is not hexadecimal") from error
-    return Table(text)
+    return ConstantTable(digits)
 
 
 def _kernel(data: Any) -> Kernel:
-    tag, content = _tagged(data)
+    tag, content = tagged(data)
     if tag == "triton":
-        return TritonKernel(_text(content, launch.MAX_SOURCE))
+        return TritonKernel(text(content, launch.MAX_SOURCE_CHARACTERS))
     if tag == "cpp" and isinstance(content, list) and len(content) == 4:
         source, flags, openmp, function = content
-        texts = tuple(_text(flag, 200) for flag in _few(_list(flags), 64))
+        texts = tuple(text(flag, MAX_NAME_CHARACTERS) for flag in at_most(listed(flags), MAX_FLAGS))
         if not isinstance(openmp, bool):
-            raise PlanRefused("a kernel without a word on OpenMP")
-        return CppKernel(_text(source, launch.MAX_SOURCE), texts, openmp, _identifier(function))
+            raise PlanRefused("a kernel whose use of OpenMP is not True or False")
+        return CppKernel(text(source, launch.MAX_SOURCE_CHARACTERS), texts, openmp, identifier(function))
     raise PlanRefused("a kernel of unknown kind")
 
 
@@ -289,64 +306,3 @@ def _decoded(data: Any, special: Any) -> Any:
         return decode(data, special)
     except ValueRefused as error:
         raise PlanRefused(str(error)) from error
-
-
-def _tagged(data: Any) -> tuple[str, Any]:
-    if not isinstance(data, dict) or len(data) != 1:
-        raise PlanRefused("an entry that is not tagged with its kind")
-    ((tag, content),) = data.items()
-    return str(tag), content
-
-
-def _field(data: Any, key: str, of: type) -> Any:
-    if not isinstance(data, dict) or type(data.get(key)) is not of:
-        raise PlanRefused(f"no {key}, or one of another type")
-    return data[key]
-
-
-def _pairs(data: Any) -> list[tuple[Any, Any]]:
-    pairs = _few(_list(data), launch.MAX_ARGUMENTS)
-    if any(not isinstance(pair, list) or len(pair) != 2 for pair in pairs):
-        raise PlanRefused("named values that are no pairs")
-    return [(name, value) for name, value in pairs]
-
-
-def _list(data: Any) -> list[Any]:
-    if not isinstance(data, list):
-        raise PlanRefused("a list is missing")
-    return data
-
-
-def _few(items: list[Any], most: int) -> list[Any]:
-    if len(items) > most:
-        raise PlanRefused(f"more than {most} entries")
-    return items
-
-
-def _integer(value: Any, most: int = _LARGEST) -> int:
-    if type(value) is not int or not 0 <= value <= most:
-        raise PlanRefused("a number out of range")
-    return value
-
-
-def _number(value: Any) -> float | int | bool:
-    if not isinstance(value, (bool, int, float)):
-        raise PlanRefused("a fill value that is no number")
-    return value
-
-
-def _text(value: Any, most: int) -> str:
-    if not isinstance(value, str) or len(value) > most:
-        raise PlanRefused(f"a text of more than {most} characters, or none at all")
-    return value
-
-
-def _identifier(value: Any) -> str:
-    if not isinstance(value, str) or not value.isidentifier() or keyword.iskeyword(value) or len(value) > 200:
-        raise PlanRefused("a name that is no identifier")
-    return value
-
-
-def _different(names: list[str]) -> None:
-    if len({unicodedata.normalize("NFKC", name) for name in names}) < len(names):  # as Python compares them
-        raise PlanRefused("two values of one name")

@@ -1,7 +1,7 @@
 """Constants as JSON: numbers, texts, dtypes, devices, slices and sequences of them.
 
-A tagged form is a JSON object with a single key that names the kind; everything else stands for itself. Whoever
-decodes gets values of these kinds only, whatever was sent.
+A tagged form is a JSON object with a single key that names the kind. Everything else stands for itself. Decoding
+gives values of these kinds only, whatever data it gets.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import torch
 
 MAX_DEPTH = 16
 MAX_ITEMS = 4096
-MAX_TEXT = 4096  # characters
-MAX_INTEGER = 1 << 63
+MAX_TEXT_CHARACTERS = 4096
+MAX_INTEGER = 1 << 63  # exclusive, of the absolute value
 
 _KINDS = {"dtype": torch.dtype, "memory_format": torch.memory_format, "layout": torch.layout}
 _NAMED: dict[str, tuple[type, dict[str, Any]]] = {
@@ -28,14 +28,14 @@ Decode = Callable[[str, Any], Any]
 
 
 class ValueRefused(ValueError):
-    """A value that has no such form, or data that is no such value."""
+    """A value that cannot be encoded, or data that cannot be decoded."""
 
 
 def encode(value: Any, special: Encode | None = None, depth: int = 0) -> Any:
     """Return the JSON-ready form of a constant.
 
-    ``special`` is asked first; it returns a tagged form for kinds of the caller's own, or None. Raises ValueRefused
-    for anything else that has no form.
+    ``special`` is asked first. It returns a tagged form for the caller's own kinds of values, and None for others.
+    Raises ValueRefused for any other value that has no form, and for values nested more than 16 deep.
     """
     if depth > MAX_DEPTH:
         raise ValueRefused("values nested too deeply")
@@ -68,16 +68,18 @@ def encode(value: Any, special: Encode | None = None, depth: int = 0) -> Any:
 
 
 def decode(data: Any, special: Decode | None = None, depth: int = 0) -> Any:
-    """Return the constant that :func:`encode` wrote. Raises ValueRefused for data that it cannot have written.
+    """Return the constant that :func:`encode` wrote. Raises ValueRefused for any other data.
 
-    ``special`` gets the tag and content of kinds of the caller's own.
+    ``special`` decodes the caller's own kinds: it gets a tag and its content.
     """
     if depth > MAX_DEPTH:
         raise ValueRefused("values nested too deeply")
     if data is None or isinstance(data, bool):
         return data
     if isinstance(data, int):
-        return _bounded(data)
+        if not -MAX_INTEGER <= data < MAX_INTEGER:
+            raise ValueRefused("an integer of more than 64 bits")
+        return data
     if isinstance(data, float):
         return data
     if isinstance(data, str):
@@ -87,7 +89,7 @@ def decode(data: Any, special: Decode | None = None, depth: int = 0) -> Any:
     if isinstance(data, dict) and len(data) == 1:
         ((tag, content),) = data.items()
         return _tagged(tag, content, special, depth)
-    raise ValueRefused("data that is no value")
+    raise ValueRefused("data that does not encode a value")
 
 
 def _tagged(tag: str, content: Any, special: Decode | None, depth: int) -> Any:
@@ -96,7 +98,7 @@ def _tagged(tag: str, content: Any, special: Decode | None, depth: int) -> Any:
     if tag == "float" and content in ("inf", "-inf", "nan"):
         return float(content)
     if tag == "complex" and isinstance(content, list) and len(content) == 2:
-        return complex(*(_number(part) for part in content))
+        return _complex(*content)
     if tag == "device":
         return _device(content)
     if tag == "ellipsis":
@@ -105,7 +107,7 @@ def _tagged(tag: str, content: Any, special: Decode | None, depth: int) -> Any:
         return slice(*(decode(end, special, depth + 1) for end in content))
     if tag == "tuple" and isinstance(content, list):
         return tuple(decode(item, special, depth + 1) for item in _few(content))
-    if tag == "dict" and isinstance(content, list) and all(_is_pair(item) for item in _few(content)):
+    if tag == "dict" and isinstance(content, list) and _are_pairs(_few(content)):
         return {_short(key): decode(item, special, depth + 1) for key, item in content}
     if special is None:
         raise ValueRefused(f"a value of unknown kind {str(tag)[:40]!r}")
@@ -126,26 +128,20 @@ def _device(content: Any) -> torch.device:
         raise ValueRefused(f"no such device: {str(content)[:40]!r}") from error
 
 
-def _is_pair(item: Any) -> bool:
-    return isinstance(item, list) and len(item) == 2
+def _are_pairs(items: list[Any]) -> bool:
+    return all(isinstance(item, list) and len(item) == 2 for item in items)
 
 
-def _number(text: Any) -> float:
+def _complex(real: Any, imaginary: Any) -> complex:
     try:
-        return float(_short(text))
+        return complex(float(_short(real)), float(_short(imaginary)))
     except ValueError as error:
-        raise ValueRefused("a complex number that is none") from error
-
-
-def _bounded(number: int) -> int:
-    if not -MAX_INTEGER <= number < MAX_INTEGER:
-        raise ValueRefused("an integer of more than 64 bits")
-    return number
+        raise ValueRefused("a complex number whose parts are not numbers") from error
 
 
 def _short(text: Any) -> str:
-    if not isinstance(text, str) or len(text) > MAX_TEXT:
-        raise ValueRefused(f"a text of more than {MAX_TEXT} characters, or none at all")
+    if not isinstance(text, str) or len(text) > MAX_TEXT_CHARACTERS:
+        raise ValueRefused(f"something else than a text of at most {MAX_TEXT_CHARACTERS} characters")
     return text
 
 

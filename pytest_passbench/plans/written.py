@@ -1,4 +1,4 @@
-"""Which of its argument tensors a launch plan writes to, as far as steps and kernels' declarations tell."""
+"""The argument tensors that a launch plan writes to, according to its steps and its kernels' declarations."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from pytest_passbench.suite.allowlist import resolve
 def written(plan: LaunchPlan, parameters: Sequence[frozenset[int | str]]) -> frozenset[int]:
     """Return the numbers of the argument tensors that a plan writes to.
 
-    ``parameters`` says of each kernel through which parameters it writes: positions in C++, names in Triton.
+    ``parameters`` has, for each kernel, the parameters through which it writes: positions in C++, names in Triton.
     """
     targets = [value for step in plan.steps for value in _targets(step, parameters)]
     return frozenset(one.index for value in targets for one in _operands(value) if one.source == "argument")
 
 
 def _targets(step: Step, parameters: Sequence[frozenset[int | str]]) -> Iterator[Any]:
+    """Yield the values that a step writes to: operands, or sequences that hold some."""
     if isinstance(step, (Fill, Copy)):
         yield step.target
     elif isinstance(step, Launch):
@@ -34,7 +35,7 @@ def _targets(step: Step, parameters: Sequence[frozenset[int | str]]) -> Iterator
 
 
 def _changed(step: Operator) -> Iterator[Any]:
-    """Yield what an operator changes in place, by its schema."""
+    """Yield the arguments that an operator changes in place, according to its schema."""
     operator: Any = resolve(f"torch.ops.{step.name}")
     keywords = dict(step.keywords)
     for at, argument in enumerate(operator._schema.arguments):

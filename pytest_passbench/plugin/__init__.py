@@ -1,4 +1,4 @@
-"""The entry point for pytest: options, and the switch. What a run does is in :mod:`pytest_passbench.plugin.active`.
+"""The entry point for pytest: options, and the switch that registers :mod:`pytest_passbench.plugin.active`.
 
 A pytest run without ``--passbench`` imports no more than this module and :mod:`pytest_passbench.plugin.options`.
 """
@@ -24,7 +24,7 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Before any conftest.py is looked for: keep those of candidates out."""
+    """Keep candidates' conftest.py files out, before pytest looks for the first conftest.py."""
     namespace = early_config.known_args_namespace
     if options.enabled(early_config, namespace):
         from pytest_passbench.plugin.conftest_guard import shield
@@ -34,7 +34,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin a run, where one is asked for."""
+    """Begin a run if ``--passbench`` is given."""
     if options.enabled(config):
         from pytest_passbench.plugin.active import start
         from pytest_passbench.plugin.conftest_guard import check_shielded
@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """``-n auto``: as many workers as have a device, or cores, of their own."""
+    """Return the workers of ``-n auto``: as many as have a device, or cores, of their own."""
     if not options.enabled(config):
         return None
     from pytest_passbench.plugin import xdist

@@ -24,26 +24,26 @@ NOISE = "passbench_noise"
 
 
 class Active:
-    """One process's run. What it knows is its :class:`State`."""
+    """The hooks of one process; its data is in :class:`State`."""
 
     def __init__(self, state: State) -> None:
         self.state = state
 
     def pytest_report_header(self) -> list[str]:
-        """Say what is judged, how, and on what."""
+        """Return the header: what is judged, with which settings, on which machine."""
         return header.lines(self.state)
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
-        """Never look into a candidate's folder."""
+        """Ignore everything in a candidate's folder."""
         return True if inside(collection_path, self.state.settings.candidates) else None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-        """Folders of ours: the root of the tasks found by the plugin, published samples."""
+        """Return the node of a folder that is ours: the root of the plugin's own tasks, or a published sample."""
         return collect.directory(path, parent)
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-        """Task files on the paths that pytest was given."""
+        """Return the node of a task file on a path that pytest was given."""
         return collect.task_file(file_path, parent)
 
     @pytest.hookimpl(trylast=True)
@@ -55,14 +55,14 @@ class Active:
             config.hook.pytest_deselected(items=list(away))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note what is to come, where this process has the items."""
+        """Note the items to be judged, if this process has them."""
         costs = {item.nodeid: item.cost for item in session.items if isinstance(item, TaskItem)}
         summary.expect(self.state, costs)
         self.state.expected = -(-sum(costs.values()) // worker_count(session.config))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
-        """Note what is to come, where the workers have the items."""
+        """Note the items to be judged, if the workers have them."""
         if not self.state.progress.costs:
             summary.expect(self.state, summary.costs(self.state, ids))
 
@@ -70,7 +70,7 @@ class Active:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Put a task's records on its report."""
+        """Put a task's records on its report, which travels to the controller."""
         report = yield
         if isinstance(item, TaskItem) and call.when == "call":
             setattr(report, PAYLOAD, [record.to_json() for record in item.records])
@@ -81,7 +81,7 @@ class Active:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take a task's records in, where they came from a worker, and its timings."""
+        """Take a task's records in, if they came from a worker, and its timings."""
         payload = getattr(report, PAYLOAD, None)
         if is_worker(self.state.config) or (payload is None and not report.failed):
             return
@@ -95,14 +95,14 @@ class Active:
         summary.to_benchmark(self.state, report.nodeid, records)
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """Say of a task how many subgraphs are correct, and how long the rest may take."""
+        """Return how many subgraphs of a task are correct, and how long the rest of the run may take."""
         payload = getattr(report, PAYLOAD, None)
         if report.when != "call" or payload is None or self.state.run is not None:
             return None  # of the short summary at the end, too: it has its own line for each failure
         return summary.status(self.state, report, [Record.from_json(data) for data in payload])
 
     def pytest_keyboard_interrupt(self) -> None:
-        """Mark the run: what there is gets written."""
+        """Mark the run as interrupted; the records so far are written."""
         self.state.ledger.interrupted = True
 
     @pytest.hookimpl(trylast=True)
@@ -118,12 +118,12 @@ class Active:
             summary.show(self.state, terminalreporter)
 
     def pytest_unconfigure(self) -> None:
-        """End the judge where the session never finished."""
+        """End the judge, if the session never finished."""
         self.state.close()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_setupnodes(self, specs: list[Any]) -> None:
-        """Give every worker its device."""
+        """Assign a device to every worker."""
         from pytest_passbench.plugin import xdist
 
         xdist.assign_devices(specs, self.state.settings.device)
@@ -135,7 +135,7 @@ class Active:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
-        """Schedule longest first, unless the user chose another way than ``-n``'s own."""
+        """Return a scheduler that takes the longest task first, unless the user chose another one."""
         if config.getoption("dist") != "load":
             return None
         from pytest_passbench.plugin import xdist
@@ -144,22 +144,22 @@ class Active:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
-        """Tell pytest-benchmark which device it was: its own machine id knows no GPU."""
-        # Only what stays the same from run to run here: pytest-benchmark warns of any difference.
+        """Add the device to pytest-benchmark's description of the machine, which has no GPU in it."""
+        # Only values that stay the same from run to run: pytest-benchmark warns of any difference.
         lasting = ("cpu", "cores", "device", "gpu", "threads", "torch", "triton", "sandbox")
         known = self.state.ledger.environment
         machine_info["passbench"] = {name: known[name] for name in lasting if name in known}
 
     @pytest.hookimpl(trylast=True)
     def pytest_passbench_make_session(self, config: pytest.Config, settings: Any, seed: bytes) -> Any:
-        """The judge itself."""
+        """Return this package's own judge, if no other plugin has one."""
         from pytest_passbench.run.judging import make_judge
 
         return make_judge(settings, seed, worker_index(config))
 
 
 def start(config: pytest.Config) -> None:
-    """Begin a run in this process. Raises pytest.UsageError for whatever the user must mend first."""
+    """Begin a run in this process. Raises pytest.UsageError for a mistake of the user."""
     from pytest_passbench.plugin.start import make_state
 
     try:
@@ -167,7 +167,7 @@ def start(config: pytest.Config) -> None:
         config.stash[KEY] = state
         config.pluginmanager.register(Active(state), "passbench-active")
         if not is_worker(config) and not config.option.collectonly:
-            # Also where only workers will judge: a judge that cannot work here says so before collecting.
+            # Also if only workers will judge: a judge that cannot work here says so before collecting.
             state.ledger.environment = dict(state.judge.environment())
     except UserError as error:
         raise pytest.UsageError(str(error)) from None

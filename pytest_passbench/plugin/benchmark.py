@@ -1,7 +1,7 @@
 """A run's timings in pytest-benchmark's own storage: ``--benchmark-json``, ``--benchmark-save``, ``compare``.
 
-pytest-benchmark's fixture switches itself off under xdist, its saving does not: so the rows are built here,
-on the controller, from the records that travelled on the reports. PYTEST_DONT_REWRITE
+pytest-benchmark's fixture switches itself off under xdist, but its saving does not. So the rows are built here, on
+the controller, from the records that travelled on the reports. PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pytest_passbench.core.record import ArmResult, Record, Speed
 
 
 def wanted(config: pytest.Config) -> bool:
-    """Whether pytest-benchmark was asked to save or compare. Otherwise its table would only repeat."""
+    """Return True if pytest-benchmark was asked to save or compare; otherwise its table would only repeat ours."""
     session = getattr(config, "_benchmarksession", None)
     asked = ("json", "save", "autosave", "compare")
     return session is not None and any(getattr(session, name, None) for name in asked)
@@ -43,7 +43,7 @@ def _rows(record: Record) -> list[tuple[str, list[float], dict[str, Any]]]:
 
 
 def other_times(speed: Speed) -> list[float]:
-    """Seconds per call of the other program, a value per round.
+    """Return seconds per call of the other program, a value per round.
 
     A record keeps each round as log(eager time / other time); a round's time here is eager's over the whole
     measurement, divided by the round's ratio: what drifts for both programs alike is taken out.

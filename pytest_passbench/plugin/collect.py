@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import line
+from pytest_passbench.core.escape import LINES, line, printable
 from pytest_passbench.core.record import Record
 from pytest_passbench.plugin import failures
 from pytest_passbench.plugin.live import outcome, status_line
-from pytest_passbench.plugin.select import node_path, read
+from pytest_passbench.plugin.nodeid import NodeId, node_path, split
+from pytest_passbench.plugin.select import read
 from pytest_passbench.plugin.state import KEY, State, is_worker
+from pytest_passbench.run.judging import records
 
 if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
@@ -28,46 +30,43 @@ BESIDE_SUBGRAPH = "weight_meta.py"
 
 
 class Suite(pytest.Directory):
-    """The tasks that the plugin found itself, under one collector, wherever their files are."""
+    """The collector of the tasks that the plugin found itself, wherever their files are."""
 
     def collect(self) -> Iterator[TaskFile]:
-        """A node per task."""
+        """Yield a node per task."""
         for chosen in self.config.stash[KEY].selection.chosen:
-            yield TaskFile.from_parent(
-                self, path=chosen.path, nodeid=chosen.node, ref=chosen.ref, only=chosen.item
-            )
+            yield TaskFile.from_parent(self, path=chosen.path, nodeid=chosen.node, ref=chosen.ref, only=chosen.item)
 
 
 class PublishedFolder(pytest.Directory):
-    """A folder in the published layout, met by pytest on its way: a sample, or a bare subgraph."""
+    """A folder in the published layout that pytest found on a path: a sample, or a bare subgraph."""
 
     def collect(self) -> Iterator[TaskFile]:
-        """One node, on the file that marks the folder, so that its items can be addressed."""
+        """Yield one node, on the file that marks the folder, so that its items can be addressed."""
         marker = SAMPLE if (self.path / SAMPLE).is_file() else SUBGRAPH
         yield TaskFile.from_parent(self, path=self.path / marker)
 
 
 class TaskFile(pytest.File):
-    """One task. ``ref`` where it is known already, ``only`` the item to collect (None: all)."""
+    """The file of a task. ``ref``: the task, if it is known already; ``only``: the item to collect (None: all)."""
 
     def __init__(self, *, ref: TaskRef | UserError | None = None, only: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._ref, self._only = ref, only
 
     def collect(self) -> Iterator[TaskItem]:
-        """An item per candidate. A file that cannot be read gives items that fail and say why."""
+        """Yield an item per candidate. A file that cannot be read gives items that fail and say why."""
         state = self.config.stash[KEY]
         ref = self._ref or _find(self.path)
         if not isinstance(ref, UserError) and not _wanted(ref, state):
             return
         task = self.path.name.removesuffix(SUFFIX) if isinstance(ref, UserError) else ref.id
         for candidate in state.ledger.candidates:
-            name = f"{task}[{candidate.name}]"
-            if self._only in (None, name, task):
+            own = NodeId(self.nodeid, task, candidate.name)
+            if self._only in (None, own.item, task):
                 # As text, so that pytest takes what is in brackets for a parameter, as --lf does on reading it.
-                nodeid = f"{self.nodeid}::{name}"
                 yield TaskItem.from_parent(
-                    self, name=name, nodeid=nodeid, task=task, ref=ref, candidate=candidate
+                    self, name=own.item, nodeid=str(own), task=task, ref=ref, candidate=candidate
                 )
 
 
@@ -89,7 +88,7 @@ def _wanted(ref: TaskRef, state: State) -> bool:
 
 
 def task_file(path: Path, parent: pytest.Collector) -> TaskFile | None:
-    """The node of a file that pytest meets, if it is a task file."""
+    """Return the node of a file that pytest meets, if it is a task file."""
     if not path.name.endswith(SUFFIX):
         return None
     from pytest_passbench.suite import find
@@ -100,20 +99,20 @@ def task_file(path: Path, parent: pytest.Collector) -> TaskFile | None:
 
 
 def directory(path: Path, parent: pytest.Collector) -> pytest.Directory | None:
-    """The node of a folder that pytest meets, if it is ours."""
+    """Return the node of a folder that pytest meets, if it is ours."""
     if not parent.config.stash[KEY].selection.given and path == parent.config.rootpath:
         return Suite.from_parent(parent, path=path)
     return PublishedFolder.from_parent(parent, path=path) if _is_published(path) else None
 
 
 def _is_published(path: Path) -> bool:
-    # A model.py alone may be anybody's.
+    # A folder with a model.py alone may be any other project's.
     bare = (path / SUBGRAPH).is_file() and (path / BESIDE_SUBGRAPH).is_file()
     return bare or (path / SAMPLE).is_file()
 
 
 def not_in_shard(items: Sequence[pytest.Item], index: int, parts: int) -> list[pytest.Item]:
-    """The items of tasks that belong to other shards. All candidates of a task stay together.
+    """Return the items of tasks that belong to other shards. All candidates of a task stay together.
 
     The costliest tasks are dealt out first, so that the parts take about as long as each other.
     """
@@ -124,11 +123,9 @@ def not_in_shard(items: Sequence[pytest.Item], index: int, parts: int) -> list[p
 
 
 class TaskItem(pytest.Item):
-    """One task judged for one candidate. ``ref`` is an error where the task could not even be read."""
+    """A task to be judged for a candidate. ``ref`` is an error if the task could not be read."""
 
-    def __init__(
-        self, *, task: str, ref: TaskRef | UserError, candidate: Candidate, **kwargs: Any
-    ) -> None:
+    def __init__(self, *, task: str, ref: TaskRef | UserError, candidate: Candidate, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.task, self.ref, self.candidate = task, ref, candidate
         self.records: list[Record] = []
@@ -137,11 +134,11 @@ class TaskItem(pytest.Item):
 
     @property
     def cost(self) -> int:
-        """What judging it costs, in subgraphs."""
+        """The cost of judging the task, in subgraphs."""
         return 1 if isinstance(self.ref, UserError) else self.ref.header.subgraphs
 
     def runtest(self) -> None:
-        """Judge every subgraph. Raises TaskFailedError where one is not correct, UserError for a bad task."""
+        """Judge every subgraph. Raises TaskFailedError if one is not correct, UserError for a bad task."""
         if isinstance(self.ref, UserError):
             raise self.ref
         state = self.config.stash[KEY]
@@ -150,26 +147,24 @@ class TaskItem(pytest.Item):
         self.selected = len(state.judge.selected(task, self.candidate))
         state.ledger.expect(self.task, self.candidate.name, self.selected)
         try:
-            for record in state.judge.judge(task, self.candidate):
+            for record in records(state.judge, task, self.candidate, state.settings.tolerance):
                 self._take(record, state, self.selected)
         finally:
             state.live.show("")
-            self.user_properties.extend(properties(self.records, state.settings.tolerance, self.selected))
-        tolerance = state.settings.tolerance
-        failed = [record for record in self.records if failures.failed(record, tolerance)]
-        if failed:
-            raise failures.TaskFailedError(self.records, failed, tolerance)
+            self.user_properties.extend(properties(self.records, self.selected))
+        if not all(record.correct for record in self.records):
+            raise failures.TaskFailedError(self.records)
 
     def _take(self, record: Record, state: State, total: int) -> None:
         self._keep(record)
         if not is_worker(self.config):
             state.add(record)
-            text = status_line(record, len(self.records), total, state.settings.tolerance)
+            text = status_line(record, len(self.records), total)
             left = state.progress.remaining(len(self.records) / total, self.nodeid)
             state.live.show(text + (f", {left}" if left else ""))
 
     def _keep(self, record: Record) -> None:
-        """In place of an earlier record of the same subgraph: what noise left open is measured again."""
+        """Keep a record, in place of an earlier one of the same subgraph, which noise left open."""
         known = [other.subgraph for other in self.records]
         if record.subgraph in known:
             self.records[known.index(record.subgraph)] = record
@@ -177,35 +172,35 @@ class TaskItem(pytest.Item):
             self.records.append(record)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The evidence for a failed case; a traceback only for a fault of the judge's own."""
+        """Return the evidence for a failed case; a traceback only for a fault of the judge's own."""
         error = excinfo.value
         if isinstance(error, failures.TaskFailedError):
             return failures.longrepr(self.path, error.line(), error.text())
         if isinstance(error, UserError):
-            return failures.longrepr(self.path, line(str(error), 300), failures.safe(str(error)))
+            return failures.longrepr(self.path, line(str(error), 300), printable(str(error), LINES))
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, None, str]:
-        """Where it is, in terms of its node id: the same wherever the package is installed."""
-        return self.config.rootpath / self.nodeid.partition("::")[0], None, self.name
+        """Return the place by node id: it is the same wherever the package is installed."""
+        return self.config.rootpath / split(self.nodeid)[0], None, self.name
 
 
-def properties(records: Sequence[Record], tolerance: int, total: int) -> list[tuple[str, object]]:
-    """What JUnit and other reports say of a task: in all, and for each subgraph in one line."""
+def properties(records: Sequence[Record], total: int) -> list[tuple[str, object]]:
+    """Return what JUnit and other reports say of a task: in all, and one line for each subgraph."""
     if not records:
         return []
     first = records[0]
     rows: list[tuple[str, object]] = [
         ("passbench.task", first.task),
         ("passbench.candidate", first.candidate),
-        ("passbench.outcome", outcome(records, tolerance, total)),
+        ("passbench.outcome", outcome(records, total)),
     ]
     return rows + [(f"passbench.subgraph.{record.subgraph}", _summary(record)) for record in records]
 
 
 def _summary(record: Record) -> str:
-    arm = record.arm
+    arm, said = record.arm, failures.standing(record)
     if arm.speed is None:
-        return arm.status + (f", speed {arm.speed_note}" if arm.speed_note else "")
+        return said + (f", speed {arm.speed_note}" if arm.speed_note else "")
     speed = arm.speed
-    return f"{arm.status}, {speed.ratio:.4g}x ({speed.low:.4g} to {speed.high:.4g}), {speed.verdict}"
+    return f"{said}, {speed.ratio:.4g}x ({speed.low:.4g} to {speed.high:.4g}), {speed.verdict}"

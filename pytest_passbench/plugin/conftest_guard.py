@@ -1,4 +1,4 @@
-"""Nothing of a candidate may run in the judge's process.
+"""The guard that keeps a candidate's Python out of the judge's process.
 
 pytest imports ``conftest.py`` files and, through ini files, other modules of the folders it is pointed at.
 A candidate's folder is kept out of all of that, and a run from inside one is refused: its ini file, or with
@@ -18,7 +18,7 @@ _SHIELDED = pytest.StashKey[bool]()
 
 
 def inside(path: Path, folders: Sequence[Path]) -> Path | None:
-    """The one of ``folders`` that ``path`` is or lies in."""
+    """Return the one of ``folders`` that ``path`` is or lies in, or None."""
     resolved = path.resolve()
     return next((folder for folder in folders if resolved == folder or folder in resolved.parents), None)
 
@@ -35,7 +35,7 @@ def shield(config: pytest.Config, folders: Sequence[Path]) -> None:
     def consider(path: Path) -> bool:
         return inside(path, folders) is None and bool(considered(path))
 
-    # pytest has no public switch for single folders; this predicate is what it asks about each conftest.py.
+    # pytest has no public switch for single folders; it asks this predicate about each conftest.py.
     manager._is_in_confcutdir = consider
     config.stash[_SHIELDED] = True
 

@@ -1,6 +1,6 @@
-"""What a failed case says: one line for the summary, and the evidence, without a traceback.
+"""The report of a failed case: one line for the summary, and the evidence, without a traceback.
 
-Everything that a candidate could have written is capped and has its control characters escaped.
+Everything that a candidate could have written is capped and goes through :mod:`pytest_passbench.core.escape`.
 """
 
 from __future__ import annotations
@@ -9,90 +9,87 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.escape import line as one_line
-from pytest_passbench.core.record import ArmResult, Record
+from pytest_passbench.core.ladder import BITWISE, NEVER
+from pytest_passbench.core.record import RAN, Record
 
-DETAILED = 6
+MAX_DETAILED = 6
 """Different failures of a task that are shown in full; of the rest, a line each."""
 
-OUTPUT_CAP = 4000
+MAX_OUTPUT_CHARS = 4000
 """Characters shown of one captured output: its end, where a traceback stands."""
 
-TEXT_CAP = 1000
+MAX_TEXT_CHARS = 1000
 """Characters shown of a message."""
-
-NEVER = 99
 
 
 class TaskFailedError(Exception):
-    """Subgraphs of a task were not correct. ``records`` are those of the task, ``failed`` the failed ones."""
+    """Subgraphs of a task were not correct at the run's t. ``records`` are all those of the task."""
 
-    def __init__(self, records: Sequence[Record], failed: Sequence[Record], tolerance: int) -> None:
-        self.records, self.failed, self.tolerance = records, failed, tolerance
+    def __init__(self, records: Sequence[Record]) -> None:
+        self.records = records
+        self.failed = [record for record in records if not record.correct]
         super().__init__(self.line())
 
     def line(self) -> str:
-        """The failure in one line."""
+        """Return the failure in one line."""
         first = self.failed[0]
-        found = f"{first.subgraph}: {reason(first, self.tolerance)}"
+        found = f"{first.subgraph}: {reason(first)}"
         more = f" (and {len(self.failed) - 1} more)" if len(self.failed) > 1 else ""
         return one_line(f"{len(self.failed)} of {len(self.records)} subgraphs failed: {found}{more}", 300)
 
     def text(self) -> str:
-        """The failure with its evidence."""
-        groups = list(_alike(self.failed, self.tolerance))
-        shown = [describe(alike, self.tolerance) for alike in groups[:DETAILED]]
-        rest = [
-            f"{record.subgraph}: {one_line(reason(record, self.tolerance))}"
-            for alike in groups[DETAILED:]
-            for record in alike
-        ]
+        """Return the failure with its evidence."""
+        groups = list(_alike(self.failed))
+        shown = [describe(alike) for alike in groups[:MAX_DETAILED]]
+        others = (record for alike in groups[MAX_DETAILED:] for record in alike)
+        rest = [one_line(f"{record.subgraph}: {reason(record)}", 300) for record in others]
         return "\n\n".join([self.line(), *shown, *(["\n".join(rest)] if rest else [])]) + "\n"
 
 
-def failed(record: Record, tolerance: int) -> bool:
-    """Whether the candidate failed this subgraph at ``tolerance``."""
-    return record.arm.status != "correct" or not correct_at(record.arm, tolerance)
-
-
-def correct_at(arm: ArmResult, t: int) -> bool:
-    """Whether every output is within the tolerance of ``t``; not where there is none to compare."""
-    return bool(arm.correct_from) and all(at <= t for at in arm.correct_from)
-
-
-def reason(record: Record, tolerance: int) -> str:
-    """Why a subgraph failed, in a few words: its status and where, or that it is not accurate enough."""
+def standing(record: Record) -> str:
+    """Return how the candidate did on a subgraph: its status and phase, or whether the answer is correct at t."""
     arm = record.arm
-    if arm.status == "correct":
-        return f"not correct at t = {tolerance}" + (f"; {arm.worst}" if arm.worst else "")
-    phase = f" in {arm.phase}" if arm.phase else ""
-    return f"{arm.status}{phase}" + (f": {arm.message}" if arm.message else "")
+    if arm.status != RAN:
+        return arm.status + (f" in {printable(arm.phase)}" if arm.phase else "")
+    if record.correct:
+        return "correct"
+    if arm.first_correct > record.tolerance:
+        return f"not correct at t = {record.tolerance}"
+    return f"no better at t = {record.tolerance} than a null answer, which passes from t = {record.null_from} on"
 
 
-def _alike(records: Sequence[Record], tolerance: int) -> Iterable[list[Record]]:
-    """The records in groups of the same evidence: a pass that misses does so on every subgraph."""
+def reason(record: Record) -> str:
+    """Return why a subgraph failed, in a few words: its standing, and the message or the worst element."""
+    arm = record.arm
+    if arm.status == RAN:
+        return standing(record) + (f"; {arm.worst}" if arm.worst else "")
+    return standing(record) + (f": {arm.message}" if arm.message else "")
+
+
+def _alike(records: Sequence[Record]) -> Iterable[list[Record]]:
+    """Return the records in groups of the same evidence: a pass that misses does so on every subgraph."""
     groups: dict[str, list[Record]] = {}
     for record in records:
-        groups.setdefault(_evidence(record, tolerance), []).append(record)
+        groups.setdefault(_evidence(record), []).append(record)
     return groups.values()
 
 
-def describe(alike: Sequence[Record], tolerance: int) -> str:
-    """Subgraphs that failed alike: what happened, where, and what the candidate printed."""
-    first, *others = (safe(record.subgraph) for record in alike)
+def describe(alike: Sequence[Record]) -> str:
+    """Return the text on subgraphs that failed alike: what happened, where, and what the candidate printed."""
+    first, *others = (printable(record.subgraph) for record in alike)
     also = [f"  {'also':<9} {', '.join(others)}"] if others else []
-    return "\n".join([f"{first}: {_evidence(alike[0], tolerance)}", *also])
+    return "\n".join([f"{first}: {_evidence(alike[0])}", *also])
 
 
-def _evidence(record: Record, tolerance: int) -> str:
-    rows = [f"  {label:<9} {safe(text, TEXT_CAP)}" for label, text in _rows(record) if text]
-    return "\n".join([_headline(record, tolerance), *rows, *_output(record.arm.output)])
+def _evidence(record: Record) -> str:
+    rows = [f"  {printable(label):<9} {_capped(text)}" for label, text in _rows(record) if text]
+    return "\n".join([standing(record), *rows, *_output(record.arm.output)])
 
 
-def _headline(record: Record, tolerance: int) -> str:
-    if record.arm.status == "correct":
-        return f"not correct at t = {tolerance}"
-    return record.arm.status + (f" in {record.arm.phase}" if record.arm.phase else "")
+def _capped(text: str) -> str:
+    return printable(text if len(text) <= MAX_TEXT_CHARS else text[:MAX_TEXT_CHARS] + "...", LINES)
 
 
 def _rows(record: Record) -> Iterator[tuple[str, str]]:
@@ -111,25 +108,19 @@ def _rows(record: Record) -> Iterator[tuple[str, str]]:
 def _from(at: int) -> str:
     if at >= NEVER:
         return "correct at no t"
-    return "bitwise equal" if at <= -11 else f"correct from t = {at}"
+    return "bitwise equal" if at <= BITWISE else f"correct from t = {at}"
 
 
 def _output(output: str) -> list[str]:
     if not output.strip():
         return []
-    cut = ["  | ..."] if len(output) > OUTPUT_CAP else []
-    lines = safe(output[-OUTPUT_CAP:].strip("\n")).split("\n")
+    cut = ["  | ..."] if len(output) > MAX_OUTPUT_CHARS else []
+    lines = printable(output[-MAX_OUTPUT_CHARS:].strip("\n"), LINES).split("\n")
     return ["  captured output", *cut, *(f"  | {line}" for line in lines)]
 
 
-def safe(text: str, cap: int | None = None) -> str:
-    """``text`` with everything but printable characters, newlines and tabs escaped, cut to ``cap``."""
-    cut = text if cap is None or len(text) <= cap else text[:cap] + "..."
-    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in cut)
-
-
 def longrepr(path: Path, line: str, text: str) -> Any:
-    """A report of ``text`` whose short summary is ``line``, and which travels through xdist."""
+    """Return a report of ``text`` whose short summary is ``line``, and which travels through xdist."""
     from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
 
     entries = [ReprEntryNative([part + "\n" for part in text.rstrip("\n").split("\n")])]

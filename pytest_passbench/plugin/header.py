@@ -1,4 +1,4 @@
-"""What a run says of itself before it starts."""
+"""The header that a run prints before it starts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pytest_passbench.plugin.state import State
 
 
 def lines(state: State) -> list[str]:
-    """The header."""
+    """Return the header."""
     settings = state.settings
     rows = [
         f"passbench: device: {settings.device}{_cpu(state)}, threads: {settings.threads}, "

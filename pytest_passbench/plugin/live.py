@@ -1,4 +1,4 @@
-"""What is shown while a run goes on: a task's outcome in a few words, and how long the rest may take."""
+"""The display during a run: a task's outcome in a few words, and how long the rest may take."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.record import Record
-from pytest_passbench.plugin.failures import correct_at, failed
+from pytest_passbench.plugin.failures import standing
 
 
 @dataclass
 class Progress:
-    """Which share of the run is done. Costs are in subgraphs, of every selected item by node id."""
+    """The progress of a run. Costs are in subgraphs, of every selected item by node id."""
 
     clock: Callable[[], float] = time.monotonic
     costs: dict[str, int] = field(default_factory=dict)
@@ -32,15 +32,15 @@ class Progress:
         self.started = self.clock()
 
     def spent(self) -> float:
-        """Seconds since the clock was started; 0 before."""
+        """Return seconds since the clock was started; 0 before."""
         return 0.0 if self.started is None else self.clock() - self.started
 
     def finish(self, nodeid: str) -> None:
-        """An item has ended."""
+        """Note that an item has ended."""
         self._done[nodeid] = max(1, self.costs.get(nodeid, 1))
 
     def remaining(self, part: float = 0.0, nodeid: str = "") -> str:
-        """How long the rest may take at the pace so far, in words; empty where nothing is known or left.
+        """Return how long the rest may take at the pace so far, in words; empty if nothing is known or left.
 
         ``part``: the share of the item ``nodeid`` that is done already.
         """
@@ -52,32 +52,31 @@ class Progress:
 
 
 def spell(seconds: float) -> str:
-    """A duration as people say it."""
+    """Return a duration in words, in seconds, minutes or hours."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def outcome(records: Sequence[Record], tolerance: int, total: int = 0) -> str:
-    """A task in a few words: how many subgraphs are correct (of ``total``, where not all have records), and the
-    speed-up of those."""
-    good = [record for record in records if not failed(record, tolerance)]
+def outcome(records: Sequence[Record], total: int = 0) -> str:
+    """Return a task in a few words: how many subgraphs are correct at the run's t, and the speed-up of those.
+
+    ``total``: the number of subgraphs, if not all have records.
+    """
+    good = [record for record in records if record.correct]
     ratios = [record.arm.speed.ratio for record in good if record.arm.speed is not None]
     speed = f", {statistics.geometric_mean(ratios):.2f}x" if ratios else ""
     return f"{len(good)}/{max(len(records), total)} correct{speed}"
 
 
-def status_line(record: Record, index: int, total: int, tolerance: int) -> str:
-    """One subgraph in a few words, for the live line of a terminal."""
-    status = record.arm.status
-    if status == "correct" and not correct_at(record.arm, tolerance):
-        status = f"not correct at {tolerance}"
+def status_line(record: Record, index: int, total: int) -> str:
+    """Return one subgraph in a few words, for the live line of a terminal."""
     speed = f" {record.arm.speed.ratio:.2f}x" if record.arm.speed is not None else ""
-    return line(f"{index}/{total} {record.subgraph} {status}{speed}")
+    return line(f"{index}/{total} {record.subgraph} {standing(record)}{speed}")
 
 
 class LiveLine:
-    """Text to the right of the cursor on a terminal, replaced as subgraphs are judged; elsewhere nothing.
+    """Text to the right of the cursor on a terminal, replaced as subgraphs are judged. Elsewhere nothing is shown.
 
     Made once pytest's terminal reporter is there.
     """
@@ -93,7 +92,7 @@ class LiveLine:
         if self._writer is None:
             return
         room = self._writer.fullwidth - self._writer.width_of_current_line - 2
-        # Save the cursor, clear to the end of the line, write, restore: pytest's own output goes on unharmed.
+        # Save the cursor, clear to the end of the line, write, restore: pytest's own output goes on where it was.
         shown = f"\x1b7\x1b[K {text[: max(0, room)]}\x1b8" if text else "\x1b[K"
         with self._capture.global_and_fixture_disabled() if self._capture else nullcontext():
             sys.stdout.write(shown)

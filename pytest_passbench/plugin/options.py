@@ -17,9 +17,9 @@ from pytest_passbench.core.options import OPTIONS, Option
 from pytest_passbench.core.settings import ScoreSettings, Settings
 
 FLAGS = {
-    "passbench": "judge compiler passes: collect tasks, and only those where no path is given",
+    "passbench": "judge compiler passes: collect tasks, and only those if no path is given",
     "passbench_trusted": "run the candidate in this process, for --pdb; nothing is scored",
-    "passbench_durations": "show where the run's time went, by phase",
+    "passbench_durations": "show the run's time by phase",
 }
 
 
@@ -40,28 +40,28 @@ def add(parser: pytest.Parser) -> None:
 
 
 def flag(config: pytest.Config, name: str, namespace: argparse.Namespace | None = None) -> bool:
-    """Whether a flag is set, on the command line or in the ini file.
+    """Return True if a flag is set, on the command line or in the ini file.
 
-    ``namespace``: the command line, as far as it is known, where pytest has not taken it over yet.
+    ``namespace``: the command line as parsed so far, if pytest has not taken it over yet.
     """
     given = getattr(namespace or config.option, name)
     return bool(config.getini(name) if given is None else given)
 
 
 def enabled(config: pytest.Config, namespace: argparse.Namespace | None = None) -> bool:
-    """Whether this pytest run judges passes."""
+    """Return True if this pytest run judges passes."""
     return flag(config, "passbench", namespace)
 
 
 def candidates(config: pytest.Config, namespace: argparse.Namespace | None = None) -> tuple[Path, ...]:
-    """The candidate folders given, absolute, in order, each once."""
+    """Return the candidate folders given, absolute, in order, each once."""
     option = next(option for option in OPTIONS if option.key == "candidates")
     paths = _value(config, option, namespace or config.option) or ()
     return tuple(dict.fromkeys(path.resolve() for path in paths))
 
 
 def settings(config: pytest.Config, *, paths: bool) -> Settings:
-    """The run's settings. ``paths``: the command line names what to run, so the suite defaults to all of it.
+    """Return the run's settings. ``paths``: the command line names what to run, so the suite defaults to all of it.
 
     Raises pytest.UsageError for a value in the ini file that is out of range or unknown.
     """

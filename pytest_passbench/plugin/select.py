@@ -1,8 +1,7 @@
-"""Which tasks a run is about, when pytest itself was given no paths to walk."""
+"""The selection of tasks, if pytest itself was given no paths to walk."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,19 +9,17 @@ from typing import TYPE_CHECKING
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.settings import Settings
+from pytest_passbench.plugin.nodeid import INSTALLED, node_path, split
 
 if TYPE_CHECKING:
     from pytest_passbench.suite.find import TaskRef
-
-INSTALLED = "tasks"
-"""What node ids call the folder of the installed tasks, wherever that is."""
 
 
 @dataclass(frozen=True)
 class Chosen:
     """A task to collect: its node id's path, and which of its items (None: all of them).
 
-    ``ref`` is an error where the file could not be read.
+    ``ref`` is an error if the file could not be read.
     """
 
     path: Path
@@ -32,7 +29,7 @@ class Chosen:
 
     @property
     def cost(self) -> int:
-        """What judging it costs, in subgraphs."""
+        """The cost of judging the task, in subgraphs."""
         return 1 if isinstance(self.ref, UserError) else self.ref.header.subgraphs
 
 
@@ -50,7 +47,7 @@ class Selection:
     costs: dict[str, int] = field(default_factory=dict)
 
     def describe(self, suite: str) -> str:
-        """The selection in words, for the header."""
+        """Return the selection in words, for the header."""
         if self.given:
             return "suite: the paths given" + ("" if suite == "all" else f", those tagged {suite}")
         hint = "; --passbench-suite=full for all" if suite == "lite" else ""
@@ -58,19 +55,17 @@ class Selection:
 
 
 def select(settings: Settings, rootpath: Path, args: Sequence[str], invocation: Path) -> Selection:
-    """Find the tasks. ``args`` are the paths on the command line, if any.
+    """Return the tasks that the settings and ``args``, the paths on the command line, ask for.
 
-    Node ids of installed tasks (``tasks/...``) are understood though they are no paths from here. Raises
-    UserError where a path of ``--passbench-tasks`` has no tasks.
+    Node ids of installed tasks (``tasks/...``) are understood although no such path exists. Raises UserError if a
+    path of ``--passbench-tasks`` has no tasks.
     """
     if args and not _are_installed_ids(args, invocation):
         return Selection(given=True)
     from pytest_passbench.suite import find
 
     bases = [find.installed_tasks()] if args or not settings.tasks else list(settings.tasks)
-    found = [
-        Chosen(path, ref, node_path(path, base, rootpath)) for base in bases for path, ref in discover(base)
-    ]
+    found = [Chosen(path, ref, node_path(path, base, rootpath)) for base in bases for path, ref in discover(base)]
     wanted = _matching(found, args) if args else [task for task in found if _tagged(task, settings.suite)]
     known = frozenset(task.ref.id for task in found if not isinstance(task.ref, UserError))
     judged = [task for task in found if settings.suite not in ("lite", "full") or _tagged(task, "full")]
@@ -78,7 +73,7 @@ def select(settings: Settings, rootpath: Path, args: Sequence[str], invocation: 
 
 
 def known_ids(paths: Iterable[Path]) -> frozenset[str]:
-    """The ids of the installed tasks, and of those at ``paths``."""
+    """Return the ids of the installed tasks, and of those at ``paths``."""
     from pytest_passbench.suite import find
 
     bases = [find.installed_tasks(), *(path for path in paths if path.exists())]
@@ -87,9 +82,9 @@ def known_ids(paths: Iterable[Path]) -> frozenset[str]:
 
 
 def discover(base: Path) -> list[tuple[Path, TaskRef | UserError]]:
-    """The tasks at a path; one that cannot be read is there with its error, so that it fails alone.
+    """Return the tasks at a path; one that cannot be read is there with its error, so that it fails alone.
 
-    Raises UserError where there are none.
+    Raises UserError if there are no tasks.
     """
     from pytest_passbench.suite import find
 
@@ -100,7 +95,7 @@ def discover(base: Path) -> list[tuple[Path, TaskRef | UserError]]:
 
 
 def read(path: Path) -> TaskRef | UserError:
-    """The one task at a path, or why there is none."""
+    """Return the one task at a path, or the error that says why it has no task."""
     from pytest_passbench.suite import find
 
     try:
@@ -115,28 +110,15 @@ def _tagged(task: Chosen, suite: str) -> bool:
     return isinstance(task.ref, UserError) or bool(find.select([task.ref], suite))
 
 
-def node_path(path: Path, base: Path, rootpath: Path) -> str:
-    """What node ids call ``path``, found through ``base``: the same wherever the package is installed."""
-    from pytest_passbench.suite import find
-
-    installed = find.installed_tasks()
-    if path.is_relative_to(installed):
-        return (Path(INSTALLED) / path.relative_to(installed)).as_posix()
-    if path.is_relative_to(rootpath):
-        return path.relative_to(rootpath).as_posix()
-    relative = Path(os.path.relpath(path, base.parent))
-    return relative.as_posix()
-
-
 def _are_installed_ids(args: Iterable[str], invocation: Path) -> bool:
-    paths = [arg.partition("::")[0] for arg in args]
+    paths = [split(arg)[0] for arg in args]
     return all(Path(path).parts[:1] == (INSTALLED,) and not (invocation / path).exists() for path in paths)
 
 
 def _matching(found: Sequence[Chosen], args: Sequence[str]) -> list[Chosen]:
     chosen = []
     for arg in args:
-        path, _, item = arg.partition("::")
+        path, item = split(arg)
         prefix = Path(path)
         hits = [task for task in found if Path(task.node).is_relative_to(prefix)]
         if not hits:

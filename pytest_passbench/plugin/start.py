@@ -1,4 +1,4 @@
-"""How a run starts: everything that can be wrong with its options is found here, before collecting."""
+"""The start of a run: every mistake in its options is found here, before collecting."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.plugin import options
 from pytest_passbench.plugin.conftest_guard import inside
+from pytest_passbench.plugin.nodeid import split
 from pytest_passbench.plugin.select import Selection, known_ids, select
 from pytest_passbench.plugin.state import State, is_worker
 from pytest_passbench.run.ledger import Ledger, check_machine, open_candidates, run_seed, writable
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def make_state(config: pytest.Config) -> State:
-    """The state of a run in this process. Raises UserError for a mistake of the user's."""
+    """Return the state of a run in this process. Raises UserError for a mistake of the user's."""
     paths = list(config.args) if config.args_source is pytest.Config.ArgsSource.ARGS else []
     settings = options.settings(config, paths=bool(paths))
     ledger = Ledger(settings, open_candidates(settings.candidates), _seed(config, settings))
@@ -48,10 +49,10 @@ def _seed(config: pytest.Config, settings: Settings) -> bytes:
 def _check_own_directories(
     candidates: Iterable[Candidate], selection: Selection, paths: Iterable[str], invocation: Path
 ) -> None:
-    """Every task that a candidate has a directory of its own for is one of the installed or the given."""
+    """Raise UserError if a candidate has a directory for a task that is neither installed nor given."""
     if all(not candidate.by_task for candidate in candidates):
         return
-    given = [invocation / path.partition("::")[0] for path in paths] if selection.given else []
+    given = [invocation / split(path)[0] for path in paths] if selection.given else []
     known = selection.known | known_ids(given)
     for candidate in candidates:
         candidate.check_tasks(known)
@@ -59,6 +60,6 @@ def _check_own_directories(
 
 def _refuse_candidates(paths: list[str], invocation: Path, settings: Settings) -> None:
     for path in paths:
-        if inside(invocation / path.partition("::")[0], settings.candidates):
+        if inside(invocation / split(path)[0], settings.candidates):
             raise UserError("is inside the candidate, whose folder is never collected", where=path,
                             remedy="give the paths of tasks")  # fmt: skip

@@ -1,4 +1,4 @@
-"""What one process of a pytest run with ``--passbench`` knows, kept in ``config.stash``."""
+"""The data of one process of a pytest run with ``--passbench``, kept in ``config.stash``."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class State:
     run: Run | None = None
     folder: Path | None = None
     verdicts: list[GateResult] = field(default_factory=list)
-    #: How many subgraphs this process will judge, as far as is known: a time budget is spread over them.
+    #: The number of subgraphs that this process will judge, as far as is known: a time budget is spread over them.
     expected: int = 0
-    #: What each judging process last said of the machine's noise, by its name.
+    #: The machine's noise as each judging process last reported it, by the name of the process.
     noises: dict[str, dict[str, Any]] = field(default_factory=dict)
     _judge: Judge | None = None
 
     @cached_property
     def live(self) -> LiveLine:
-        """Where a subgraph's outcome is shown at once."""
+        """The line of the terminal that shows each subgraph's outcome at once."""
         return LiveLine(self.config)
 
     @property
@@ -60,7 +60,7 @@ class State:
         return self.judge.noise()
 
     def add(self, record: Record) -> None:
-        """Take a record in, and tell whoever listens."""
+        """Take a record in, and call the hook for it."""
         self.ledger.add(record)
         self.config.hook.pytest_passbench_record(config=self.config, record=record)
 
@@ -75,16 +75,16 @@ KEY = pytest.StashKey[State]()
 
 
 def is_worker(config: pytest.Config) -> bool:
-    """Whether this process is an xdist worker, whose records travel to the controller on reports."""
+    """Return True if this process is an xdist worker, whose records travel to the controller on reports."""
     return hasattr(config, "workerinput")
 
 
 def worker_count(config: pytest.Config) -> int:
-    """How many processes judge side by side."""
+    """Return how many processes judge side by side."""
     return int(config.workerinput["workercount"]) if is_worker(config) else 1  # type: ignore[attr-defined]
 
 
 def worker_index(config: pytest.Config) -> int:
-    """Which worker this is, from 0; 0 in a serial run."""
+    """Return the number of this worker, from 0; 0 in a serial run."""
     workerid = str(config.workerinput["workerid"]) if is_worker(config) else "gw0"  # type: ignore[attr-defined]
     return int(workerid.removeprefix("gw"))

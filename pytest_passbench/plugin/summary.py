@@ -1,4 +1,4 @@
-"""How a run goes on and ends: what is expected, what is said of each task, results, gates, the summary."""
+"""The course and end of a run: expected items, the line for each task, results, gates, the summary."""
 
 from __future__ import annotations
 
@@ -14,39 +14,42 @@ from pytest_passbench.core.escape import line
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.judge.measure.floor import merged
+from pytest_passbench.plugin import nodeid
 from pytest_passbench.plugin.collect import SAMPLE, SUBGRAPH
 from pytest_passbench.plugin.live import outcome, spell
 from pytest_passbench.plugin.select import read
 from pytest_passbench.plugin.state import State
 from pytest_passbench.report import gates
 from pytest_passbench.run.ledger import write
+from pytest_passbench.timing.looks import LOOKS
 
 TRUSTED = "trusted: nothing is scored"
-LATE = 1.1  # times the budget: starting the sandboxes is not what it pays for
+MAX_OVERRUN = 1.1  # times the budget, which does not cover the start of the sandboxes
 
 
 def expect(state: State, costs: dict[str, int]) -> None:
     """Note the items that will be judged, and start the clock of the estimate."""
     state.progress.expect(costs)
-    pairs = [_parse(nodeid) for nodeid in costs]
-    state.ledger.tasks = list(dict.fromkeys(task for task, _ in pairs))
-    named = {candidate for _, candidate in pairs}
-    state.ledger.candidates = [c for c in state.ledger.candidates if c.name in named] if pairs else []
-    for (task, candidate), cost in zip(pairs, costs.values(), strict=True):
-        state.ledger.expect(task, candidate, cost)
+    items = [nodeid.parse(text) for text in costs]
+    state.ledger.tasks = list(dict.fromkeys(item.task for item in items))
+    named = {item.candidate for item in items}
+    state.ledger.candidates = [c for c in state.ledger.candidates if c.name in named] if items else []
+    for item, cost in zip(items, costs.values(), strict=True):
+        state.ledger.expect(item.task, item.candidate, cost)
 
 
-def selected(state: State, nodeid: str, count: int | None) -> None:
-    """A worker's judge has said how many subgraphs it set out to judge; a worker that is gone says nothing."""
+def selected(state: State, text: str, count: int | None) -> None:
+    """Note how many subgraphs a worker's judge set out to judge; None from a worker that is gone."""
     if count is not None:
-        state.ledger.expect(*_parse(nodeid), count)
+        item = nodeid.parse(text)
+        state.ledger.expect(item.task, item.candidate, count)
 
 
 def costs(state: State, ids: Iterable[str]) -> dict[str, int]:
-    """What each of our items costs, by node id, where only the ids are known (an xdist controller)."""
-    names = [candidate.name for candidate in state.ledger.candidates]
-    ours = (nodeid for nodeid in ids if any(nodeid.endswith(f"[{name}]") for name in names))
-    return {nodeid: _cost(state, nodeid.partition("::")[0]) for nodeid in ours}
+    """Return the cost of each of our items by node id, for an xdist controller, which knows only the ids."""
+    names = {candidate.name for candidate in state.ledger.candidates}
+    ours = {text: item for text in ids if (item := nodeid.parse(text)).candidate in names}
+    return {text: _cost(state, item.path) for text, item in ours.items()}
 
 
 def _cost(state: State, node: str) -> int:
@@ -57,46 +60,43 @@ def _cost(state: State, node: str) -> int:
     return 1 if isinstance(ref, UserError) else ref.header.subgraphs
 
 
-def _parse(nodeid: str) -> tuple[str, str]:
-    task, _, candidate = nodeid.rpartition("::")[2].removesuffix("]").partition("[")
-    return task, candidate
-
-
 def status(state: State, report: pytest.TestReport, records: Sequence[Record]) -> tuple[str, str, str]:
-    """What pytest prints for a judged task: category, what follows the file's name, and the verbose word."""
+    """Return what pytest prints for a judged task: category, text behind the file's name, and verbose word."""
     said = [TRUSTED] if state.settings.trusted else []
-    task, candidate = _parse(report.nodeid)
-    total = state.ledger.selected.get(candidate, {}).get(task, 0)
-    said += [outcome(records, state.settings.tolerance, total)] if records else []
+    item = nodeid.parse(report.nodeid)
+    total = state.ledger.selected.get(item.candidate, {}).get(item.task, 0)
+    said += [outcome(records, total)] if records else []
     text = ", ".join(filter(None, [*said, state.progress.remaining()]))
     letter = "." if report.passed else "F"
     # Under xdist no file names are printed between the dots: a line of its own says which task it was.
-    place = f"\n{report.nodeid.rpartition('::')[2]} " if hasattr(report, "node") else ""
+    place = f"\n{item.item} " if hasattr(report, "node") else ""
     room = _room(state.config, place)
     short = textwrap.shorten(text if len(text) <= room else ", ".join(said), room, placeholder="…")
-    shown = f" {short} " if short != "…" else ""  # where no word fits, the letter alone may
+    shown = f" {short} " if short != "…" else ""  # if no word fits, the letter alone may
     return report.outcome, f"{place}{letter}{shown}", f"{report.outcome.upper()} ({text})"
 
 
 def _room(config: pytest.Config, place: str) -> int:
-    """Columns (at least one) for a task's outcome behind ``place``, before the share done that pytest puts at the
-    edge; a line that comes within a column of it gets the share twice."""
+    """Return the columns (at least one) for a task's outcome behind ``place``.
+
+    pytest puts the share done at the edge, and puts it there twice if the line comes within a column of it.
+    """
     writer = config.get_terminal_writer()
     used = len(place) if place else writer.width_of_current_line
     return max(1, writer.fullwidth - used - len(". ") - len(" ") - len(" [100%]") - 2)
 
 
-def to_benchmark(state: State, nodeid: str, records: Iterable[Record]) -> None:
-    """Give a task's timings to pytest-benchmark, where it is there and asked to save."""
+def to_benchmark(state: State, text: str, records: Iterable[Record]) -> None:
+    """Give a task's timings to pytest-benchmark, if it is installed and asked to save."""
     from pytest_passbench.plugin import benchmark
 
     if not state.settings.trusted and benchmark.wanted(state.config):
         for record in records:
-            benchmark.add(state.config, nodeid, record)
+            benchmark.add(state.config, text, record)
 
 
 def conclude(state: State, session: pytest.Session) -> None:
-    """Write the run, check its gates, and fail the session where one is not met."""
+    """Write the run, check its gates, and fail the session if one is not met."""
     if state.settings.trusted or not state.progress.costs:
         return
     state.ledger.noise = merged(list(state.noises.values()))
@@ -117,7 +117,7 @@ def _write(state: State, run: Run) -> list[gates.GateResult]:
 
 
 def show(state: State, reporter: Any) -> None:
-    """The summary on the terminal."""
+    """Return the summary on the terminal."""
     from pytest_passbench.plugin import options
     from pytest_passbench.report import terminal
 
@@ -133,7 +133,7 @@ def show(state: State, reporter: Any) -> None:
 
 
 def closing(state: State) -> list[str]:
-    """The last lines: what is missing or took too long, where the results lie, and the seed."""
+    """Return the last lines: what is missing or took too long, where the results lie, and the seed."""
     missing = state.ledger.missing()
     rows = overdrawn(state.settings.budget, state.progress.spent())
     if missing:
@@ -151,10 +151,10 @@ def _lacking(item: tuple[str, str, int, int]) -> str:
 
 
 def overdrawn(budget: float | None, spent: float) -> list[str]:
-    """A line about a run that took longer than its budget in seconds; none where it was about as long."""
-    if budget is None or spent < LATE * budget:
+    """Return a line about a run that took longer than its budget in seconds; no line if it was about as long."""
+    if budget is None or spent < MAX_OVERRUN * budget:
         return []
-    why = "starting up comes on top, and every subgraph gets six short pairs at least"
+    why = f"starting up comes on top, and every subgraph gets {LOOKS[0]} short pairs at least"
     return [f"took {spell(spent)}, more than the budget of {spell(budget)}: {why}"]
 
 
@@ -164,7 +164,7 @@ def _short(path: Path, state: State) -> str:
 
 
 def durations(run: Run) -> str:
-    """Seconds by phase, all subgraphs together, the longest first."""
+    """Return a line for each phase with its seconds, all subgraphs together, the longest first."""
     totals: dict[str, float] = {}
     for record in run.records:
         for phase, seconds in record.durations.items():

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def visible_devices() -> list[str]:
-    """The CUDA devices that this process may use, by the names that CUDA_VISIBLE_DEVICES takes.
+    """Return the CUDA devices that this process may use, by the names that CUDA_VISIBLE_DEVICES takes.
 
     The caller's own mask is respected. Asks no driver: importing torch here would slow every start.
     """
@@ -27,7 +27,7 @@ def visible_devices() -> list[str]:
 
 
 def workers(device: str, threads: int) -> int:
-    """How many workers ``-n auto`` starts: one per CUDA device, or per judge and its arms' threads."""
+    """Return how many workers ``-n auto`` starts: one per CUDA device, or per judge and its arms' threads."""
     if device == "cuda":
         return max(1, len(visible_devices()))
     cores = len(os.sched_getaffinity(0))
@@ -35,7 +35,7 @@ def workers(device: str, threads: int) -> int:
 
 
 def assign_devices(specs: Sequence[Any], device: str) -> None:
-    """Give every worker one CUDA device, in turn, where the run is on ``cuda`` without a number.
+    """Assign one CUDA device to every worker, in turn, if the run is on ``cuda`` without a number.
 
     It is set before anything is imported in the worker, and kept when xdist replaces a crashed one.
     """
@@ -46,7 +46,7 @@ def assign_devices(specs: Sequence[Any], device: str) -> None:
 
 
 class LongestFirst(LoadScheduling):  # type: ignore[misc]
-    """Hands out one item at a time, the most costly first, so that no long task is left for the end.
+    """A scheduler that hands out one item at a time, the most costly first: no long task is left for the end.
 
     Each worker holds the item it runs and one more, which xdist's workers need in order to start. The order
     depends on the costs and the node ids alone.
@@ -76,7 +76,7 @@ class LongestFirst(LoadScheduling):  # type: ignore[misc]
         return sorted(range(len(collection)), key=keys.__getitem__)
 
     def check_schedule(self, node: WorkerController, duration: float = 0) -> None:  # noqa: ARG002
-        """Top a worker up; tell it to end after what it has where nothing is left."""
+        """Give a worker more items; if none are left, tell it to end after those it has."""
         if node.shutting_down:
             return
         while self.pending and len(self.node2pending[node]) < 2:

@@ -1,1 +1,1 @@
-"""The process that imports a candidate: never timed, never believed; it answers with data."""
+"""The process that imports a candidate. It is never timed. Its answers are data, and the judge checks them."""

@@ -1,8 +1,8 @@
-"""Load a pass directory's modules. This executes candidate code: only a reader calls it.
+"""Load the modules of a pass directory. This executes candidate code, so only a reader does it.
 
-Inside, the folder is the package ``pass_dir`` whatever it is called on disk, and its files are importable as
-``pass_dir.helper``, ``.helper``, ``<folder name>.helper`` and plain ``helper``: always the same module,
-loaded once. Byte code lying in the folder is never used.
+To its own code the folder is the package ``pass_dir``, whatever its name on disk. Its file ``helper.py`` can be
+imported as ``pass_dir.helper``, ``.helper``, ``<folder name>.helper`` and ``helper``. All four give the same module,
+loaded once. Byte code in the folder is never used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 from pytest_passbench.rewrite.errors import PassError
 
@@ -28,9 +28,10 @@ _NEVER_SHADOWED = frozenset({"torch", "triton", "numpy", "pytest_passbench"}) | 
 
 @dataclass(frozen=True, eq=False)
 class LoadedPass:
-    """One loaded pass, equal to itself alone.
+    """A loaded pass. It equals only itself.
 
-    ``wrapper`` is what ``replacement_func()`` returns: the callable that does the work."""
+    ``wrapper`` is the kernel wrapper that ``replacement_func()`` returned.
+    """
 
     name: str
     pattern: Callable[..., Any]
@@ -41,18 +42,18 @@ class LoadedPass:
 
 
 class _Source(importlib.machinery.SourceFileLoader):
-    """Compiles the source; neither reads nor writes byte code."""
+    """A loader that compiles the source, and neither reads nor writes byte code."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes and the like are not the run's business
+            warnings.simplefilter("ignore")  # such as invalid escapes: they are the author's matter
             code: CodeType = self.source_to_code(self.get_data(path), path)
         return code
 
 
 class _Package(importlib.abc.Loader):
-    """The folder itself, as a package; its own ``__init__.py``, where there is one, runs as usual."""
+    """A loader of a folder without ``__init__.py`` as a package."""
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:  # noqa: ARG002
         return None
@@ -62,7 +63,7 @@ class _Package(importlib.abc.Loader):
 
 
 class _Same(importlib.abc.Loader):
-    """A second name for a module of the folder."""
+    """A loader that gives a module of the folder a second name."""
 
     def __init__(self, real: str) -> None:
         self._real, self._spec = real, None
@@ -76,13 +77,8 @@ class _Same(importlib.abc.Loader):
         module.__spec__ = self._spec
 
 
-def _absent(fullname: str) -> NoReturn:
-    # Other finders would look for byte code and native modules in the folder.
-    raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
-
-
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the folder's modules under all their spellings, before any other finder."""
+    """A finder of the folder's modules under all their names. It comes before any other finder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -93,7 +89,10 @@ class _Finder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         head, _, rest = fullname.partition(".")
         if head == PACKAGE:
-            return self._spec(fullname, rest) or _absent(fullname)
+            spec = self._spec(fullname, rest)
+            if spec is None:  # other finders would look for byte code and native modules in the folder
+                raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
+            return spec
         if head in self._aliases and self._has(rest.replace(".", "/")):
             return importlib.util.spec_from_loader(fullname, _Same(".".join(filter(None, [PACKAGE, rest]))))
         if head not in _NEVER_SHADOWED and self._has(fullname.replace(".", "/")):
@@ -101,11 +100,12 @@ class _Finder(importlib.abc.MetaPathFinder):
         return None
 
     def _has(self, relative: str) -> bool:
-        """Whether the folder has this module, or a sub-folder of modules."""
+        """Return True if the folder has this module, or a sub-folder of modules."""
         where = self.folder / relative
         return self._file(relative) is not None or (where.is_dir() and any(where.glob("*.py")))
 
     def _spec(self, fullname: str, rest: str) -> importlib.machinery.ModuleSpec | None:
+        """Return the spec of a module of the package, or None if the folder does not have it."""
         file = self._file(rest) if rest else self._init(self.folder)
         if file is None and rest and not (self.folder / rest.replace(".", "/")).is_dir():
             return None
@@ -132,25 +132,21 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def load_passes(folder: Path, stems: Iterable[str]) -> list[LoadedPass]:
-    """Import the passes of a directory, in order. Raises PassError naming the pass, with file and line.
+    """Import the passes of a directory and return them in order.
 
-    What an earlier directory has loaded is forgotten first, so two directories never see each other's
-    helpers.
+    Modules of a directory that was loaded earlier are removed first. So two directories never see each other's
+    helpers. Raises PassError, with file and line, for a pass that cannot be imported or lacks a function.
     """
-    finder = _install(Path(folder).resolve())
-    return [_load(finder.folder, stem) for stem in stems]
-
-
-def _install(folder: Path) -> _Finder:
     for old in [f for f in sys.meta_path if isinstance(f, _Finder)]:
         sys.meta_path.remove(old)
         _forget(old)
-    finder = _Finder(folder)
+    finder = _Finder(Path(folder).resolve())
     sys.meta_path.insert(0, finder)
-    return finder
+    return [_load(finder.folder, stem) for stem in stems]
 
 
 def _forget(finder: _Finder) -> None:
+    """Remove the modules of a finder's folder from ``sys.modules``."""
     inside = str(finder.folder)
     for name, module in list(sys.modules.items()):
         spec = getattr(module, "__spec__", None)
@@ -198,5 +194,6 @@ def _wrapper(stem: str, replacement_func: Callable[[], Any], file: Path) -> Call
 
 
 def _line(error: BaseException, folder: Path) -> str:
+    """Return `` (file:line)`` of the deepest frame in the folder, or nothing if no frame is in it."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(str(folder))]
     return f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""

@@ -1,4 +1,4 @@
-"""Stand-ins for ``kernels.cpp`` and Triton's launchers: they note a launch in the recording and make none."""
+"""Stand-ins for ``kernels.cpp`` and Triton's launchers. They record a launch instead of making it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,26 +20,24 @@ from pytest_passbench.reader.importing import PACKAGE
 from pytest_passbench.reader.recording import Recording, Refused
 from pytest_passbench.reader.triton_reference import reference_of
 
-#: The recording of this process, while a wrapper runs.
+#: The recordings that are active in this process: one while a wrapper runs, none otherwise.
 _current: list[Recording] = []
 
 
-class active:  # noqa: N801 - a context, used as a function
-    """Have launches noted in ``recording``, as a context."""
-
-    def __init__(self, recording: Recording) -> None:
-        self._recording = recording
-
-    def __enter__(self) -> None:
-        _current.append(self._recording)
-
-    def __exit__(self, *_exception: object) -> None:
+@contextlib.contextmanager
+def active(recording: Recording) -> Iterator[None]:
+    """Note launches in ``recording`` while the context lasts."""
+    _current.append(recording)
+    try:
+        yield
+    finally:
         _current.pop()
 
 
-def _recording() -> Recording:
+def current() -> Recording:
+    """Return the active recording. Raises RuntimeError if there is none."""
     if not _current:
-        raise RuntimeError("a kernel was launched outside of its wrapper; while passes are read, none can run")
+        raise RuntimeError("a kernel was launched outside of its wrapper; no kernel can run while passes are read")
     return _current[-1]
 
 
@@ -47,14 +45,14 @@ def _recording() -> Recording:
 
 
 class RecordedLibrary:
-    """A C++ source as :func:`pytest_passbench.kernels.cpp.load` returns it; its functions note their launches."""
+    """The stand-in for a library that ``kernels.cpp.load`` returns. Its functions record their launches."""
 
     def __init__(self, source: str, flags: tuple[str, ...], openmp: bool) -> None:
         self.source, self.flags, self.openmp = source, flags, openmp
         self._signatures = signatures.parse(source)
 
     def build(self) -> RecordedLibrary:
-        """Do nothing: the judge's side compiles."""
+        """Return the library itself. The judge's side compiles it."""
         return self
 
     def __getattr__(self, name: str) -> Callable[..., None]:
@@ -70,7 +68,7 @@ class RecordedLibrary:
         def launch(*arguments: Any) -> None:
             if len(arguments) != len(signature.parameters):
                 raise TypeError(f"{name} takes {len(signature.parameters)} arguments, not {len(arguments)}")
-            recording = _recording()
+            recording = current()
             with torch._C.DisableTorchFunction():
                 values = [
                     _cpp_argument(recording, value, kind, f"argument {position} of {name}")
@@ -82,6 +80,7 @@ class RecordedLibrary:
 
 
 def _cpp_argument(recording: Recording, value: Any, kind: str, where: str) -> Any:
+    """Return an argument as the plan has it. Raises TypeError if it is not of its parameter's kind."""
     if kind == "pointer":
         return _pointer(recording, value, where)
     if kind == "dtype":
@@ -113,11 +112,12 @@ def _pointer(recording: Recording, value: Any, where: str) -> Any:
     return recording.operand(value)
 
 
-#: Every library that the candidate's modules have loaded, for whoever wants to look at all of them.
+#: The libraries that the candidate's modules have loaded.
 libraries: list[RecordedLibrary] = []
 
 
-def _load(source: str, *, flags: tuple[str, ...] = (), openmp: bool = False) -> RecordedLibrary:
+def load_library(source: str, *, flags: tuple[str, ...] = (), openmp: bool = False) -> RecordedLibrary:
+    """Stand for :func:`pytest_passbench.kernels.cpp.load`: return a library that records its launches."""
     library = RecordedLibrary(source, tuple(flags), bool(openmp))
     libraries.append(library)
     return library
@@ -127,6 +127,7 @@ def _load(source: str, *, flags: tuple[str, ...] = (), openmp: bool = False) -> 
 
 
 def _triton_value(recording: Recording, value: Any, where: str) -> Any:
+    """Return an argument of a Triton kernel as the plan has it."""
     if isinstance(value, torch.Tensor):
         return recording.operand(value)
     kind = f"{type(value).__module__}.{type(value).__name__}"
@@ -140,14 +141,14 @@ def _triton_value(recording: Recording, value: Any, where: str) -> Any:
 
 
 class TritonRecorder:
-    """What replaces ``JITFunction.run`` and ``Autotuner.run``; ``folder`` is the candidate's."""
+    """The replacement of ``JITFunction.run`` and ``Autotuner.run``. ``folder`` is the candidate's."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def run(self, function: Any, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> None:
-        """Note one launch."""
-        recording = _recording()
+        """Record a launch. Raises Refused for what a plan cannot hold, and TypeError or ValueError for a bad grid."""
+        recording = current()
         if warmup:
             raise Refused("warm-up", "compiles a kernel without launching it (.warmup)")
         names = set(function.signature.parameters)
@@ -164,14 +165,15 @@ class TritonRecorder:
         recording.steps.append(TritonLaunch(number, sizes, named, chosen))
 
     def tune(self, tuner: Any, *args: Any, **kwargs: Any) -> None:
-        """Note a launch in every configuration that can be launched."""
-        recording = _recording()
+        """Record a launch in each configuration that can be launched. Raises the last error if there is none."""
+        recording = current()
         tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
         choices, failed = [], None
-        for config in self._configurations(tuner, kwargs):
+        pruned = getattr(tuner, "early_config_prune", None) or getattr(tuner, "perf_model", None)
+        for config in list(tuner.prune_configs(kwargs) if pruned else tuner.configs):
             before = len(recording.steps)
             try:
-                self._hook(tuner, config, args, kwargs)
+                _before_launch(tuner, config, args, kwargs)
                 tuner.fn.run(*args, **kwargs, **config.all_kwargs())
                 choices.append(tuple(recording.steps[before:]))
             except (TypeError, ValueError, KeyError, ZeroDivisionError) as error:
@@ -181,23 +183,18 @@ class TritonRecorder:
             raise failed or ValueError("triton.autotune has no configuration left")
         recording.steps.append(Tuned(tuple(choices)))
 
-    @staticmethod
-    def _configurations(tuner: Any, kwargs: dict[str, Any]) -> list[Any]:
-        pruned = getattr(tuner, "early_config_prune", None) or getattr(tuner, "perf_model", None)
-        return list(tuner.prune_configs(kwargs) if pruned else tuner.configs)
 
-    @staticmethod
-    def _hook(tuner: Any, config: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        """Do what happens before a launch in this configuration: memory is reset."""
-        named = {**dict(zip(tuner.arg_names, args, strict=False)), **kwargs, **config.kwargs}
-        if config.pre_hook is not None:
-            config.pre_hook(named)
-        for name in getattr(tuner, "reset_to_zero", None) or ():
-            named[name].zero_()
+def _before_launch(tuner: Any, config: Any, args: Any, kwargs: dict[str, Any]) -> None:
+    """Run a configuration's hook and reset memory to zero, as Triton does before a launch."""
+    named = {**dict(zip(tuner.arg_names, args, strict=False)), **kwargs, **config.kwargs}
+    if config.pre_hook is not None:
+        config.pre_hook(named)
+    for name in getattr(tuner, "reset_to_zero", None) or ():
+        named[name].zero_()
 
 
 def triton_kernels(folder: Path) -> list[str]:
-    """Return references (JSON) to all Triton kernels in the candidate's modules."""
+    """Return references (JSON texts) to the Triton kernels in the candidate's modules."""
     found: dict[str, None] = {}
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == PACKAGE:
@@ -209,19 +206,20 @@ def triton_kernels(folder: Path) -> list[str]:
 
 
 def _grid(grid: Any, values: dict[str, Any]) -> tuple[int, int, int]:
+    """Return the grid's three sizes. Raises TypeError or ValueError for anything but one to three numbers."""
     sizes = grid(values) if callable(grid) else grid
     sizes = tuple(sizes) if isinstance(sizes, (tuple, list)) else (sizes,)
     if not 1 <= len(sizes) <= 3 or not all(isinstance(size, (int, float)) for size in sizes):
         raise TypeError(f"a grid is one to three numbers, not {sizes!r}")
     if not all(math.isfinite(size) for size in sizes):
-        raise ValueError(f"a grid of {sizes!r}")
+        raise ValueError(f"a grid is one to three finite numbers, not {sizes!r}")
     first, second, third = itertools.islice(itertools.chain((int(size) for size in sizes), (1, 1)), 3)
     return first, second, third
 
 
 def install(folder: Path) -> None:
-    """Put the stand-ins in place, before anything of the candidate is imported."""
-    cpp.load = _load  # type: ignore[assignment]
+    """Put the stand-ins in place. Call it before anything of the candidate is imported."""
+    cpp.load = load_library  # type: ignore[assignment]
     torch.compile = _no_compile
     streams.install()
     try:
@@ -240,7 +238,7 @@ def install(folder: Path) -> None:
 
 
 def _no_compile(model: Any = None, **_options: Any) -> Any:
-    """Stand for ``torch.compile``, as a call and as a decorator."""
+    """Return a function that raises Refused, in place of ``torch.compile`` as a call or as a decorator."""
 
     def compiled(*_args: Any, **_kwargs: Any) -> Any:
         raise Refused("torch-compile", "calls torch.compile inside a wrapper")

@@ -1,4 +1,4 @@
-"""Passes of one's own in this very process: for a debugger and for tests, never for a score."""
+"""Passes that are loaded and run in this very process, for debuggers and tests. No score comes from here."""
 
 from __future__ import annotations
 
@@ -10,23 +10,26 @@ import torch
 from pytest_passbench.plans.launch import Request
 from pytest_passbench.plans.values import decode
 from pytest_passbench.reader.importing import LoadedPass
-from pytest_passbench.reader.main import told
+from pytest_passbench.reader.main import pass_as_data
 from pytest_passbench.rewrite.passes import Kernel, Pass
 
 
 def as_passes(loaded: Iterable[LoadedPass]) -> list[Pass]:
-    """Return loaded passes as the data that a reader would send. Raises PassError."""
-    return [Pass.from_data(told(item)) for item in loaded]
+    """Return loaded passes as a reader would send them. Raises PassError for a pattern that cannot be traced."""
+    return [Pass.from_data(pass_as_data(item)) for item in loaded]
 
 
 class LocalKernels:
-    """Kernels that are the wrappers themselves, called in this process."""
+    """Kernels that are the wrappers themselves. They are called in this process."""
 
     def __init__(self, loaded: Iterable[LoadedPass]) -> None:
         self._wrappers = {item.name: item.wrapper for item in loaded}
 
     def kernel(self, request: Request) -> Kernel:
-        """Return a callable that takes the request's tensors and calls the wrapper."""
+        """Return a callable that takes the request's tensors and calls the wrapper.
+
+        It raises RuntimeError if the wrapper returns another number of values than the pattern.
+        """
         wrapper = self._wrappers[request.name]
 
         def call(*tensors: torch.Tensor) -> Any:

@@ -1,6 +1,6 @@
-"""A reader: imports the passes of one directory, says what they look for, and records launch plans when asked.
+"""A reader imports the passes of a directory, sends them as data, and records launch plans on request.
 
-Each recording is made in a fork of its own, so that no call finds what another one left behind.
+Each recording is made in a fork of its own. So no call finds anything that an earlier one left behind.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from pytest_passbench.reader.trace import parameters, trace
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.walls import harden, seccomp
 
-MESSAGE_LIMIT = 12_000  # characters of a traceback that travel
-_PADDING = 1 << 22  # bytes: how far two recordings' memory may lie apart
+MAX_MESSAGE_CHARACTERS = 12_000  # of a traceback that is sent; the end counts
+_MAX_PADDING_BYTES = 1 << 22  # between the addresses of two recordings
 _ANSWERED = 86  # exit status of a fork that has sent its answer
 
 
@@ -47,9 +47,9 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
     launches.install(folder)
     try:
         passes = load_passes(folder, message["stems"])
-        answer = [told(item) for item in passes]
+        answer = [pass_as_data(item) for item in passes]
     except PassError as error:
-        send(channel, {"status": "failed", "message": str(error)[:MESSAGE_LIMIT]})
+        send(channel, {"status": "failed", "message": str(error)[:MAX_MESSAGE_CHARACTERS]})
         return
     sys.stdout.flush()
     send(channel, {"status": "ready", "passes": answer})
@@ -60,8 +60,8 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
             _serve(channel, order, wrappers, folder)
 
 
-def told(item: LoadedPass) -> dict[str, Any]:
-    """Return a pass as data; where a function cannot be traced, why stands in its place."""
+def pass_as_data(item: LoadedPass) -> dict[str, Any]:
+    """Return a pass as data. In place of a function that cannot be traced stands the reason, as a text."""
     return {
         "name": item.name,
         "pattern": _traced(item, "pattern"),
@@ -80,6 +80,7 @@ def _traced(item: LoadedPass, label: str) -> Any:
 
 
 def _serve(channel: socket.socket, order: dict[str, Any], wrappers: dict[str, Any], folder: Path) -> None:
+    """Answer a request: for all kernels of the modules, or for a launch plan, which a fork records."""
     if order["op"] == "kernels":
         known = {(one.source, one.flags, one.openmp): None for one in launches.libraries}
         libraries = [[source, list(flags), openmp] for source, flags, openmp in known]
@@ -90,7 +91,7 @@ def _serve(channel: socket.socket, order: dict[str, Any], wrappers: dict[str, An
     if pid == 0:
         try:
             answer = _answer(order, wrappers, folder)
-            sys.stdout.flush()  # before the answer: who has it reads what was printed
+            sys.stdout.flush()  # before the answer: once the judge has it, it reads what was printed
             send(channel, answer)
         finally:
             os._exit(_ANSWERED)
@@ -102,18 +103,22 @@ def _serve(channel: socket.socket, order: dict[str, Any], wrappers: dict[str, An
 def _answer(order: dict[str, Any], wrappers: dict[str, Any], folder: Path) -> dict[str, Any]:
     request = parse.request(order["request"])
     chance = random.Random(order["seed"])
-    _padding = torch.empty(64 * chance.randrange(_PADDING // 64), dtype=torch.uint8)  # addresses differ between forks
+    # Gives each fork other addresses.
+    _padding = torch.empty(64 * chance.randrange(_MAX_PADDING_BYTES // 64), dtype=torch.uint8)
     try:
         return {"plan": record(request, wrappers[request.name], order["policy"], chance).to_data()}
     except Refused as refused:
         file, line = culprit(folder, refused)
         return {"refused": {"rule": refused.rule, "message": refused.message, "file": file, "line": line}}
     except BaseException as error:
-        return {"raised": _trace(error)}
+        return {"raised": "".join(traceback.format_exception(error))[-MAX_MESSAGE_CHARACTERS:]}
 
 
 def record(request: Request, wrapper: Any, policy: str, chance: random.Random) -> Any:
-    """Return the launch plan of one call of ``wrapper``. Raises Refused, and whatever the wrapper raises."""
+    """Return the launch plan of a call of ``wrapper``, on tensors with random values.
+
+    Raises Refused if the wrapper does what no plan can hold, and passes on what the wrapper raises.
+    """
     made, arguments = tensors.make(request, chance)
     device = next((tensor.device for tensor in request.tensors), "cpu")
     recording = Recording(request, made, policy)
@@ -123,13 +128,8 @@ def record(request: Request, wrapper: Any, policy: str, chance: random.Random) -
 
 
 def warm_up() -> None:
-    """Pay once, before forking, for what the first recording in a process imports: more than a second."""
+    """Record a small wrapper and trace a function, so that forks find imported what a first recording needs."""
     form = contiguous("float32", (2,))
     request = Request("warm_up", ({"tensor": 0},), (Argument(form),))
     record(request, lambda x: torch.empty_like(x).copy_(x.view(1, 2)[0]), "kernels", random.Random(0))
     to_data(trace("warm_up", "pattern", lambda x: torch.relu(x), ["x"]))
-
-
-def _trace(error: BaseException) -> str:
-    text = "".join(traceback.format_exception(error))
-    return text[-MESSAGE_LIMIT:]

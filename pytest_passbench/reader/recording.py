@@ -1,8 +1,8 @@
-"""One call of a kernel wrapper, written down as a launch plan while it runs.
+"""A recording writes a call of a kernel wrapper down as a launch plan while the wrapper runs.
 
 Operators come through torch's dispatcher, launches from the stand-ins for ``kernels.cpp`` and Triton. The tensors are
-ordinary CPU tensors with random values, whatever device the request is about. What is not seen here (another thread,
-an operator hidden from the dispatcher) is not in the plan, and so is not done when the plan is executed.
+CPU tensors with random values, whatever device the request states. An operator that is not seen here is not in the
+plan, so it is not executed later: one of another thread, or one hidden from the dispatcher.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_passbench.plans.launch import (
-    MAX_TABLES,
+    MAX_TABLE_BYTES,
     Allocate,
+    ConstantTable,
     Copy,
     Fill,
     Form,
@@ -29,7 +30,6 @@ from pytest_passbench.plans.launch import (
     Request,
     Source,
     Step,
-    Table,
 )
 from pytest_passbench.plans.values import ValueRefused, encode
 
@@ -38,7 +38,7 @@ _FILLED = {
     **dict.fromkeys(("zeros", "zeros_like", "new_zeros"), 0),
     **dict.fromkeys(("ones", "ones_like", "new_ones"), 1),
 }
-_FULL = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}  # where the value stands
+_FULL = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}  # the position of the fill value
 _COPIES = frozenset(["clone", "_to_copy", "contiguous", "_reshape_copy", "view_copy"])
 _READS = frozenset(["_local_scalar_dense", "is_nonzero", "equal", "item"])
 _SHAPED_BY_VALUES = frozenset(
@@ -48,7 +48,10 @@ _MEMORY = frozenset(["set_", "resize_", "resize_as_", "record_stream"])
 
 
 class Refused(Exception):
-    """A wrapper does what no plan can hold, or may not do it. ``rule`` names which, ``message`` says it."""
+    """A wrapper that does something that no plan can hold or that the policy forbids.
+
+    ``rule`` is the name of the rule that it breaks. ``message`` is a sentence without its subject.
+    """
 
     def __init__(self, rule: str, message: str) -> None:
         self.rule, self.message = rule, message
@@ -56,22 +59,22 @@ class Refused(Exception):
 
 
 class Recording(TorchDispatchMode):  # type: ignore[misc]
-    """What one call does, so far. Active as a context while the wrapper runs."""
+    """The steps of a call so far. It is active as a context while the wrapper runs."""
 
     def __init__(self, request: Request, tensors: list[torch.Tensor], policy: str) -> None:
         super().__init__()
         self._request, self._policy = request, policy
-        self._kept = list(tensors)  # alive, so that no address is given out twice
-        self._places: dict[int, tuple[Source, int, int]] = {}  # by storage: which memory, and where it begins
+        self._kept = list(tensors)  # kept alive, so that no address is given out twice
+        self._places: dict[int, tuple[Source, int, int]] = {}  # by storage: source, index, first address
         self._buffers = 0
-        self._tables: list[Table] = []
+        self._tables: list[ConstantTable] = []
         self._kernels: dict[Kernel, int] = {}
         self.steps: list[Step] = []
         for index, tensor in enumerate(tensors):
             self._places[_storage(tensor)] = ("argument", index, tensor.data_ptr())
 
     def plan(self, result: Any) -> LaunchPlan:
-        """Return the plan of a call that returned ``result``. Raises Refused."""
+        """Return the plan of a call that returned ``result``. Raises Refused for any other result."""
         returns = tuple(self.operand(value) for value in self._results(result))
         tables = tuple(self._tables)
         return LaunchPlan(self._request.tensors, tables, tuple(self._kernels), tuple(self.steps), returns)
@@ -94,7 +97,7 @@ class Recording(TorchDispatchMode):  # type: ignore[misc]
     # -- memory -----------------------------------------------------------------------------------------------------
 
     def operand(self, tensor: torch.Tensor) -> Operand:
-        """Return what a tensor's memory is in the plan. Raises Refused."""
+        """Return a tensor as an operand. Raises Refused for a subclass, and for memory outside of the plan."""
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
             raise Refused("subclass", f"uses a tensor subclass ({type(tensor).__name__})")
         source, index, begin = self._place(tensor)
@@ -104,7 +107,7 @@ class Recording(TorchDispatchMode):  # type: ignore[misc]
         return Operand(source, index, offset, _form(tensor))
 
     def address(self, address: int) -> Operand | None:
-        """Return what memory an address points to; None for a null pointer. Raises Refused."""
+        """Return the operand at an address, or None for a null pointer. Raises Refused for unknown memory."""
         if address == 0:
             return None
         for tensor in self._kept:
@@ -121,11 +124,12 @@ class Recording(TorchDispatchMode):  # type: ignore[misc]
         return self._table(tensor) if found is None else found
 
     def _table(self, tensor: torch.Tensor) -> tuple[Source, int, int]:
-        """Take a tensor made outside of the call for a constant table, if it is a small one."""
+        """Make a tensor from outside of the call a constant table. Raises Refused if the tables get too large."""
         storage = tensor.untyped_storage()
-        if tensor.device.type != "cpu" or sum(table.nbytes for table in self._tables) + storage.nbytes() > MAX_TABLES:
+        known = sum(table.nbytes for table in self._tables)
+        if tensor.device.type != "cpu" or known + storage.nbytes() > MAX_TABLE_BYTES:
             raise Refused("outside", f"uses a tensor made outside the call ({storage.nbytes()} bytes)")
-        self._tables.append(Table(ctypes.string_at(storage.data_ptr(), storage.nbytes()).hex()))
+        self._tables.append(ConstantTable(ctypes.string_at(storage.data_ptr(), storage.nbytes()).hex()))
         return self._know(tensor, "table", len(self._tables) - 1, storage.data_ptr())
 
     def _know(self, tensor: torch.Tensor, source: Source, index: int, begin: int) -> tuple[Source, int, int]:
@@ -142,7 +146,7 @@ class Recording(TorchDispatchMode):  # type: ignore[misc]
         return self._kernels.setdefault(kernel, len(self._kernels))
 
     def constant(self, value: Any, where: str) -> Any:
-        """Return a value that a kernel gets, once it is known to have a form. Raises Refused."""
+        """Return a constant that a kernel gets. Raises Refused for an address, and for a value that has no form."""
         if type(value).__module__ == "numpy" and hasattr(value, "item"):
             value = value.item()
         if isinstance(value, int) and self._is_address(value):
@@ -222,12 +226,12 @@ class Recording(TorchDispatchMode):  # type: ignore[misc]
         return result
 
     def _other(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Pass a view on; note an operator that computes, if the policy has it."""
+        """Pass a view on, and record an operator that computes. Raises Refused if the policy forbids it."""
         mutable = bool(func._schema.is_mutable)
         before = {_storage(tensor) for tensor in _tensors((args, kwargs))}
         if not mutable and func.is_view:
             return func(*args, **kwargs)
-        if str(func) == "aten.lift_fresh.default":  # torch.tensor([...]): what it makes becomes a table when used
+        if str(func) == "aten.lift_fresh.default":  # torch.tensor([...]): its result becomes a table when it is used
             return func(*args, **kwargs)
         if self._policy != "open":
             raise Refused("torch-op", f"computes with torch ({func})")
@@ -272,7 +276,10 @@ def _kind(value: Any) -> str:
 
 
 def culprit(folder: Path, error: BaseException | None = None) -> tuple[str, int]:
-    """Return the file (relative to ``folder``) and line of the candidate that is being executed, or that raised."""
+    """Return the file (relative to ``folder``) and line of the candidate that runs now, or that raised ``error``.
+
+    The file is empty and the line 0 if no frame is in the folder.
+    """
     found, inside = ("", 0), f"{folder}/"
     step = error.__traceback__ if error is not None else None
     while step is not None:

@@ -1,6 +1,7 @@
-"""Stand-ins for the parts of ``torch.cuda`` that a launch plan has no step for, and for those that need none.
+"""Stand-ins for streams, graphs and synchronisation of ``torch.cuda``.
 
-A stream or a graph may be made while a module is imported; who uses one in a wrapper is told so.
+A launch plan has no steps for streams and graphs. A module may make them while it is imported. Using one raises
+Refused. Synchronising and choosing a device do nothing here.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pytest_passbench.reader.recording import Refused
 
 
 class _Unused:
-    """A thing that may lie about, but not be used."""
+    """An object that can be made but not used: reading an attribute raises Refused."""
 
     rule, what = "streams", "uses streams"
 
@@ -44,14 +45,14 @@ def _nothing(*_arguments: Any, **_options: Any) -> None:
 
 
 class _Here(contextlib.nullcontext[None]):
-    """``torch.cuda.device(...)``: there is one device, whatever it is called."""
+    """The stand-in for ``torch.cuda.device(...)``. It does nothing, because a request has one device."""
 
     def __init__(self, *_arguments: Any, **_options: Any) -> None:
         super().__init__()
 
 
 def install() -> None:
-    """Put the stand-ins in place."""
+    """Put the stand-ins into ``torch.cuda``."""
     streams, graphs = _refusing("streams", _Unused.what), _refusing("graphs", _Graph.what)
     replaced: dict[str, Any] = {
         "Stream": _Unused,

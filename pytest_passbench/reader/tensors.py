@@ -1,7 +1,7 @@
-"""Tensors for a recording: of the requested layout, with random values, on the CPU whatever the request says.
+"""Tensors for a recording: of the requested layout, with random values, on the CPU.
 
-A wrapper for a CUDA device sees its arguments on that device: attributes and functions that tell of a device answer
-as they would there.
+A wrapper for a CUDA device sees its arguments on that device. Attributes and functions that state a device answer as
+they would there.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pytest_passbench.plans.launch import ITEM_BYTES, Argument, Request
 from pytest_passbench.plans.values import decode
 from pytest_passbench.reader.recording import Refused
 
-_RANDOM_BYTES = 1 << 20  # at the beginning of a tensor; the rest is zero
-_LINE = 64
+_MAX_RANDOM_BYTES = 1 << 20  # at the beginning of a tensor; the rest is zero
+_LINE_BYTES = 64  # of a cache line
 _READERS = frozenset({
     "numpy", "tolist", "item", "__array__", "__bool__", "__int__", "__float__", "__index__", "__complex__",
     "__dlpack__", "__contains__",
@@ -25,7 +25,7 @@ _READERS = frozenset({
 
 
 def make(request: Request, chance: random.Random) -> tuple[list[torch.Tensor], list[Any]]:
-    """Return the tensors of a request, each in memory of its own, and the wrapper's arguments."""
+    """Return the tensors of a request, each in memory of its own, and the wrapper's decoded arguments."""
     tensors = [_tensor(argument, chance) for argument in request.tensors]
     special = lambda _tag, index: tensors[index]  # noqa: E731 - the request was checked: the tag is "tensor"
     return tensors, [decode(value, special) for value in request.arguments]
@@ -33,10 +33,10 @@ def make(request: Request, chance: random.Random) -> tuple[list[torch.Tensor], l
 
 def _tensor(argument: Argument, chance: random.Random) -> torch.Tensor:
     form, item, dtype = argument.form, ITEM_BYTES[argument.form.dtype], getattr(torch, argument.form.dtype)
-    memory = torch.zeros(form.nbytes + 4 * _LINE + _LINE * chance.randrange(64), dtype=torch.uint8)
-    start = -memory.data_ptr() % _LINE + _LINE + argument.misaligned
+    memory = torch.zeros(form.nbytes + _LINE_BYTES * (4 + chance.randrange(64)), dtype=torch.uint8)
+    start = -memory.data_ptr() % _LINE_BYTES + _LINE_BYTES + argument.misaligned
     start += -start % item  # a storage's offset counts whole elements
-    count = min(form.nbytes, _RANDOM_BYTES) // item
+    count = min(form.nbytes, _MAX_RANDOM_BYTES) // item
     if count:
         generator = torch.Generator().manual_seed(chance.getrandbits(62))
         values = torch.rand(count, generator=generator)
@@ -47,7 +47,7 @@ def _tensor(argument: Argument, chance: random.Random) -> torch.Tensor:
 
 
 class Device(TorchFunctionMode):  # type: ignore[misc]
-    """Answers of tensors and factories while a wrapper runs, for a request about ``device``."""
+    """A mode in which tensors and factories answer as on ``device``. Reading values raises Refused."""
 
     def __init__(self, device: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Trace ``pattern`` and ``replacement_args`` into graphs; no tensor is made and no operator runs."""
+"""Trace ``pattern`` and ``replacement_args`` into graphs. No tensor with data is made, and no operator computes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from pytest_passbench.rewrite.errors import PassError
 
 
 class _Factories(TorchFunctionMode):  # type: ignore[misc]
-    """Calls without a symbol that make a tensor (``torch.arange(8)``) become nodes as well, instead of running."""
+    """A mode in which calls without a symbol that make a tensor (``torch.arange(8)``) become nodes.
+
+    They run on the meta device only.
+    """
 
     def __init__(self, tracer: Tracer) -> None:
         super().__init__()
@@ -44,7 +47,7 @@ def _has_proxy(value: Any) -> bool:
 
 
 class _Tracer(Tracer):  # type: ignore[misc]
-    """Every torch function and method is a leaf."""
+    """A tracer for which each function and method of torch is a leaf."""
 
     def __init__(self) -> None:
         super().__init__(param_shapes_constant=False)
@@ -54,7 +57,7 @@ class _Tracer(Tracer):  # type: ignore[misc]
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:
-    """The argument names of a pattern. Raises ValueError for ``*args`` or ``**kwargs``."""
+    """Return the argument names of a function. Raises ValueError for ``*args`` or ``**kwargs``."""
     found = inspect.signature(function).parameters.values()
     if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in found):
         raise ValueError("takes *args or **kwargs; name every argument")
@@ -62,7 +65,10 @@ def parameters(function: Callable[..., Any]) -> list[str]:
 
 
 def trace(name: str, label: str, function: Callable[..., Any], arguments: list[str]) -> Traced:
-    """Run ``function`` on symbols. Raises PassError naming the pass and ``label`` where that fails."""
+    """Return the trace of ``function`` on symbols.
+
+    Raises PassError, with the pass and ``label``, if the function raises an exception.
+    """
     tracer = _Tracer()
     proxies = [tracer.create_proxy("placeholder", arg, (), {}) for arg in arguments]
     try:
@@ -78,7 +84,7 @@ def trace(name: str, label: str, function: Callable[..., Any], arguments: list[s
 
 
 def _where(error: BaseException) -> str:
-    """`` (file:line)`` of the deepest frame outside torch."""
+    """Return `` (file:line)`` of the deepest frame outside torch and this package, or nothing if there is none."""
     place, step = "", error.__traceback__
     while step is not None:
         file = step.tb_frame.f_code.co_filename

@@ -1,6 +1,6 @@
-"""The reference to a launched kernel, as the reader sends it: where its text is, and what its outer names hold.
+"""References to Triton kernels, as a reader sends them: the place of the text, and the values of outer names.
 
-It is a claim. The judge's side reads the text itself, and takes the values as data.
+A reference is a claim. The judge's side reads the text itself, and treats the values as data.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from typing import Any
 
 
 def reference_of(kernel: Any, root: Path) -> dict[str, Any]:
-    """``{"file", "name", "line", "values", "functions"}`` of a kernel, autotuned or not. Raises TypeError for an
-    object that is no kernel, ValueError for one whose text is in no Python file below ``root``.
+    """Return ``{"file", "name", "line", "values", "functions"}`` of a kernel, which may be autotuned.
+
+    Raises TypeError for an object that is not a Triton kernel. Raises ValueError if the kernel's text is in no Python
+    file below ``root``.
     """
     found = _References(root)
     own = found.describe(function_of(kernel))
@@ -23,17 +25,17 @@ def reference_of(kernel: Any, root: Path) -> dict[str, Any]:
 
 
 def function_of(kernel: Any) -> FunctionType:
-    """The Python function below ``triton.jit``, ``autotune`` and ``heuristics``."""
+    """Return the Python function below ``triton.jit``, ``autotune`` and ``heuristics``. Raises TypeError."""
     while not isinstance(kernel, FunctionType):
         inner = getattr(kernel, "fn", None)
         if inner is None:
-            raise TypeError(f"a {type(kernel).__name__} is no Triton kernel")
+            raise TypeError(f"a {type(kernel).__name__} is not a Triton kernel")
         kernel = inner
     return kernel
 
 
 class _References:
-    """The functions met so far; each is described once."""
+    """The functions met so far. Each is described once."""
 
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()
@@ -68,7 +70,7 @@ class _References:
         return _member(value, dtype) or {"unsupported": type(value).__name__}
 
     def _is_ours(self, kernel: Any) -> bool:
-        """Whether a kernel's text is in the candidate's folder; Triton's own ``tl.sum`` is a kernel too."""
+        """Return True if a kernel's text is in the candidate's folder. Triton's own ``tl.sum`` is a kernel too."""
         return self._has(Path(function_of(kernel).__code__.co_filename).resolve())
 
     def _has(self, path: Path) -> bool:
@@ -83,17 +85,17 @@ class _References:
 
 
 def _outer_values(function: FunctionType) -> Mapping[str, Any]:
-    """What the names of a function that are not its own are bound to; a name without a value is left out."""
+    """Return the values of a function's global and enclosing names. A name without a value is left out."""
     code, names = function.__code__, function.__globals__
     found = {name: names[name] for name in code.co_names if name in names}
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-        with contextlib.suppress(ValueError):  # bound to nothing yet
+        with contextlib.suppress(ValueError):  # the name has no value yet
             found[name] = cell.cell_contents
     return found
 
 
 def _member(value: Any, dtype: type) -> dict[str, str] | None:
-    """A member of Triton's language that was imported by itself."""
+    """Return the name of a member of Triton's language that was imported by itself, or None for other values."""
     import triton
     import triton.language as tl
     from triton.language.extra import libdevice

@@ -1,1 +1,1 @@
-"""Records, and the tables and files made from them."""
+"""The tables and reports that are made from records."""

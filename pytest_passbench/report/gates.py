@@ -1,10 +1,11 @@
-"""Gates: the run fails where a score of a candidate is under what was asked for."""
+"""Gates: the run fails if a score of a candidate is under the least that was asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytest_passbench.core.escape import line as one_line
 from pytest_passbench.core.run import Run
 from pytest_passbench.score.board import metric, tasks_of
 from pytest_passbench.score.subgraph import NOT_JUDGED
@@ -12,26 +13,26 @@ from pytest_passbench.score.subgraph import NOT_JUDGED
 
 @dataclass(frozen=True)
 class GateResult:
-    """One gate of one candidate. ``line`` is what the user reads."""
+    """The result of a gate for a candidate. ``line`` is shown to the user."""
 
     passed: bool
     line: str
 
 
 def check(run: Run, gates: Sequence[tuple[str, float]]) -> list[GateResult]:
-    """Every gate for every candidate of the run, in order. What was not measured passes no gate."""
+    """Return every gate for every candidate of the run, in order. A score that was not measured passes no gate."""
     return [_check(run, name, *gate) for name in run.names for gate in gates]
 
 
 def _check(run: Run, candidate: str, name: str, least: float) -> GateResult:
-    value = metric(run, candidate, name)
+    value, whose = metric(run, candidate, name), f"{name} of {one_line(candidate)}"
     missing = sum(item.status == NOT_JUDGED for group in tasks_of(run, candidate).values() for item in group)
     if missing and name == "gmean":  # the mean of what is correct: a failure does not lower it
-        line = f"gate failed: {name} of {candidate} leaves out {missing} subgraphs that were not judged"
+        line = f"gate failed: {whose} leaves out {missing} subgraphs that were not judged"
         return GateResult(False, line)
     if value is None:
-        line = f"gate failed: {name} of {candidate} was not measured, at least {least:g} is asked for"
+        line = f"gate failed: {whose} was not measured, at least {least:g} is asked for"
         return GateResult(False, line)
     if value < least:
-        return GateResult(False, f"gate failed: {name} of {candidate} is {value:.4g}, under {least:g}")
-    return GateResult(True, f"gate passed: {name} of {candidate} is {value:.4g}, at least {least:g}")
+        return GateResult(False, f"gate failed: {whose} is {value:.4g}, under {least:g}")
+    return GateResult(True, f"gate passed: {whose} is {value:.4g}, at least {least:g}")

@@ -1,4 +1,4 @@
-"""``results.md``: the whole run for people, with everything that a candidate wrote made inert."""
+"""``results.md``: the whole run for people. Everything that a candidate wrote is made inert."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = "results.md"
 
 
 def render(run: Run) -> str:
-    """The report as GitHub-flavoured Markdown, ending in a newline."""
+    """Return the report as GitHub-flavoured Markdown, ending in a newline."""
     parts = ["# PassBench results", _facts(run), *(f"> {cell(note)}" for note in tables.notes(run))]
     parts += [_table(tables.board_table(run)), _table(tables.es_table(run)), _HOW]
     for candidate in run.names:

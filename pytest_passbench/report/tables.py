@@ -1,4 +1,4 @@
-"""What the reports show, as tables of text: pure, and the same for terminal and Markdown.
+"""The tables of the reports as text: pure functions, the same for terminal and Markdown.
 
 Speed-ups are eager time / other time; intervals are the 95 % intervals of the records, combined.
 """
@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from math import exp, log, sqrt
 
 from pytest_passbench.core.ladder import T_FROZEN, T_STRICT
-from pytest_passbench.core.record import ArmResult, Record, Speed
+from pytest_passbench.core.record import RAN, ArmResult, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.score import board, es
-from pytest_passbench.score.subgraph import Judged, from_record
+from pytest_passbench.score.subgraph import ACCURACY, Judged, from_record
 
-MOST_SHARDS = 1000
+MAX_SHARDS = 1000
 NOT_MEASURED = "not measured"
 NONE = "-"
-"""Shown where there is nothing to take a mean of."""
+"""Shown if there is nothing to take a mean of."""
 
 
 @dataclass(frozen=True)
 class Table:
     """A titled table; ``headers`` and every row are as long as each other.
 
-    ``brief``: the headers of columns that may be shown without their intervals where there is little room.
+    ``brief``: the headers of columns that may be shown without their intervals if there is little room.
     """
 
     title: str
@@ -52,7 +52,7 @@ def _digits(value: float) -> str:
 
 
 def combined(speeds: Sequence[Speed], offset: float = 0.0) -> Interval | None:
-    """The geometric mean of measured ratios with its interval, None of none.
+    """Return the geometric mean of measured ratios with its interval; None if there are none.
 
     The subgraphs' errors are independent, so half-widths (of the logs) add as root of the sum of squares,
     over the count; ``offset`` (log) is what all of them may share on this machine, and does not shrink.
@@ -76,19 +76,19 @@ def _exp(value: float) -> float:
 
 
 def tolerance(run: Run) -> int:
-    """The t at which the run's cases pass or fail."""
+    """Return the t at which the run's cases pass or fail."""
     return int(run.settings.get("tolerance", T_STRICT))
 
 
 def rows(run: Run) -> list[board.Row]:
-    """The board's rows of all candidates, then of all baselines."""
+    """Return the board's rows of all candidates, then of all baselines."""
     settings = run.score_settings
     mine = [board.row(name, board.tasks_of(run, name), settings) for name in run.names]
     return mine + [board.row(name, board.baseline_of(run, name), settings) for name in run.baselines]
 
 
 def board_table(run: Run) -> Table:
-    """AS, G-Mean, Correctness and fast_1: eager first, candidates, then baselines."""
+    """Return the table of AS, G-Mean, Correctness and fast_1: eager first, candidates, then baselines."""
     headers = ("", "AS", "AS published", "G-Mean", "correct %", "fast_1 %", "subgraphs")
     eager = ("eager", "1.000", "1.000", "1.000", "100.0", "100.0", NONE)
     means = [speed_up(run.of(name), "candidate", run, T_STRICT) for name in run.names]
@@ -110,7 +110,7 @@ def _board_row(row: board.Row, mean: str) -> tuple[str, ...]:
 
 
 def es_table(run: Run) -> Table:
-    """ES(t), with the null guard, at every t: eager, candidates, baselines."""
+    """Return the table of ES(t), with the null guard, at every t: eager, candidates, baselines."""
     steps = es.ladder(run.score_settings.interpretation)
     eager = ("eager", *("1.000" for _ in steps))
     curves = tuple((_label(row), *(_score(row.scores.es[t], NONE) for t in steps)) for row in rows(run))
@@ -122,7 +122,7 @@ def _label(row: board.Row) -> str:
 
 
 def task_table(run: Run, candidate: str) -> Table:
-    """A line per task: speed-up, baselines' speed-up, correct of judged, operators covered, outcome."""
+    """Return a line per task: speed-up, baselines' speed-up, correct of judged, operators covered, outcome."""
     at = tolerance(run)
     headers = ("task", "speed-up", *run.baselines, "correct", "covered", "task AS", "outcome")
     grouped = {task: [record for record in run.of(candidate) if record.task == task] for task in run.tasks}
@@ -135,19 +135,20 @@ def task_table(run: Run, candidate: str) -> Table:
 def _task(task: str, records: list[Record], judged: Sequence[Judged], run: Run) -> tuple[str, ...]:
     at = tolerance(run)
     missing = len(judged) - len(records)
+    correct = [record for record in records if record.correct]
     return (
         task,
-        speed_up(records, "candidate", run, at),
+        speed_up(correct, "candidate", run, at),
         *(speed_up(records, name, run, at) for name in run.baselines),
-        f"{sum(item.correct_at(at) for item in judged)}/{len(judged)}",
+        f"{len(correct)}/{len(judged)}",
         covered(records),
         _score(es.evaluate(judged, run.score_settings).as_),
-        ", ".join(filter(None, [outcome(records, at), f"{missing} not judged" if missing else ""])),
+        ", ".join(filter(None, [outcome(records), f"{missing} not judged" if missing else ""])),
     )
 
 
 def speed_up(records: Iterable[Record], arm: str, run: Run, at: int) -> str:
-    """The geometric mean speed-up of what is correct at ``at`` and was measured, with its interval."""
+    """Return the geometric mean speed-up of what is correct at ``at`` and was measured, with its interval."""
     have = [record for record in records if arm == "candidate" or arm in record.baselines]
     correct = [arm_of(record, arm) for record in have if from_record(record, arm).correct_at(at)]
     offset = float(run.noise.get("offset", 0.0))
@@ -158,12 +159,12 @@ def speed_up(records: Iterable[Record], arm: str, run: Run, at: int) -> str:
 
 
 def arm_of(record: Record, arm: str) -> ArmResult:
-    """The record's candidate, or its baseline of that name."""
+    """Return the record's candidate, or its baseline of that name."""
     return record.arm if arm == "candidate" else record.baselines[arm]
 
 
 def covered(records: Sequence[Record]) -> str:
-    """Operators that passes covered, of all: ``2/3``; a range where the subgraphs differ."""
+    """Return how many operators passes covered, of all: ``2/3``; a range if the subgraphs differ."""
     shares = sorted({_coverage(record) for record in records if record.operators})
     if not shares:
         return NONE
@@ -175,22 +176,22 @@ def _coverage(record: Record) -> tuple[int, int]:
     return sum(len(item.operators) for item in record.passes if item.matches), len(record.operators)
 
 
-def outcome(records: Iterable[Record], at: int) -> str:
-    """How many subgraphs ended how: ``4 faster, 1 slower, 1 crash``."""
-    counts = Counter(_ending(record, at) for record in records)
+def outcome(records: Iterable[Record]) -> str:
+    """Return how many subgraphs ended in which way: ``4 faster, 1 slower, 1 crash``."""
+    counts = Counter(_ending(record) for record in records)
     return ", ".join(f"{count} {what}" for what, count in counts.most_common())
 
 
-def _ending(record: Record, at: int) -> str:
-    if record.arm.status != "correct":
+def _ending(record: Record) -> str:
+    if record.arm.status != RAN:
         return record.arm.status
-    if not from_record(record).correct_at(at):
-        return "accuracy"
+    if not record.correct:
+        return ACCURACY
     return record.arm.speed.verdict.lower() if record.arm.speed is not None else NOT_MEASURED
 
 
 def miss_table(run: Run, candidate: str) -> Table:
-    """The passes that matched nothing where no pass changed the graph, and the nearest that they came."""
+    """Return the table of passes on subgraphs that no pass changed, with the nearest place to a match."""
     misses = Counter(
         (record.task, item.name, item.miss)
         for record in run.of(candidate)
@@ -203,12 +204,14 @@ def miss_table(run: Run, candidate: str) -> Table:
 
 
 def failure_table(run: Run, candidate: str) -> Table:
-    """What failed the run's t, with message and findings; what failed alike in a task shares a row."""
-    at = tolerance(run)
+    """Return the table of subgraphs that are not correct at the run's t, with messages and findings.
+
+    Subgraphs of a task that failed alike share a row.
+    """
     alike: dict[tuple[str, ...], list[str]] = {}
     for record in run.of(candidate):
-        if not from_record(record).correct_at(at):
-            key = (record.task, _ending(record, at), record.arm.phase or NONE, _why(record))
+        if not record.correct:
+            key = (record.task, _ending(record), record.arm.phase or NONE, _why(record))
             alike.setdefault(key, []).append(record.subgraph)
     found = tuple((key[0], _first(names), *key[1:]) for key, names in alike.items())
     return Table(f"Failures: {candidate}", ("task", "subgraph", "status", "phase", "why"), found)
@@ -221,7 +224,7 @@ def _first(names: Sequence[str]) -> str:
 def _why(record: Record) -> str:
     said = [record.arm.message or record.arm.worst]
     said += [_finding_text(record, index) for index in range(len(record.findings))]
-    if record.arm.status == "correct" and nearer(record):
+    if record.arm.status == RAN and nearer(record):
         said.append("nearer to float64 than eager is")
     return "; ".join(part for part in said if part) or NONE
 
@@ -233,13 +236,13 @@ def _finding_text(record: Record, index: int) -> str:
 
 
 def nearer(record: Record) -> bool:
-    """Whether every output of the candidate is at least as near to float64's as eager's, and one nearer."""
+    """Return True if no output of the candidate is further from float64's than eager's, and one is nearer."""
     pairs = list(zip(record.arm.error64, record.eager_error64, strict=False))
     return all(mine <= eager for mine, eager in pairs) and any(mine < eager for mine, eager in pairs)
 
 
 def notes(run: Run) -> list[str]:
-    """What a reader must know before using the numbers, a sentence each."""
+    """Return what a reader must know before using the numbers, a sentence each."""
     said = []
     mine = [board.row(name, board.tasks_of(run, name), run.score_settings) for name in run.names]
     missing, total = sum(row.missing for row in mine), sum(row.subgraphs for row in mine)
@@ -262,10 +265,10 @@ def notes(run: Run) -> list[str]:
 
 
 def _absent(run: Run) -> list[str]:
-    """The shards of the merged run that no file was given of, as ``2 of 3``."""
+    """Return the shards of the merged run that no file was given of, as ``2 of 3``."""
     shards = [part.get("shard") for part in run.parts]
     given = {tuple(shard) for shard in shards if isinstance(shard, list) and list(map(type, shard)) == [int, int]}
-    counts = {parts for _, parts in given if parts <= MOST_SHARDS}
+    counts = {parts for _, parts in given if parts <= MAX_SHARDS}
     wanted = {(index, parts) for parts in counts for index in range(1, parts + 1)}
     return [f"{index} of {parts}" for index, parts in sorted(wanted - given)]
 

@@ -12,7 +12,7 @@ from pytest_passbench.report import tables
 from pytest_passbench.report.tables import Table
 
 _LIGHT = ("-9", "-8", "-7", "-10", "-6", "5", "4")
-"""The t that hardly weigh in AS, in the order in which a narrow terminal leaves them out."""
+"""The t of least weight in AS, in the order in which a narrow terminal leaves them out."""
 
 _SPARE = ("subgraphs", "AS published", "task AS", "covered")
 """The other columns that a narrow terminal does without; results.md has them all."""
@@ -20,16 +20,16 @@ _SPARE = ("subgraphs", "AS published", "task AS", "covered")
 _WORDS = ("outcome", "nearest")
 """Columns of words: they wrap. The first column and "pass" are names: what is over is cut from the middle."""
 
-_GAP = 2
-_NARROWEST = {"name": 28, "words": 18}
-_SHORTEST = 8
-_MOST_MISSES = 12
+GAP = 2  # columns of space between two columns of a table
+MIN_WIDTHS = {"name": 28, "words": 18}
+MIN_NAME = 8
+MAX_MISSES = 12
 
 
 def summary(run: Run, width: int = 100) -> str:
-    """Board, ES(t), a line per task, misses and notes, at most ``width`` (80 or more) columns wide.
+    """Return board, ES(t), a line per task, misses and notes, at most ``width`` (80 or more) columns wide.
 
-    Holds nothing that a terminal would obey, whatever a candidate wrote into its names and messages.
+    A candidate's names and messages are in it as plain text: no control character survives.
     """
     parts = [show(tables.board_table(run), width), show(tables.es_table(run), width)]
     for candidate in run.names:
@@ -42,13 +42,13 @@ def summary(run: Run, width: int = 100) -> str:
 def _misses(table: Table, width: int) -> str:
     if not table.rows:
         return ""
-    over = len(table.rows) - _MOST_MISSES
+    over = len(table.rows) - MAX_MISSES
     rest = f"\n... and {over} more in results.md" if over > 0 else ""
-    return show(replace(table, rows=table.rows[:_MOST_MISSES]), width) + rest
+    return show(replace(table, rows=table.rows[:MAX_MISSES]), width) + rest
 
 
 def show(table: Table, width: int) -> str:
-    """One table with its title, made to fit ``width`` columns."""
+    """Return one table with its title, made to fit ``width`` columns."""
     fitted, left_out = _fit(_clean(table), width)
     body = tabulate(
         # As rows, not as headers: tabulate pads those by two columns more.
@@ -64,7 +64,7 @@ def show(table: Table, width: int) -> str:
 
 
 def _ruled(body: str) -> str:
-    """The body with a rule under its first line."""
+    """Return the body with a rule under its first line."""
     lines = [text.rstrip() for text in body.splitlines()]
     return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
 
@@ -77,7 +77,7 @@ def _clean(table: Table) -> Table:
 
 
 def _fit(table: Table, width: int) -> tuple[Table, list[str]]:
-    """Drop intervals of little interest, then columns, until the rest fits with words wrapped, names cut."""
+    """Return the table without some intervals and columns, so that it fits, and the names of the columns left out."""
     left_out: list[str] = []
     if _least(table) > width:
         table = _briefly(table)
@@ -117,22 +117,22 @@ def _is_text(table: Table, index: int) -> bool:
 
 def _floor(table: Table, index: int, width: int) -> int:
     if table.headers[index] in _WORDS:
-        return min(width, _NARROWEST["words"])
-    return min(width, _NARROWEST["name"]) if _is_name(table, index) else width
+        return min(width, MIN_WIDTHS["words"])
+    return min(width, MIN_WIDTHS["name"]) if _is_name(table, index) else width
 
 
 def _least(table: Table) -> int:
-    """The width of the table with its words wrapped and its names cut as far as they may be."""
+    """Return the width of the table with its words wrapped and its names cut as far as they may be."""
     widths = [_floor(table, index, width) for index, width in enumerate(_widths(table))]
-    return sum(widths) + _GAP * (len(widths) - 1)
+    return sum(widths) + GAP * (len(widths) - 1)
 
 
 def _cut(table: Table, width: int) -> Table:
-    """Names cut so that the table fits beside words at their narrowest; shared among the name columns."""
+    """Return the table with names cut so that it fits beside words at their narrowest."""
     widths = _widths(table)
     names = [index for index in range(len(widths)) if _is_name(table, index)]
     free = width - _least(table) + sum(_floor(table, index, widths[index]) for index in names)
-    limits = _share({index: widths[index] for index in names}, max(free, _SHORTEST * len(names)))
+    limits = _share({index: widths[index] for index in names}, max(free, MIN_NAME * len(names)))
     rows = (
         tuple(middle(cell, limits[i]) if i in limits else cell for i, cell in enumerate(row)) for row in table.rows
     )
@@ -140,7 +140,7 @@ def _cut(table: Table, width: int) -> Table:
 
 
 def _share(wanted: dict[int, int], free: int) -> dict[int, int]:
-    """``free`` columns dealt out: nobody gets more than wanted, the longest give way first."""
+    """Return ``free`` columns dealt out: none gets more than wanted, and the longest is shortened first."""
     limits = dict(wanted)
     while sum(limits.values()) > free:
         limits[max(limits, key=limits.__getitem__)] -= 1
@@ -148,9 +148,9 @@ def _share(wanted: dict[int, int], free: int) -> dict[int, int]:
 
 
 def _wraps(table: Table, width: int) -> list[int | None]:
-    """Where words wrap: what the other columns leave, shared."""
+    """Return the widths at which words wrap: they share what the other columns leave."""
     widths = _widths(table)
     words = [index for index in range(len(widths)) if table.headers[index] in _WORDS]
     others = sum(size for index, size in enumerate(widths) if index not in words)
-    free = width - others - _GAP * (len(widths) - 1)
-    return [max(_NARROWEST["words"], free // len(words)) if i in words else None for i in range(len(widths))]
+    free = width - others - GAP * (len(widths) - 1)
+    return [max(MIN_WIDTHS["words"], free // len(words)) if i in words else None for i in range(len(widths))]

@@ -1,4 +1,4 @@
-"""Put passes into a graph: every match becomes one call of the pass's kernel wrapper."""
+"""Apply passes to a graph: each match becomes a call of the pass's kernel wrapper."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.fx.node import map_arg
 
 from pytest_passbench.core.record import PassReport
 from pytest_passbench.plans.graphs import Traced
-from pytest_passbench.plans.launch import Argument, Form, Request
+from pytest_passbench.plans.launch import ALIGNMENT_BYTES, Argument, Form, Request
 from pytest_passbench.plans.values import ValueRefused, encode
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.explain import explain
@@ -25,13 +25,12 @@ from pytest_passbench.rewrite.passes import Kernels, Pass
 from pytest_passbench.rewrite.pattern import Pattern, prepare
 from pytest_passbench.suite.allowlist import METHODS, spelling
 
-ALIGNMENT = 16  # bytes: what a wrapper may ask of an address
-
 
 @dataclass
 class Rewritten:
-    """A graph after its passes. ``operators`` were in it before, ``covered`` are those that a kernel now
-    does.
+    """A graph after its passes.
+
+    ``operators`` are the names of the operators before. ``covered`` are those that a kernel replaces.
     """
 
     module: GraphModule
@@ -41,15 +40,15 @@ class Rewritten:
 
     @property
     def matches(self) -> int:
-        """How many places were replaced, all passes together."""
+        """The number of replaced places, over all passes."""
         return sum(report.matches for report in self.reports)
 
 
 def apply_passes(gm: GraphModule, passes: list[Pass], example_inputs: list[Any], kernels: Kernels) -> Rewritten:
-    """Apply passes in order, each on the result of the former, at every place that matches.
+    """Return a graph with passes applied in order, each to the result of the one before, at every match.
 
-    ``gm`` itself stays as it is; without a match it is also the result. ``example_inputs`` give shapes,
-    dtypes and strides; their values are not read. Raises PassError for a pass that cannot be applied.
+    ``gm`` is not changed. Without a match it is also the result. ``example_inputs`` give shapes, dtypes and strides.
+    Raises PassError for a pass that cannot be applied.
     """
     patterns = [_prepare(item) for item in passes]
     work = _copy(gm)
@@ -71,7 +70,7 @@ def apply_passes(gm: GraphModule, passes: list[Pass], example_inputs: list[Any],
 
 @lru_cache(maxsize=1024)
 def _prepare(item: Pass) -> Pattern:
-    """Return the pass's pattern, kept: ``torch.compile`` may hand over several graphs."""
+    """Return the pass's pattern. It is cached, because ``torch.compile`` may hand over several graphs."""
     pattern = prepare(item.name, item.pattern)
     if not isinstance(item.replacement, str):
         wanted = [str(node.target) for node in item.replacement.placeholders]
@@ -82,6 +81,7 @@ def _prepare(item: Pass) -> Pattern:
 
 
 def _check_used(name: str, pattern: Pattern, arguments: Traced) -> None:
+    """Raise PassError if ``replacement_args`` uses an argument that the pattern does not use."""
     handed = {str(node.target) for node in arguments.placeholders if node.users}
     loose = [str(n.target) for n in pattern.traced.placeholders if not n.users and str(n.target) in handed]
     if loose:
@@ -112,7 +112,7 @@ def _apply(item: Pass, pattern: Pattern, target: Target, kernels: Kernels) -> tu
 
 
 class _Splice:
-    """Replaces one match."""
+    """The replacement of a match."""
 
     def __init__(self, item: Pass, match: Match, target: Target, kernels: Kernels) -> None:
         self.item, self.match, self.target, self.kernels = item, match, target, kernels
@@ -120,7 +120,7 @@ class _Splice:
         self.computed: list[str] = []
 
     def done(self) -> list[str]:
-        """Do it; returns the operators that ``replacement_args`` itself put into the graph."""
+        """Replace the match, and return the operators that ``replacement_args`` adds to the graph."""
         moved = self._early_users()
         last = self.match.nodes[-1]
         with self.graph.inserting_before(last.next):
@@ -139,7 +139,7 @@ class _Splice:
         return self.computed
 
     def _early_users(self) -> list[Node]:
-        """What uses a result before the last operator of the match, and what depends on that, in order."""
+        """Return the nodes before the match's last operator that depend on one of its results, in order."""
         matched, order = set(self.match.nodes), self.target.order
         dependent: set[Node] = set()
         for node in list(order)[order[self.match.nodes[0]] : order[self.match.nodes[-1]]]:
@@ -149,6 +149,7 @@ class _Splice:
         return sorted(dependent, key=order.__getitem__)
 
     def _arguments(self) -> tuple[Any, ...]:
+        """Return what ``replacement_args`` returns for the match: nodes of the graph and literals."""
         pattern, traced = self.match.pattern, self.item.arguments
         by_name = dict(zip(pattern.arguments, pattern.traced.placeholders, strict=True))
         values: dict[Node, Any] = {}
@@ -164,9 +165,10 @@ class _Splice:
         return tuple(_substitute(item, values) for item in traced.result)
 
     def _computed(self, node: Node, values: dict[Node, Any]) -> Node:
+        """Add an operator of ``replacement_args`` to the graph, and return it. Raises PassError for no operator."""
         name = str(getattr(node.target, "__name__", node.target))
         if node.target not in METHODS if node.op == "call_method" else spelling(node.target) is None:
-            raise PassError(self.item.name, f"replacement_args calls {name}, which is no operator of a graph")
+            raise PassError(self.item.name, f"replacement_args calls {name}, which is not an operator of a graph")
         args, kwargs = _substitute(node.args, values), _substitute(dict(node.kwargs), values)
         new = self.graph.create_node(node.op, node.target, args, kwargs)
         meta = call(node, lambda n: _known(n, values))
@@ -175,6 +177,7 @@ class _Splice:
         return new
 
     def _call(self, args: tuple[Any, ...]) -> Node:
+        """Add the call of the kernel to the graph, and return it."""
         traced = self.match.pattern.traced
         sequence = isinstance(traced.result, (tuple, list))
         tensors, request = self._request(args, len(traced.outputs), sequence)
@@ -187,7 +190,7 @@ class _Splice:
         return node
 
     def _request(self, args: tuple[Any, ...], outputs: int, sequence: bool) -> tuple[tuple[Node, ...], Request]:
-        """Return the tensors that the kernel is called with, each once, and what it is asked for."""
+        """Return the tensors that the kernel is called with, each once, and the request for the kernel."""
         tensors: dict[Node, Argument] = {}
 
         def reference(value: Any) -> Any:
@@ -204,12 +207,12 @@ class _Splice:
         try:
             arguments = tuple(encode(value, reference) for value in args)
         except ValueRefused as error:
-            raise PassError(self.item.name, f"replacement_args returns {error}, which cannot be handed on") from error
+            raise PassError(self.item.name, f"replacement_args returns {error}, which no kernel can get") from error
         request = Request(self.item.name, arguments, tuple(tensors.values()), outputs, sequence)
         return tuple(tensors), request
 
     def _results(self, call: Node) -> dict[Node, Node]:
-        """What now stands for each returned node of the match."""
+        """Return the new node for each returned node of the match."""
         results: dict[Node, Node] = {}
         traced = self.match.pattern.traced
         for i, out in enumerate(traced.outputs):
@@ -233,7 +236,7 @@ class _Splice:
 
 
 def _known(node: Node, values: dict[Node, Any]) -> Any:
-    """Return what is recorded of the value that a node of ``replacement_args`` stands for. Raises KeyError."""
+    """Return the recorded value of a node of ``replacement_args``. Raises KeyError if it stands for no value."""
     found = values[node]
     return value_of(found) if isinstance(found, Node) else found
 
@@ -247,7 +250,7 @@ def _identifier(name: str) -> str:
 
 
 def _argument(value: torch.Tensor) -> Argument:
-    """Return a tensor's layout in memory, as far as a wrapper can tell."""
+    """Return a tensor's layout in memory, as far as a wrapper can see it."""
     dtype = str(value.dtype).removeprefix("torch.")
-    misaligned = value.storage_offset() * value.element_size() % ALIGNMENT
+    misaligned = value.storage_offset() * value.element_size() % ALIGNMENT_BYTES
     return Argument(Form(dtype, tuple(value.shape), tuple(value.stride())), str(value.device), misaligned)

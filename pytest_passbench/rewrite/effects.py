@@ -1,8 +1,8 @@
-"""In-place operators: what a replacement must still do to memory, and when it may not be made at all.
+"""Effects of in-place operators: copies that a replacement must make, and reasons why it must not be made.
 
-A kernel is out of place. So a write that anyone could see afterwards is kept by a ``copy_`` of the kernel's
-result into the tensor that was written to; where that is impossible, the place does not match, and the
-message says why.
+A kernel returns its results and changes no argument. If the rest of the graph can see a write of the match, a
+``copy_`` of the kernel's result into the written tensor preserves it. If that is impossible the place does not match,
+and a message gives the reason.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pytest_passbench.rewrite.normalise import Call, canonical
 
 @dataclass(frozen=True)
 class Effects:
-    """``copy_back`` maps a returned node to the outer tensor that its value must be copied into."""
+    """The effects of a match. ``copy_back`` maps a returned node to the outer tensor that gets its value."""
 
     copy_back: dict[Node, Node] = field(default_factory=dict)
 
 
-def written(node: Node) -> set[int]:
-    """The storages that a node writes to."""
+def written_storages(node: Node) -> set[int]:
+    """Return the storages that a node writes to, by identity."""
     targets = list(node.meta.get("passbench_writes", ()))
     if not targets and node.op in ("call_function", "call_method") and "passbench_pass" not in node.meta:
         call = canonical(node)
@@ -34,8 +34,9 @@ def written(node: Node) -> set[int]:
 
 
 def hazards(nodes: tuple[Node, ...], returned: set[Node], order: dict[Node, int]) -> Effects | str:
-    """What replacing ``nodes`` (in graph order) by one out-of-place call at the end must do; a text where
-    it may not.
+    """Return the effects of replacing ``nodes`` (in graph order) by a call at the end, or the reason against it.
+
+    ``returned`` are the nodes whose values the pattern returns. ``order`` has the position of each node of the graph.
     """
     matched = set(nodes)
     later = _descendants(matched)
@@ -43,8 +44,8 @@ def hazards(nodes: tuple[Node, ...], returned: set[Node], order: dict[Node, int]
     if problem:
         return problem
     copies: dict[Node, Node] = {}
-    for storage in set().union(*(written(node) for node in nodes)):
-        writers = [node for node in nodes if storage in written(node)]
+    for storage in set().union(*(written_storages(node) for node in nodes)):
+        writers = [node for node in nodes if storage in written_storages(node)]
         if not _observed(storage, writers[0], matched, later, order):
             continue
         base = _base(writers[-1], matched)
@@ -55,18 +56,21 @@ def hazards(nodes: tuple[Node, ...], returned: set[Node], order: dict[Node, int]
 
 
 def _moved(nodes: tuple[Node, ...], matched: set[Node], order: dict[Node, int]) -> str:
-    """A use of a result before the match's last operator has to move behind it; past a write it may not."""
+    """Return the reason why a use of a result cannot move behind the match's last operator, or nothing.
+
+    A node that uses a result before that operator has to move, and it must not move past a write.
+    """
     span = list(order)[order[nodes[0]] : order[nodes[-1]]]
     early = [n for n in span if n not in matched and matched & set(n.all_input_nodes)]
-    writers = [n for n in (*span, nodes[-1]) if written(n)]
+    writers = [n for n in (*span, nodes[-1]) if written_storages(n)]
     return f"{early[0].name} uses a result before {writers[0].name} writes in place" if early and writers else ""
 
 
 def hidden_reads(calls: dict[Node, Call], binding: dict[Node, Any], order: dict[Node, int]) -> str:
-    """Whether pattern and target agree on who reads a tensor after it was written through another name.
+    """Return the difference between pattern and target in reads after a write through another name, or nothing.
 
-    Such a read (``v = x.view(-1); v.add_(1); x.sin()``) shows in the order of the operators alone, not in the data
-    flow that matching compares. A text where they disagree.
+    Such a read (``v = x.view(-1); v.add_(1); x.sin()``) shows only in the order of the operators. Matching compares
+    the data flow, and does not see it.
     """
     position = {node: i for i, node in enumerate(calls)}
     for writer, call in calls.items():
@@ -77,7 +81,8 @@ def hidden_reads(calls: dict[Node, Call], binding: dict[Node, Any], order: dict[
             reads = set().union(*(storages(value_of(n)) for n in found.all_input_nodes)) & memory
             if not reads or found is binding[writer]:
                 continue
-            there = bool(written(binding[writer])) and order[found] > order[binding[writer]] and found not in below[1]
+            behind = order[found] > order[binding[writer]] and found not in below[1]
+            there = bool(written_storages(binding[writer])) and behind
             here = call.inplace and position[node] > position[writer] and node not in below[0]
             if there != here:
                 other = binding[writer].name
@@ -86,6 +91,7 @@ def hidden_reads(calls: dict[Node, Call], binding: dict[Node, Any], order: dict[
 
 
 def _descendants(matched: set[Node]) -> set[Node]:
+    """Return the nodes that depend on these, without these."""
     seen: set[Node] = set()
     front = [user for node in matched for user in node.users]
     while front:
@@ -97,7 +103,7 @@ def _descendants(matched: set[Node]) -> set[Node]:
 
 
 def _observed(storage: int, first: Node, matched: set[Node], later: set[Node], order: dict[Node, int]) -> bool:
-    """Whether someone other than the users of the match's results can see a write to ``storage``."""
+    """Return True if a node outside can see a write to ``storage`` without using a result of the match."""
     for node in order:
         if node in matched or node in later or storage not in storages(value_of(node)):
             continue
@@ -109,7 +115,7 @@ def _observed(storage: int, first: Node, matched: set[Node], later: set[Node], o
 
 
 def _base(writer: Node, matched: set[Node]) -> Node | None:
-    """The outer tensor that a chain of in-place calls writes to: the same tensor, not a view of it."""
+    """Return the outer tensor that a chain of in-place calls writes to: the tensor itself, not a view. Else None."""
     node = writer
     while node in matched:
         base = canonical(node).args.get("input")
@@ -122,11 +128,12 @@ def _base(writer: Node, matched: set[Node]) -> Node | None:
 def _outside_writes(
     nodes: tuple[Node, ...], matched: set[Node], returned: set[Node], later: set[Node], order: dict[Node, int]
 ) -> str:
+    """Return the reason if a node outside writes to memory that the match uses or returns, or nothing."""
     touched = set().union(*(storages(value_of(n)) for node in nodes for n in (node, *node.all_input_nodes)))
     for node in order:
         if node in matched or order[node] < order[nodes[0]]:
             continue
-        writes = written(node)
+        writes = written_storages(node)
         if order[node] < order[nodes[-1]] and writes & touched:
             return f"{node.name} changes a tensor in place between the operators of the match"
         for storage in writes:
@@ -136,7 +143,7 @@ def _outside_writes(
 
 
 def _shared(storage: int, matched: set[Node], returned: set[Node], later: set[Node], order: dict[Node, int]) -> bool:
-    """Whether an output of the match shares ``storage`` with another output or with a tensor outside."""
+    """Return True if an output of the match shares ``storage`` with another output or with a tensor outside."""
     outputs = [n for n in returned if storage in storages(value_of(n))]
     outside = [n for n in order if n not in matched and n not in later and storage in storages(value_of(n))]
     return bool(outputs) and (len(outputs) > 1 or bool(outside))

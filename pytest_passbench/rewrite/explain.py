@@ -1,4 +1,4 @@
-"""Why a pass matched nowhere, in one line."""
+"""The reason why a pass matched nowhere, in one line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pytest_passbench.rewrite.pattern import Pattern
 
 
 def explain(pattern: Pattern, target: Target, best: Miss | None) -> str:
-    """The nearest place, what was expected there and what was found."""
+    """Return the nearest place, with the expected and the found operator or argument there."""
     anchor = pattern.calls[pattern.anchor].op
     if best is not None and best.depth > 0:
         return f"nearest: {best.text}"

@@ -1,4 +1,4 @@
-"""In-place calls as data flow."""
+"""Data flow through in-place calls."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pytest_passbench.rewrite.normalise import canonical
 
 
 def thread_inplace(graph: Graph) -> None:
-    """Let everything after an in-place call read the call's result instead of its base.
+    """Make each node after an in-place call read the call's result instead of its base.
 
-    Both are the same tensor, so nothing changes at run time; but now the data flow says what the order said.
+    Both are the same tensor, so nothing changes at run time. Then the data flow shows what only the order showed.
     """
     order = {node: i for i, node in enumerate(graph.nodes)}
     for node in list(graph.nodes):

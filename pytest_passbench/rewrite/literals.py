@@ -1,4 +1,4 @@
-"""When a literal of a pattern and a literal of a target say the same."""
+"""Comparison of a pattern's literals with a target's."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _SIZED = frozenset({"view", "reshape", "expand"})
 
 
 def align(pattern: Call, target: Call, node: Node, name: str) -> tuple[Any, Any]:
-    """One argument of both calls, in comparable form: widths, negative dimensions and -1 sizes resolved.
+    """Return an argument of both calls in comparable form: widths, negative dimensions and -1 sizes are resolved.
 
-    ``node`` is the target's node; its recorded values give ranks and sizes.
+    ``node`` is the target's node. Its recorded values give ranks and sizes.
     """
     expected, found = pattern.get(name), target.get(name)
     if pattern.op in _SIZED and name == "size":
@@ -57,7 +57,7 @@ def _wrap(value: Any, rank: int | None) -> Any:
 
 
 def _sizes(op: str, expected: Any, node: Node, target: Call) -> tuple[Any, Any]:
-    """Sizes with -1 resolved: what the target's node has come out as."""
+    """Return expected and found sizes, with -1 resolved from the shape of the target's node."""
     value = value_of(node)
     if not isinstance(value, torch.Tensor) or not isinstance(target.get("size"), tuple):
         return expected, target.get("size")
@@ -73,7 +73,7 @@ def _has_node(value: Any) -> bool:
 
 
 def _kept(op: str, target: Call, found: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What -1 stands for per dimension: expand keeps the input's size, view and reshape infer it."""
+    """Return the size that -1 stands for, per dimension: expand keeps the input's, view and reshape infer it."""
     subject = target.get("input")
     value = value_of(subject) if isinstance(subject, Node) else None
     if op != "expand" or not isinstance(value, torch.Tensor):
@@ -82,10 +82,10 @@ def _kept(op: str, target: Call, found: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def equal(expected: Any, found: Any, *, floating: bool, home: torch.device | None = None) -> bool:
-    """Whether two literals (neither holds a node) mean the same.
+    """Return True if two literals, which hold no node, mean the same.
 
-    ``floating``: the call computes in floating point, so 2 and 2.0 are one. ``home`` is the device that the
-    target's inputs are on; a pattern written for an accelerator matches there.
+    ``floating`` is True if the call computes in floating point. Then 2 and 2.0 mean the same. ``home`` is the device
+    of the target's inputs. A pattern that is written for an accelerator matches there.
     """
     if _empty(expected) and _empty(found):
         return True
@@ -106,7 +106,7 @@ def _empty(value: Any) -> bool:
 
 
 def _same_device(expected: Any, found: Any, home: torch.device | None) -> bool:
-    if home is not None and home.type == "cpu":  # there, no device and the processor are one
+    if home is not None and home.type == "cpu":  # then no device means the processor
         expected, found = expected or home, found or home
     try:
         one, other = torch.device(expected), torch.device(found)
@@ -118,13 +118,13 @@ def _same_device(expected: Any, found: Any, home: torch.device | None) -> bool:
 
 
 def computes_floating(node: Node) -> bool:
-    """Whether a call's tensors are floating point."""
+    """Return True if a tensor of the call is of a floating-point or complex dtype."""
     values = [value_of(n) for n in (*node.all_input_nodes, node)]
     return any(isinstance(v, torch.Tensor) and (v.is_floating_point() or v.is_complex()) for v in values)
 
 
 def show(value: Any) -> str:
-    """A value as a reader of messages wants it."""
+    """Return a value as a message shows it."""
     if isinstance(value, Node):
         return str(value.name)
     if isinstance(value, tuple):

@@ -1,13 +1,13 @@
-"""Find a pattern in a target graph: backtracking unification of canonical calls.
+"""Find a pattern in a target graph by backtracking unification of canonical calls.
 
-A placeholder of the pattern binds whatever stands in its place (a tensor, a literal, a list); bound twice,
-it must be the same. Operators must agree in name and in every argument; operands of commutative operators
-match in both orders. Metadata expressions of the pattern (``x.size(0)``) are evaluated once their tensors
-are bound.
+A placeholder of the pattern binds to the value in its place: a tensor, a literal or a list. Bound twice, it must be
+the same value. Operators must agree in name and in all arguments. Operands of commutative operators match in both
+orders. Metadata expressions of the pattern (``x.size(0)``) are evaluated when all tensors are bound.
 """
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -21,12 +21,12 @@ from pytest_passbench.rewrite.meta import evaluate, value_of
 from pytest_passbench.rewrite.normalise import canonical
 from pytest_passbench.rewrite.pattern import Pattern
 
-_STEPS = 20_000  # of backtracking per place: an ambiguous pattern gives up rather than hanging the build
+_MAX_STEPS = 20_000  # of backtracking per place, so that an ambiguous pattern cannot hang the build
 
 
 @dataclass(frozen=True)
 class Miss:
-    """Why one place does not match. ``depth`` operators had matched when it failed."""
+    """The reason why a place does not match. ``depth`` operators had matched before."""
 
     depth: int
     text: str
@@ -34,8 +34,10 @@ class Miss:
 
 @dataclass(frozen=True)
 class Match:
-    """``binding`` maps the pattern's nodes to nodes and literals of the target, ``nodes`` are the operators
-    covered.
+    """A place where the pattern matches.
+
+    ``binding`` maps the pattern's nodes to nodes and literals of the target. ``nodes`` are the matched operators, in
+    graph order.
     """
 
     pattern: Pattern
@@ -45,7 +47,7 @@ class Match:
 
 
 class Target:
-    """A graph to search in: its nodes in order and their canonical calls."""
+    """A graph to search in: the positions of its nodes (``order``) and the canonical calls of its operators."""
 
     def __init__(self, gm: GraphModule) -> None:
         self.gm = gm
@@ -59,7 +61,7 @@ class Target:
         self.calls = {n: canonical(n) for n in self.order if _is_operator(n)}
 
     def named(self, op: str) -> list[Node]:
-        """The nodes with this operator, in graph order."""
+        """Return the nodes with this operator, in graph order."""
         return [node for node, call in self.calls.items() if call.op == op]
 
 
@@ -69,7 +71,7 @@ def _is_operator(node: Node) -> bool:
 
 @dataclass(frozen=True)
 class _Goal:
-    """Make ``pattern`` and ``target`` equal. ``place`` says where they stand, for messages."""
+    """A pair of values that must match. ``node`` and ``argument`` state their place, for messages."""
 
     pattern: Any
     target: Any
@@ -81,11 +83,11 @@ _Choices = list[list[_Goal]]
 
 
 class _NoMatch(Exception):
-    """This way leads nowhere."""
+    """A branch of the search that fails."""
 
 
 class Search:
-    """The search for one pattern; ``best`` is the miss that came closest."""
+    """The search for a pattern. ``best`` is the miss with the most matched operators."""
 
     def __init__(self, pattern: Pattern, target: Target) -> None:
         self.pattern, self.target = pattern, target
@@ -93,7 +95,7 @@ class Search:
         self._steps = 0
 
     def at(self, node: Node) -> Match | None:
-        """A match whose anchor is ``node``, or None."""
+        """Return a match whose anchor is ``node``, or None."""
         self._steps = 0
         roots = [_Goal(root, _ANYWHERE) for root in self.pattern.roots]
         try:
@@ -102,26 +104,22 @@ class Search:
             return None
 
     def _solve(self, goals: list[_Goal], binding: dict[Node, Any], pending: list[_Goal]) -> Match:
+        """Return the first match that meets all goals. Raises _NoMatch if there is none."""
         while goals:
             self._steps += 1
-            if self._steps > _STEPS:
+            if self._steps > _MAX_STEPS:
                 raise _NoMatch
             choices = self._step(goals.pop(), binding, pending)
             if len(choices) > 1:
-                return self._first(choices, goals, binding, pending)
+                for more in choices:
+                    with contextlib.suppress(_NoMatch):
+                        return self._solve([*goals, *more], dict(binding), list(pending))
+                raise _NoMatch
             goals.extend(choices[0])
         return self._finish(binding, pending)
 
-    def _first(self, choices: _Choices, goals: list[_Goal], binding: dict[Node, Any], pending: list[_Goal]) -> Match:
-        for more in choices:
-            try:
-                return self._solve([*goals, *more], dict(binding), list(pending))
-            except _NoMatch:
-                continue
-        raise _NoMatch
-
     def _step(self, goal: _Goal, binding: dict[Node, Any], pending: list[_Goal]) -> _Choices:
-        """The ways to go on: lists of further goals."""
+        """Return the ways to go on: lists of further goals. Raises _NoMatch if there is none."""
         expected, found = goal.pattern, goal.target
         if isinstance(expected, Node):
             return self._node(goal, binding, pending)
@@ -188,6 +186,7 @@ class Search:
         return equal(expected, found, floating=floating, home=self.target.home)
 
     def _finish(self, binding: dict[Node, Any], pending: list[_Goal]) -> Match:
+        """Compare the metadata expressions, whose tensors are now bound, and return the match."""
         for goal in pending:
             try:
                 value = evaluate(goal.pattern, binding, self.pattern.metadata)
@@ -199,6 +198,7 @@ class Search:
         return self._legal(binding)
 
     def _legal(self, binding: dict[Node, Any]) -> Match:
+        """Return the match of a binding. Raises _NoMatch if replacing it would change the graph's results."""
         matched = {binding[node] for node in self.pattern.calls}
         nodes = tuple(sorted(matched, key=self.target.order.__getitem__))
         returned = {binding[node] for node in self.pattern.returned}
@@ -210,6 +210,7 @@ class Search:
         return Match(self.pattern, binding, nodes, effects)
 
     def _escape(self, matched: set[Node], returned: set[Node]) -> str:
+        """Return the reason if a value that the pattern does not return is used outside, or nothing."""
         for node in matched - returned:
             outside = [user for user in node.users if user not in matched]
             if outside:
@@ -219,7 +220,7 @@ class Search:
         return ""
 
     def _cycle(self, matched: set[Node]) -> str:
-        """Whether a path leaves the match and comes back into it."""
+        """Return the reason if a path leaves the match and comes back into it, or nothing."""
         seen: set[Node] = set()
         front = [user for node in matched for user in node.users if user not in matched]
         while front:
@@ -245,6 +246,7 @@ class Search:
         self._miss(goal, binding, f"expected {show(goal.pattern)}, found {self._describe(goal.target)}")
 
     def _miss(self, goal: _Goal, binding: dict[Node, Any], text: str, whole: bool = False) -> NoReturn:
+        """Raise _NoMatch, and keep the reason if more operators matched than ever before."""
         depth = sum(1 for node in binding if node in self.pattern.calls) + whole
         if self.best is None or depth > self.best.depth:
             near = goal.node if goal.node is not None else goal.target

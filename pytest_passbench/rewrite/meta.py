@@ -1,4 +1,4 @@
-"""What is known of every value in a target graph: shape, dtype, device, strides, storage; and what is a literal."""
+"""Values recorded in a target graph (shape, dtype, device, strides, storage), and the nodes that are literals."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from torch.fx.node import map_arg
 from pytest_passbench.plans.values import MAX_ITEMS
 from pytest_passbench.rewrite import names
 
-_BITS = 64
+_MAX_BITS = 64  # of an integer of metadata
 _GROWING = frozenset({operator.pow, operator.mul, operator.imul})
-# What a number, a text, a shape or a dtype may be asked, beyond tensors. Not ``format``, which reads attributes.
+# Methods of numbers, texts, shapes and dtypes that may be called. ``format`` is left out: it reads attributes.
 _PLAIN_METHODS = frozenset({
     "numel", "index", "count", "bit_length", "is_integer", "is_signed", "to_real", "to_complex",
 })  # fmt: skip
@@ -34,7 +34,7 @@ _ARITHMETIC = frozenset({
 
 
 def is_metadata(node: Node, known: set[Node]) -> bool:
-    """Whether a node only describes tensors, given which earlier nodes do (``known``)."""
+    """Return True if a node only describes tensors. ``known`` are the earlier nodes that do."""
     if node.op == "call_method" and node.target in names.METADATA_METHODS:
         return True
     if node.op == "call_method":
@@ -65,7 +65,7 @@ def _aten_size(target: Any) -> bool:
 
 
 def metadata_nodes(graph: torch.fx.Graph) -> set[Node]:
-    """Every node of a graph that only describes tensors (``x.size(0)``, and arithmetic on it)."""
+    """Return the nodes of a graph that only describe tensors (``x.size(0)``, and arithmetic on it)."""
     found: set[Node] = set()
     for node in graph.nodes:
         if is_metadata(node, found):
@@ -74,10 +74,10 @@ def metadata_nodes(graph: torch.fx.Graph) -> set[Node]:
 
 
 class _Recorder(Interpreter):  # type: ignore[misc]
-    """Runs a graph and keeps every value in ``node.meta['passbench']``; notes which nodes write in place."""
+    """An interpreter that keeps each value in ``node.meta['passbench']`` and notes the nodes that write in place."""
 
     def record(self, inputs: list[Any]) -> None:
-        """Run all nodes. Interpreter.run's progress bar would start a thread, which forks cannot have."""
+        """Run all nodes. ``Interpreter.run`` has a progress bar, which starts a thread, and then forks hang."""
         self.args_iter = iter(inputs)
         for node in self.module.graph.nodes:
             self.env[node] = self.run_node(node)
@@ -95,23 +95,25 @@ def _version(value: Any) -> int:
 
 
 def record_values(gm: GraphModule, example_inputs: list[Any]) -> None:
-    """Give every node the value that it has for copies of the example inputs, in ``node.meta['passbench']``.
+    """Record the value of each node for copies of the example inputs, in ``node.meta['passbench']``.
 
-    FakeTensor would tell what is asked of them without data, but imports Dynamo and SymPy: 76 MB in every fork.
+    FakeTensor would do without data. But it imports Dynamo and SymPy, whose memory would be in each fork.
     """
     with torch.no_grad():
         _Recorder(gm, garbage_collect_values=False).record([_copy(value) for value in example_inputs])
 
 
 def forget_values(gm: GraphModule) -> None:
-    """Let go of what :func:`record_values` noted."""
+    """Delete the values that :func:`record_values` recorded."""
     for node in gm.graph.nodes:
         node.meta.pop("passbench", None)
 
 
 def _copy(value: Any) -> Any:
-    """A copy that may be written to, with the same strides; never the given tensor, whose version counter must not
-    move."""
+    """Return a copy that may be written to, with the same strides.
+
+    It is never the given tensor, because writing in place would change that tensor's version counter.
+    """
     if not isinstance(value, torch.Tensor):
         return value
     memory = value.untyped_storage().clone()
@@ -119,12 +121,12 @@ def _copy(value: Any) -> Any:
 
 
 def value_of(node: Any) -> Any:
-    """A node's recorded value: a tensor without data, a number, or a tuple of them. None for what is no node."""
+    """Return a node's recorded value: a tensor, a number, or a tuple of them. Return None for anything but a node."""
     return node.meta.get("passbench") if isinstance(node, Node) else None
 
 
 def storages(value: Any) -> set[int]:
-    """Identities of the storages behind a value; two values that share one are aliases."""
+    """Return the identities of the storages behind a value. Two values that share one are aliases."""
     if isinstance(value, torch.Tensor):
         return {value.untyped_storage()._cdata}
     if isinstance(value, (tuple, list)):
@@ -133,7 +135,7 @@ def storages(value: Any) -> set[int]:
 
 
 def fold_metadata(gm: GraphModule) -> None:
-    """Replace what only describes tensors by literals: for the recorded inputs they are constants."""
+    """Replace nodes that only describe tensors by literals. For the recorded inputs they are constants."""
     metadata = metadata_nodes(gm.graph)
     for node in gm.graph.nodes:
         if node not in metadata and any(n in metadata for n in node.all_input_nodes):
@@ -145,10 +147,10 @@ def fold_metadata(gm: GraphModule) -> None:
 
 
 def evaluate(node: Node, binding: dict[Node, Any], metadata: set[Node]) -> Any:
-    """The value of a pattern's metadata expression, given what its tensors are bound to.
+    """Return the value of a pattern's metadata expression, for tensors bound as in ``binding``.
 
     Only the nodes in ``metadata`` are called: a pattern comes from a candidate, and may name any function of torch.
-    Raises KeyError where a tensor of the expression is not bound, ValueError for a value that no layout has.
+    Raises KeyError if a tensor of the expression is not bound, and ValueError for a value that no layout has.
     """
     known: dict[Node, Any] = {}  # a shared expression is evaluated once, however often it is used
 
@@ -166,7 +168,7 @@ def evaluate(node: Node, binding: dict[Node, Any], metadata: set[Node]) -> Any:
 
 
 def call(node: Node, value: Callable[[Node], Any]) -> Any:
-    """Make a node's call, its nodes replaced by their values."""
+    """Return the result of a node's call on the values of its nodes. Raises ValueError if it would be too large."""
     args, kwargs = map_arg(node.args, value), map_arg(node.kwargs, value)
     if node.op == "call_method":
         return getattr(args[0], str(node.target))(*args[1:], **kwargs)
@@ -176,17 +178,17 @@ def call(node: Node, value: Callable[[Node], Any]) -> Any:
 
 
 def _check_growth(target: Any, args: tuple[Any, ...]) -> None:
-    """Raise ValueError for a power or a repetition that would fill the memory before anybody sees its size."""
+    """Raise ValueError for a power or a repetition that would fill the memory before its size can be checked."""
     whole = [abs(value) for value in args if isinstance(value, int)]
     repeats = target is not operator.pow and any(isinstance(value, (str, tuple, list)) for value in args)
-    if (target is operator.pow and whole and len(args) > 1 and args[1] is not None and whole[-1] > _BITS) or (
+    if (target is operator.pow and whole and len(args) > 1 and args[1] is not None and whole[-1] > _MAX_BITS) or (
         repeats and any(value > MAX_ITEMS for value in whole)
     ):
         raise ValueError("a value larger than any size")
 
 
 def _small(value: Any) -> Any:
-    """Return a value of metadata. Raises ValueError if it is larger than a layout's ever is."""
+    """Return a value of metadata. Raises ValueError if it is larger than any of a layout."""
     left, todo = MAX_ITEMS, [value]
     while todo:
         item, left = todo.pop(), left - 1
@@ -194,6 +196,6 @@ def _small(value: Any) -> Any:
             todo += item[: left + 1]
         if left < 0 or (isinstance(item, str) and len(item) > MAX_ITEMS):
             raise ValueError("a value of too many items")
-        if isinstance(item, int) and item.bit_length() > _BITS:
+        if isinstance(item, int) and item.bit_length() > _MAX_BITS:
             raise ValueError("a value larger than any size")
     return value

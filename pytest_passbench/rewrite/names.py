@@ -1,7 +1,6 @@
-"""The many spellings of one PyTorch operator, as data.
+"""The spellings of PyTorch's operators and parameters, as tables to their canonical names.
 
-Nothing here is computed: which Python operator, alias, method or parameter name stands for which canonical
-one.
+They cover Python operators, aliases, methods and parameter names. Nothing here is computed.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Any
 
 import torch
 
-# Python operators: canonical operator name. The i-forms (``+=``) change their left operand in place.
+# Canonical names of Python's operators. Those of the second table (``+=``) change their left operand in place.
 OPERATORS: dict[Any, str] = {
     operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "div",
     operator.floordiv: "floor_divide", operator.mod: "remainder", operator.pow: "pow", operator.neg: "neg",
@@ -33,7 +32,7 @@ DUNDERS = {
     "ge": "ge", "eq": "eq", "ne": "ne", "getitem": "getitem", "setitem": "setitem",
 }  # fmt: skip
 
-# Aliases of an operator that take the same parameters.
+# Aliases that take the same parameters as their operator.
 ALIASES = {
     "concat": "cat", "concatenate": "cat", "swapaxes": "transpose", "swapdims": "transpose",
     "multiply": "mul", "divide": "div", "true_divide": "div", "subtract": "sub", "negative": "neg",
@@ -46,14 +45,15 @@ ALIASES = {
     "_to_copy": "to",
 }  # fmt: skip
 
-# Methods that convert: x.float() is x.to(dtype=torch.float32).
+# Methods that convert: ``x.float()`` is ``x.to(dtype=torch.float32)``.
 CONVERSIONS = {
     "float": torch.float32, "double": torch.float64, "half": torch.float16, "bfloat16": torch.bfloat16,
     "int": torch.int32, "long": torch.int64, "short": torch.int16, "char": torch.int8, "byte": torch.uint8,
     "bool": torch.bool,
 }  # fmt: skip
 
-# Parameter names that mean the same in every operator, and those that cannot change a value here.
+# Parameter names that mean the same in all operators (RENAMED), in one operator (RENAMED_IN), and parameters that
+# cannot change a value here (IRRELEVANT).
 RENAMED = {
     "self": "input", "axis": "dim", "keepdims": "keepdim", "train": "training", "axis0": "dim0", "axis1": "dim1",
     "split_size": "sections", "split_size_or_sections": "sections", "split_sizes": "sections", "x2": "other",
@@ -69,7 +69,7 @@ IRRELEVANT = frozenset({
 })  # fmt: skip
 IRRELEVANT_IN = {"embedding": frozenset({"padding_idx"})}
 
-# An absent parameter stands for this value (None, False and () always do).
+# Values of absent parameters. None, False and () also mean that a parameter is absent.
 ABSENT: dict[str, Any] = {"alpha": 1, "beta": 1}
 
 COMMUTATIVE = frozenset({
@@ -77,14 +77,14 @@ COMMUTATIVE = frozenset({
     "logical_or", "logical_xor",
 })  # fmt: skip
 
-# Integer parameters that PyTorch widens to a list (kernel_size=3 is kernel_size=(3, 3)).
+# Integer parameters that PyTorch widens to a list: ``kernel_size=3`` is ``kernel_size=(3, 3)``.
 WIDENED = frozenset({
     "kernel_size", "stride", "padding", "dilation", "output_padding", "output_size", "dim", "dims",
     "normalized_shape", "scale_factor", "scale_factors", "shifts",
 })  # fmt: skip
 DIM_NAMES = frozenset({"dim", "dims", "dim0", "dim1", "start_dim", "end_dim", "source", "destination"})
 
-# What only describes a tensor: literals for us, on both sides.
+# Methods and attributes that only describe a tensor. Patterns and targets have literals in their place.
 METADATA_METHODS = frozenset({
     "size", "dim", "ndimension", "numel", "nelement", "stride", "element_size", "is_floating_point",
     "is_complex", "get_device", "storage_offset", "is_contiguous",

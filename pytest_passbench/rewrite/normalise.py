@@ -1,33 +1,29 @@
-"""One canonical form for every spelling of a call: an operator name and its arguments by parameter name.
+"""The canonical form of a call: an operator's name, and its arguments by parameter name.
 
-``x.softmax(-1)``, ``torch.softmax(x, dim=-1)``, ``F.softmax(x, -1)`` and ``torch.ops.aten.softmax.int(x,
--1)`` all become ``Call("softmax", {"input": x, "dim": -1})``. Parameter names come from the ATen schemas
-and, if an operator has none, from the Python signature. :mod:`pytest_passbench.rewrite.names` lists what neither
-knows.
+``x.softmax(-1)``, ``torch.softmax(x, dim=-1)``, ``F.softmax(x, -1)`` and ``torch.ops.aten.softmax.int(x, -1)`` all
+become ``Call("softmax", {"input": x, "dim": -1})``. Parameter names come from the ATen schemas. If an operator has no
+schema they come from the Python signature. :mod:`pytest_passbench.rewrite.names` lists names that neither has.
 """
 
 from __future__ import annotations
 
-import inspect
 import operator
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 import torch
 from torch.fx import Node
 
 from pytest_passbench.rewrite import names
-
-Signature = inspect.Signature
-_EMPTY = inspect.Parameter.empty
+from pytest_passbench.rewrite.signatures import bind, overload_signature, plain, signatures
 
 
 @dataclass(frozen=True)
 class Call:
-    """A canonical call. ``args`` maps parameter names to nodes, literals, or tuples of them; defaults are
-    filled in.
+    """A canonical call.
+
+    ``args`` maps parameter names to nodes, literals, or tuples of them, with defaults filled in. ``inplace`` is True
+    if the call changes its input.
     """
 
     op: str
@@ -35,25 +31,16 @@ class Call:
     inplace: bool = False
 
     def get(self, name: str) -> Any:
-        """The argument, or the value that its absence stands for."""
+        """Return the argument, or the value that an absent argument has."""
         return self.args.get(name, names.ABSENT.get(name))
 
 
 def canonical(node: Node) -> Call:
-    """The canonical form of an operator node (``call_function`` or ``call_method``)."""
-    args, kwargs = list(_plain(tuple(node.args))), {k: _plain(v) for k, v in node.kwargs.items()}
+    """Return the canonical form of an operator node (``call_function`` or ``call_method``)."""
+    args, kwargs = list(plain(tuple(node.args))), {k: plain(v) for k, v in node.kwargs.items()}
     if node.op == "call_method":
         return _method(str(node.target), args, kwargs)
     return _function(node.target, args, kwargs)
-
-
-def _plain(value: Any) -> Any:
-    """FX's immutable lists, tuples, sizes and slices as plain tuples and slices, recursively."""
-    if isinstance(value, (list, tuple)):
-        return tuple(_plain(item) for item in value)
-    if isinstance(value, slice):
-        return slice(_plain(value.start), _plain(value.stop), _plain(value.step))
-    return value
 
 
 def _function(target: Any, args: list[Any], kwargs: dict[str, Any]) -> Call:
@@ -141,21 +128,19 @@ def _attribute(value: Any, name: str) -> Call:
 def _overload(target: Any, args: list[Any], kwargs: dict[str, Any]) -> Call:
     name = target._schema.name.split("::")[-1]
     inplace = _is_inplace_name(name)
-    op = _op_alias(name[:-1] if inplace else name)
-    signature = _overload_signature(target)
-    bound = _bind(signature, args, kwargs) if signature else None
+    stem = name[:-1] if inplace else name
+    op = names.ALIASES.get(stem, stem)
+    signature = overload_signature(target)
+    bound = bind(signature, args, kwargs) if signature else None
     if bound is None:
         return Call(op, _bind_names([], args, kwargs), inplace)
     return _finish(op, bound, inplace)
 
 
-def _op_alias(name: str) -> str:
-    return names.ALIASES.get(name, name)
-
-
 def target_name(target: Any) -> str:
-    """A callable's own operator name: ``gelu`` for ``torch._C._nn.gelu``, ``linalg_norm`` for
-    ``torch.linalg.norm``.
+    """Return a callable's operator name.
+
+    It is ``gelu`` for ``torch._C._nn.gelu``, and ``linalg_norm`` for ``torch.linalg.norm``.
     """
     if isinstance(target, torch._ops.OpOverloadPacket):
         return str(target._qualified_op_name).split("::")[-1]
@@ -171,12 +156,12 @@ def _is_inplace_name(name: str) -> bool:
 
 
 def _named(name: str, args: list[Any], kwargs: dict[str, Any], target: Any = None, inplace: bool = False) -> Call:
-    op = _op_alias(name)
+    op = names.ALIASES.get(name, name)
     if op in names.OPERATORS.values() and not kwargs and len(args) <= 2:
         keys = ("input", names.RENAMED_IN.get(op, {}).get("other", "other"))
         return Call(op, dict(zip(keys, args, strict=False)), inplace)
-    for signature in _signatures(name, target):
-        bound = _bind(signature, args, kwargs)
+    for signature in signatures(name, target):
+        bound = bind(signature, args, kwargs)
         if bound is not None:
             return _finish(op, bound, inplace)
     return Call(op, _rename(op, _bind_names([], args, kwargs)), inplace)
@@ -212,135 +197,3 @@ def _bind_names(order: list[str], args: list[Any], kwargs: dict[str, Any]) -> di
     labels = order or ["input"]
     bound = {labels[i] if i < len(labels) else f"arg{i}": value for i, value in enumerate(args)}
     return {**bound, **kwargs}
-
-
-# -- signatures -----------------------------------------------------------------------------------------------------
-
-
-def _signatures(name: str, target: Any) -> Iterator[Signature]:
-    yield from _schema_signatures(name)
-    found = _python_signature(target) if callable(target) else None
-    if found is not None:
-        yield found
-
-
-@cache
-def _schema_signatures(name: str) -> tuple[Signature, ...]:
-    packet = getattr(torch.ops.aten, name, None)
-    if packet is None:
-        return ()
-    schemas = [getattr(packet, overload)._schema for overload in packet.overloads() if "out" not in overload]
-    tensors = [s for s in schemas if any("Tensor" in str(a.type) for a in s.arguments)]
-    found = (_from_schema(schema) for schema in tensors or schemas)
-    return tuple(s for s in found if s is not None)
-
-
-@cache
-def _overload_signature(target: Any) -> Signature | None:
-    return _from_schema(target._schema)
-
-
-def _from_schema(schema: Any) -> Signature | None:
-    kinds = inspect.Parameter
-    parameters = [
-        kinds(
-            _safe_name(a.name),
-            kinds.KEYWORD_ONLY if a.kwarg_only else kinds.POSITIONAL_OR_KEYWORD,
-            default=a.default_value if a.has_default_value() else _EMPTY,
-            annotation=str(a.real_type),
-        )
-        for a in schema.arguments
-    ]
-    try:
-        return Signature(parameters)
-    except ValueError:
-        return None
-
-
-def _safe_name(name: str) -> str:
-    return name + "_" if name in ("from", "is", "in") else name
-
-
-@cache
-def _python_signature(target: Callable[..., Any]) -> Signature | None:
-    dispatched = torch._jit_internal.boolean_dispatched.get(target)
-    try:
-        return inspect.signature(dispatched["if_false"] if dispatched else target)
-    except (TypeError, ValueError):
-        return None
-
-
-def _bind(signature: Signature, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any] | None:
-    """The arguments by name with defaults, or None where the call does not fit the signature."""
-    args, kwargs = _gather(signature, args), _aliased(signature, kwargs)
-    try:
-        bound = signature.bind(*args, **kwargs)
-    except TypeError:
-        return None
-    given = dict(bound.arguments)
-    for name, value in given.items():
-        annotation = signature.parameters[name].annotation
-        if isinstance(annotation, str) and not _fits(annotation, value):
-            return None
-    bound.apply_defaults()
-    return {name: _widen(signature, name, value) for name, value in bound.arguments.items()}
-
-
-def _aliased(signature: Signature, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Keyword arguments under the names that the signature uses (axis for dim, input for self)."""
-    result = {}
-    for name, value in kwargs.items():
-        if name not in signature.parameters:
-            known = [p for p in signature.parameters if names.RENAMED.get(p, p) == names.RENAMED.get(name, name)]
-            name = known[0] if known else name
-        result[name] = value
-    return result
-
-
-def _gather(signature: Signature, args: list[Any]) -> list[Any]:
-    """``x.view(2, 3)`` as ``x.view((2, 3))``: trailing integers where the signature ends in a list."""
-    positional = [p for p in signature.parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
-    for i, parameter in enumerate(positional[: len(args)]):
-        listed = isinstance(parameter.annotation, str) and "List[" in parameter.annotation
-        rest = args[i:]
-        if listed and len(args) > len(positional[: i + 1]) and all(_is_size(value) for value in rest):
-            return [*args[:i], tuple(rest)]
-    return args
-
-
-def _is_size(value: Any) -> bool:
-    return isinstance(value, Node) or (isinstance(value, int) and not isinstance(value, bool))
-
-
-def _widen(signature: Signature, name: str, value: Any) -> Any:
-    annotation = signature.parameters[name].annotation
-    listed = isinstance(annotation, str) and "List[" in annotation and "Tensor" not in annotation
-    if listed and isinstance(value, int) and not isinstance(value, bool):
-        return (value,)
-    return _plain(value)
-
-
-def _fits(annotation: str, value: Any) -> bool:
-    """Whether a literal may stand for a schema type such as ``Optional[List[int]]``. A node fits anything."""
-    if isinstance(value, Node):
-        return True
-    if value is None:
-        return annotation.startswith("Optional[")
-    inner = annotation.removeprefix("Optional[")
-    if isinstance(value, tuple):
-        return inner.startswith("List[") and all(_fits(inner[5:], item) for item in value)
-    for kind, prefixes in _LITERAL_TYPES:
-        if isinstance(value, kind):
-            return inner.removeprefix("List[").startswith(prefixes)
-    return True
-
-
-_LITERAL_TYPES: tuple[tuple[Any, tuple[str, ...]], ...] = (
-    (bool, ("bool", "number", "Scalar]", "int")),
-    (int, ("int", "number", "float", "SymInt", "complex", "Tensor")),
-    (float, ("float", "number", "complex", "Tensor")),
-    (str, ("str", "Device", "Dimname")),
-    (torch.dtype, ("ScalarType",)),
-    (torch.device, ("Device",)),
-    (torch.memory_format, ("MemoryFormat",)),
-)

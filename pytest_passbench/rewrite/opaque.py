@@ -1,9 +1,8 @@
 """Make kernel calls opaque to a compiler: each becomes a custom operator whose outputs' metadata is known.
 
-TorchInductor may then plan around the call without looking into it. The outputs' shapes, dtypes and strides
-are those that the replaced operators had; a kernel that returns other strides is copied into them, other
-shapes or dtypes raise. A kernel that returns (a view of) one of its inputs is copied too: the compiler
-reuses memory on the promise that it does not.
+TorchInductor then plans around the call without looking into it. The outputs have the shapes, dtypes and strides of
+the replaced operators. Outputs of other strides are copied, and other shapes or dtypes raise RuntimeError. Outputs
+that share memory with an input are copied too, because the compiler reuses memory and assumes that they share none.
 """
 
 from __future__ import annotations
@@ -21,12 +20,14 @@ from pytest_passbench.rewrite.meta import storages
 
 _LIBRARY = torch.library.Library("passbench_runtime", "DEF")
 _COUNT = itertools.count()
+#: Inputs must reach the kernel with the strides that they have in the graph.
+_STRIDES_MATTER: Any = getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order)
 
 
 def opaque(gm: GraphModule) -> GraphModule:
-    """The same graph with every kernel call turned into an operator; changed in place.
+    """Turn each kernel call of the graph into an operator, in place, and return the graph.
 
-    Raises PassError for an output that is no tensor.
+    Raises PassError for an output that is not a tensor.
     """
     for node in list(gm.graph.nodes):
         if "passbench_pass" in node.meta:
@@ -52,7 +53,7 @@ def _replace(gm: GraphModule, node: Node) -> None:
 
 
 def _flatten(args: tuple[Any, ...]) -> tuple[list[Node], Callable[[tuple[Any, ...]], tuple[Any, ...]]]:
-    """The nodes in some arguments, and how to put their values back between the literals."""
+    """Return the nodes in some arguments, and a function that puts values in their places."""
     leaves: list[Node] = []
     torch.fx.node.map_arg(args, lambda n: leaves.append(n))
 
@@ -76,11 +77,11 @@ def _fill(value: Any, remaining: Any) -> Any:
 
 def _register(node: Node, arity: int, outputs: tuple[Any, ...], single: bool, rebuild: Callable[..., Any]) -> Any:
     layouts = [(tuple(v.shape), tuple(v.stride()), v.dtype, v.device) for v in outputs]
-    # Inductor's cache on disk knows an operator by its name alone: the name must say what comes out.
+    # Inductor's cache on disk knows an operator by its name alone, so the name has a digest of the layouts.
     name = f"call_{next(_COUNT)}_{hashlib.sha256(repr(layouts).encode()).hexdigest()[:16]}"
     inputs = ", ".join(f"Tensor a{i}" for i in range(arity))
     returned = "Tensor" if single else "(" + ", ".join("Tensor" for _ in outputs) + ")"
-    _LIBRARY.define(f"{name}({inputs}) -> {returned}", tags=(_layout_tag(),))
+    _LIBRARY.define(f"{name}({inputs}) -> {returned}", tags=(_STRIDES_MATTER,))
     label = node.meta["passbench_pass"]
     kernel = node.target
 
@@ -99,12 +100,8 @@ def _register(node: Node, arity: int, outputs: tuple[Any, ...], single: bool, re
     return getattr(torch.ops.passbench_runtime, name).default
 
 
-def _layout_tag() -> Any:
-    """Inputs must reach the kernel with the strides that the graph says."""
-    return getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order)
-
-
 def _as(value: Any, layout: tuple[Any, ...], inputs: tuple[Any, ...], label: str) -> Any:
+    """Return an output in its layout and in memory of its own. Raises RuntimeError for another shape or dtype."""
     shape, stride, dtype, device = layout
     if not isinstance(value, torch.Tensor) or tuple(value.shape) != shape or value.dtype != dtype:
         got = f"{tuple(value.shape)} {value.dtype}" if isinstance(value, torch.Tensor) else type(value).__name__

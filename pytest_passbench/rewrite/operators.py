@@ -1,4 +1,4 @@
-"""The names of a graph's operators, and which of them do work that a pass can claim."""
+"""The names of a graph's operators, with and without those that do no work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_passbench.suite.opnames import is_metadata, op_name
 if TYPE_CHECKING:
     from pytest_passbench.rewrite.match import Target
 
-# Identities by definition: a pass that does only these has done nothing.
+# Identities by definition. A pass that replaces only these has replaced no work.
 _IDENTITIES = frozenset({
     "contiguous", "detach", "alias", "lift_fresh", "requires_grad", "positive",
 })  # fmt: skip
@@ -23,19 +23,20 @@ _DROPOUTS = frozenset({
 
 
 def operator_names(nodes: list[Node]) -> list[str]:
-    """The operators' names in graph order, as a task's header lists them; an item of a tuple is none."""
+    """Return the operators' names in graph order, as a task's header lists them. Tuple items are left out."""
     return [op_name(node) for node in nodes if not is_metadata(node)]
 
 
 def covered_names(target: Target, nodes: list[Node]) -> list[str]:
-    """As :func:`operator_names`, without identities (eval-mode dropout, contiguous, detach, a cast to the
-    same dtype).
+    """Return the operators' names without identities.
+
+    Identities are dropout in eval mode, contiguous, detach, a cast to the same dtype, and the like.
     """
     return operator_names([node for node in nodes if not is_identity(target, node)])
 
 
 def is_identity(target: Target, node: Node) -> bool:
-    """Whether a node hands on its input unchanged."""
+    """Return True if a node returns its input unchanged."""
     call = target.calls[node]
     if call.op in _IDENTITIES or (call.op in _DROPOUTS and call.args.get("training") is False):
         return True

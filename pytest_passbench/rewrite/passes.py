@@ -1,4 +1,4 @@
-"""A pass as data: what it looks for, what it hands to its kernel wrapper, and how to get at a kernel for a match."""
+"""Passes as data: a pattern, and the arguments of the kernel wrapper. A match asks :class:`Kernels` for a kernel."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ Kernel = Callable[..., Any]
 
 
 class Kernels(Protocol):
-    """Kernels for matches, by whatever means."""
+    """A source of kernels for matches."""
 
     def kernel(self, request: Request) -> Kernel:
-        """Return a callable that takes the wrapper's arguments and returns its value.
+        """Return a callable that takes the request's tensors and returns the wrapper's value.
 
-        It returns a sequence of ``request.outputs`` values if the pattern returns a tuple. Raises PassError.
+        It returns a sequence of ``request.outputs`` values if ``request.sequence``. Raises PassError if the pass has
+        no kernel for the request.
         """
 
 
 @dataclass(frozen=True, eq=False)
 class Pass:
-    """One pass, equal to itself alone.
+    """A pass. It equals only itself.
 
-    ``pattern`` and ``replacement`` are traced functions; in place of one that could not be traced stands why. The
-    latter counts only once a place matches.
+    ``replacement`` is the traced ``replacement_args``, or the reason why it could not be traced. It becomes an error
+    only when a place matches.
     """
 
     name: str
@@ -40,12 +41,12 @@ class Pass:
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Pass:
-        """Return the pass that a reader wrote down. Raises PassError if it could not trace the pattern."""
+        """Return the pass that a reader sent. Raises PassError if its pattern could not be traced."""
         name = str(data["name"])
         try:
             pattern = from_data(data["pattern"]) if isinstance(data["pattern"], dict) else str(data["pattern"])
-            told = data["replacement"]
-            replacement = from_data(told) if isinstance(told, dict) else str(told)
+            arguments = data["replacement"]
+            replacement = from_data(arguments) if isinstance(arguments, dict) else str(arguments)
         except ValueRefused as error:
             raise PassError(name, f"the pass as data is malformed: {error}") from error
         if isinstance(pattern, str):
@@ -57,7 +58,7 @@ class Pass:
 
     @cached_property
     def arguments(self) -> Traced:
-        """The traced ``replacement_args``. Raises PassError if there is none."""
+        """The traced ``replacement_args``. Raises PassError if it was not traced, or returns no tuple."""
         if isinstance(self.replacement, str):
             raise PassError(self.name, self.replacement)
         if not isinstance(self.replacement.result, (tuple, list)):

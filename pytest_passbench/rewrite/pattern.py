@@ -1,4 +1,4 @@
-"""A pass's pattern, traced and made ready for matching."""
+"""A pass's pattern, prepared for matching."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from pytest_passbench.rewrite.normalise import Call, canonical
 
 @dataclass(frozen=True)
 class Pattern:
-    """``calls`` holds the operators; ``anchor`` is the output that the search starts from, ``roots`` the
-    other ones.
+    """A traced pattern with its operators in canonical form (``calls``).
+
+    The search starts at ``anchor``, the last returned operator. ``roots`` are the other operators that are
+    returned, or that no operator uses. ``metadata`` are the nodes that only describe tensors.
     """
 
     name: str
@@ -34,7 +36,7 @@ class Pattern:
 
 
 def prepare(name: str, traced: Traced) -> Pattern:
-    """Make a traced pattern ready. Raises PassError if it computes nothing or returns nothing."""
+    """Prepare a traced pattern. Raises PassError if it returns no value that it computed."""
     metadata = metadata_nodes(traced.graph)
     live = _live(traced, metadata)
     calls = {node: canonical(node) for node in live}
@@ -48,7 +50,7 @@ def prepare(name: str, traced: Traced) -> Pattern:
 
 
 def _live(traced: Traced, metadata: set[Node]) -> list[Node]:
-    """The operators that an output depends on, or that write in place; in order."""
+    """Return the operators that an output depends on or that write in place, in order."""
     needed: set[Node] = {n for n in traced.outputs if isinstance(n, Node)}
     for node in reversed(traced.graph.nodes):
         if node.op in ("call_function", "call_method") and node not in metadata and canonical(node).inplace:

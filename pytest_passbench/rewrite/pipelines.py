@@ -1,7 +1,7 @@
-"""How a graph with its passes is run: alone, under ``torch.compile``, or with TorchInductor for the rest.
+"""Pipelines run a graph with its passes: alone, under ``torch.compile``, or with TorchInductor for the rest.
 
-Build and call with gradients switched off (``torch.no_grad()``): ``torch.compile`` guards on that mode, so
-a call in another mode than the build's compiles again.
+Build and call with gradients switched off (``torch.no_grad()``). ``torch.compile`` guards on that mode: a call in
+another mode than the build's compiles again.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ from pytest_passbench.rewrite.meta import forget_values
 from pytest_passbench.rewrite.opaque import opaque
 from pytest_passbench.rewrite.passes import Kernels, Pass
 
-Call = Callable[..., tuple[Any, ...]]
+GraphFunction = Callable[..., tuple[Any, ...]]
 
 
 @dataclass
-class Built:
-    """A callable and what the passes did. ``rewritten``: at least one pass matched somewhere."""
+class BuiltGraph:
+    """A callable, with a report of its passes. ``rewritten`` is True if at least one pass matched.
 
-    call: Call
+    ``operators`` are the names of the operators before, ``covered`` those that a kernel replaces.
+    """
+
+    call: GraphFunction
     reports: list[PassReport] = field(default_factory=list)
     operators: list[str] = field(default_factory=list)
     covered: list[str] = field(default_factory=list)
@@ -38,11 +41,11 @@ class Built:
 
 def build(
     pipeline: str, gm: GraphModule, passes: list[Pass], example_inputs: list[Any], kernels: Kernels
-) -> Built:
-    """Build one program: ``direct``, ``dynamo`` or ``inductor``.
+) -> BuiltGraph:
+    """Build a graph with its passes, by the pipeline ``direct``, ``dynamo`` or ``inductor``.
 
-    It is called once on (clones of) ``example_inputs``, so nothing is left to compile. Raises PassError for
-    a pass at fault, ValueError for an unknown pipeline, and whatever a kernel raises in that call.
+    The result is called once on clones of ``example_inputs``, so nothing is left to compile. Raises PassError for a
+    pass at fault, ValueError for an unknown pipeline, and passes on what a kernel raises in that call.
     """
     if pipeline == "direct":
         result = apply_passes(gm, passes, example_inputs, kernels)
@@ -55,25 +58,29 @@ def build(
         result = apply_passes(graph, passes, inputs, kernels)
         results.append(result)
         if pipeline == "dynamo":
-            return cast("Call", result.module.forward)
+            return cast("GraphFunction", result.module.forward)
         return _inductor(opaque(result.module), inputs)
 
     return _built(_compiled(gm, backend, example_inputs), results)
 
 
-def build_baseline(name: str, gm: GraphModule, example_inputs: list[Any]) -> Built:
-    """A program without passes: ``eager``, or ``inductor-baseline`` (plain ``torch.compile``)."""
+def build_baseline(name: str, gm: GraphModule, example_inputs: list[Any]) -> BuiltGraph:
+    """Build a graph without passes: ``eager``, or ``inductor-baseline`` (plain ``torch.compile``).
+
+    Raises ValueError for another name.
+    """
     if name == "eager":
-        return Built(_called(gm.forward, example_inputs))
+        return BuiltGraph(_called(gm.forward, example_inputs))
     if name == "inductor-baseline":
-        return Built(_compiled(gm, "inductor", example_inputs))
+        return BuiltGraph(_compiled(gm, "inductor", example_inputs))
     raise ValueError(f"unknown baseline {name!r}: eager or inductor-baseline")
 
 
 def warm_up(pipeline: str) -> None:
-    """Pay once, before forking, for what the first build in a process imports: seconds. No candidate is involved.
+    """Build a small graph, so that forks find imported what a first build needs. That takes seconds.
 
-    Leaves no thread behind (with ``torch.set_num_threads(1)`` and ``TORCHINDUCTOR_COMPILE_THREADS=1``).
+    No candidate is involved. With ``torch.set_num_threads(1)`` and ``TORCHINDUCTOR_COMPILE_THREADS=1`` no thread is
+    left.
     """
     graph, pattern, arguments = torch.fx.Graph(), torch.fx.Graph(), torch.fx.Graph()
     graph.output((graph.call_function(torch.relu, (graph.placeholder("x"),)),))
@@ -87,15 +94,15 @@ def warm_up(pipeline: str) -> None:
 
 
 class _Relu:
-    """A kernel that is torch's own."""
+    """A source of kernels that gives torch's own ``relu``."""
 
     def kernel(self, _request: Request) -> Any:
         return torch.relu
 
 
-def _compiled(gm: GraphModule, backend: Any, example_inputs: list[Any]) -> Call:
-    """``torch.compile`` of a graph, captured and compiled by one call."""
-    torch.hub.tqdm.monitor_interval = 0  # a (disabled) progress bar in FX would start a thread before a fork
+def _compiled(gm: GraphModule, backend: Any, example_inputs: list[Any]) -> GraphFunction:
+    """Return the ``torch.compile`` of a graph, captured and compiled by a call."""
+    torch.hub.tqdm.monitor_interval = 0  # else a progress bar in FX, though disabled, starts a thread
     try:
         return _called(torch.compile(gm, backend=backend, dynamic=False), example_inputs)
     except torch._dynamo.exc.BackendCompilerFailed as error:
@@ -103,15 +110,15 @@ def _compiled(gm: GraphModule, backend: Any, example_inputs: list[Any]) -> Call:
 
 
 def _pass_error(error: BaseException) -> PassError | None:
-    """The PassError that a backend raised, from under Dynamo's own exception."""
+    """Return the PassError that a backend raised below Dynamo's own exception, or None."""
     step: BaseException | None = getattr(error, "inner_exception", None) or error.__cause__
     while step is not None and not isinstance(step, PassError):
         step = step.__cause__
     return step
 
 
-def _called(call: Callable[..., Any], example_inputs: list[Any]) -> Call:
-    """The callable after one call on clones, which an in-place graph may change."""
+def _called(call: Callable[..., Any], example_inputs: list[Any]) -> GraphFunction:
+    """Return ``call`` after a call on clones, which an in-place graph may change."""
     call(*[value.clone() if isinstance(value, torch.Tensor) else value for value in example_inputs])
     return call
 
@@ -122,18 +129,18 @@ def _inductor(gm: GraphModule, inputs: list[Any]) -> Callable[..., Any]:
     return cast("Callable[..., Any]", compile_fx(gm, inputs))
 
 
-def _built(call: Call, results: list[Rewritten]) -> Built:
+def _built(call: GraphFunction, results: list[Rewritten]) -> BuiltGraph:
     reports = _summed([report for result in results for report in result.reports])
     operators = [name for result in results for name in result.operators]
     covered = [name for result in results for name in result.covered]
     modules = [result.module for result in results if result.matches]
     for module in modules:
         forget_values(module)
-    return Built(call, reports, operators, covered, bool(modules))
+    return BuiltGraph(call, reports, operators, covered, bool(modules))
 
 
 def _summed(reports: list[PassReport]) -> list[PassReport]:
-    """One report per pass over all graphs; a miss counts only where no graph matched."""
+    """Return a report per pass over all graphs. A miss counts only if no graph matched."""
     total: dict[str, PassReport] = {}
     for report in reports:
         known = total.setdefault(report.name, PassReport(report.name))

@@ -1,1 +1,1 @@
-"""A run and its results file: what is judged, what came in, how it is written, read, merged and repeated."""
+"""A run and its results file: the records that came in, and how they are written, read, merged and repeated."""

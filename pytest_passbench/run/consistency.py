@@ -1,20 +1,20 @@
-"""What is wrong with a results file, as far as it can be told without running anything."""
+"""Faults of a results file that can be found without running anything."""
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator, Mapping
 
 from pytest_passbench.core.record import Record, Speed
 from pytest_passbench.core.run import Run
+from pytest_passbench.core.seed import commitment
 from pytest_passbench.timing.estimate import estimate
 
-CLOSE = 1e-6
+RELATIVE_TOLERANCE = 1e-6
 
 
 def problems(run: Run, counts: Mapping[str, int], hashes: Mapping[str, str]) -> Iterator[str]:
-    """A sentence for everything that does not fit.
+    """Yield a sentence for everything that does not fit.
 
     ``counts``: how many subgraphs each task has that each candidate must have records of; ``hashes``: the tasks'
     contents now. Tasks that are in neither are not looked at.
@@ -29,8 +29,8 @@ def problems(run: Run, counts: Mapping[str, int], hashes: Mapping[str, str]) -> 
 
 
 def _seed(run: Run) -> Iterator[str]:
-    commitment, revealed = run.seed.get("commitment"), run.seed.get("revealed")
-    if not isinstance(commitment, str) or not isinstance(revealed, str):
+    committed, revealed = run.seed.get("commitment"), run.seed.get("revealed")
+    if not isinstance(committed, str) or not isinstance(revealed, str):
         if not run.parts:
             yield "there is no seed with its commitment"
         return
@@ -38,7 +38,7 @@ def _seed(run: Run) -> Iterator[str]:
         seed = bytes.fromhex(revealed)
     except ValueError:
         seed = b""
-    if hashlib.sha256(b"passbench seed:" + seed).hexdigest() != commitment:
+    if commitment(seed) != committed:
         yield "the revealed seed is not the one that the run committed to"
 
 
@@ -74,4 +74,4 @@ def _consistent(speed: Speed) -> bool:
     if not speed.pairs or not all(speed.pairs):
         return False
     ratio = estimate(speed.pairs).ratio
-    return math.isclose(ratio, speed.ratio, rel_tol=CLOSE) and speed.low <= speed.ratio <= speed.high
+    return math.isclose(ratio, speed.ratio, rel_tol=RELATIVE_TOLERANCE) and speed.low <= speed.ratio <= speed.high

@@ -1,17 +1,20 @@
-"""One caught of ten must not pay: a pass that broke a rule counts as not applied on every subgraph of the run."""
+"""The disqualification of passes: one that broke a rule on a subgraph counts nowhere in the run.
+
+Otherwise a pass that is caught once in ten times would still gain.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_passbench.core.record import ArmResult, Record
+from pytest_passbench.core.record import RAN, ArmResult, Record
 
 PHASE = "disqualified"
 
 
 def disqualify(records: Sequence[Record]) -> list[Record]:
-    """The records, with ``integrity`` wherever a pass matched that broke a rule on another subgraph.
+    """Return the records, with ``integrity`` wherever a pass matched that broke a rule on another subgraph.
 
     A pass is known by candidate, pass directory and name. Records that failed anyhow stay as they are.
     """
@@ -29,7 +32,7 @@ def _matched(record: Record) -> list[tuple[str, str, str]]:
 
 def _judged(record: Record, caught: dict[tuple[str, str, str], Record]) -> Record:
     guilty = [key for key in _matched(record) if key in caught]
-    if not guilty or record.arm.status != "correct":
+    if not guilty or record.arm.status != RAN:
         return record
     where = caught[guilty[0]]
     said = f"pass {guilty[0][2]} broke a rule on {where.task}/{where.subgraph}: {where.arm.message}"

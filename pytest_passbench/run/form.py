@@ -1,4 +1,4 @@
-"""Whether a value has the form that its annotation says: what a results file is checked by."""
+"""The check of a value's form against its annotation, for results files."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or 
 
 
 def faults(value: Any, hint: Any, place: str) -> Iterator[str]:
-    """A sentence for each part of ``value`` that is not of its annotated type; ``place`` is its name.
+    """Yield a sentence for each part of ``value`` that is not of its annotated type; ``place`` is its name.
 
-    Knows what records are made of: dataclasses, lists, dicts, unions, text, numbers, bool, None and Any.
+    It knows the types that records are made of: dataclasses, lists, dicts, unions, text, numbers, bool, None and Any.
     """
     if is_dataclass(hint) and isinstance(hint, type):
         yield from _of_fields(value, hint, place)

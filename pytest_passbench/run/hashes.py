@@ -10,7 +10,7 @@ from pytest_passbench.core.paths import PACKAGE
 
 @functools.cache
 def of_harness() -> str:
-    """SHA-256 (hex) over the names and contents of this package's Python and C++ files."""
+    """Return the SHA-256 (hex) of the names and contents of this package's Python and C++ files."""
     digest = hashlib.sha256()
     for path in sorted(path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".cpp", ".h")):
         for part in (path.relative_to(PACKAGE).as_posix().encode(), path.read_bytes()):

@@ -1,4 +1,4 @@
-"""The judge of a run: what it offers, how one is made, and the loop over tasks and candidates."""
+"""The interface of a run's judge, the making of one, and the loop over tasks and candidates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Judge(Protocol):
     """Judges tasks for candidates, in this process or in sandboxes."""
 
     expected: int
-    """The subgraphs that this judge will be asked for, as far as its caller knows; 0 if nobody does."""
+    """The subgraphs that this judge will be asked for, as far as its caller knows; 0 if unknown."""
 
     def selected(self, task: Task, candidate: Candidate) -> Sequence[Subgraph]:
         """Return the subgraphs of a task that :meth:`judge` will judge."""
@@ -48,6 +48,13 @@ def make_judge(settings: Settings, seed: bytes, worker: int = 0) -> Judge:
     return Session(settings, seed, worker)
 
 
+def records(judge: Judge, task: Task, candidate: Candidate, tolerance: int) -> Iterator[Record]:
+    """Yield the judge's records of a task and a candidate, each with the run's t."""
+    for record in judge.judge(task, candidate):
+        record.tolerance = tolerance
+        yield record
+
+
 def judge_all(
     judge: Judge, ledger: Ledger, tasks: Sequence[Task], on_record: Callable[[Record], None] | None = None
 ) -> None:
@@ -58,7 +65,7 @@ def judge_all(
             ledger.expect(task.id, candidate.name, len(judge.selected(task, candidate)))
     for task in tasks:
         for candidate in ledger.candidates:
-            for record in judge.judge(task, candidate):
+            for record in records(judge, task, candidate, ledger.settings.tolerance):
                 ledger.add(record)
                 if on_record is not None:
                     on_record(record)

@@ -1,6 +1,6 @@
-"""What a run has so far: its seed, what it is to judge, and the records that came in.
+"""The ledger of a run in progress: its seed, the subgraphs to judge, and the records that came in.
 
-Shared by the pytest plugin and :func:`pytest_passbench.evaluate`; imports neither torch nor pytest.
+It is shared by the pytest plugin and :func:`pytest_passbench.evaluate`; imports neither torch nor pytest.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 def run_seed(given: str | None) -> bytes:
-    """The 32 bytes that every secret of the run is derived from: drawn, or made from what the user gave.
+    """Return the 32 bytes that every secret of the run is derived from: drawn, or made from what the user gave.
 
-    64 hexadecimal digits, as a run reveals them, stand for themselves; any other text for its sha256.
+    64 hexadecimal digits, as a run reveals them, stand for themselves. Of any other text the SHA-256 is taken.
     """
     if given is None:
         return seeds.draw()
@@ -43,7 +43,10 @@ def run_seed(given: str | None) -> bytes:
 
 
 def open_candidates(paths: Iterable[Path]) -> list[Candidate]:
-    """The candidates in these folders, in order. Raises UserError where one is none, or two share a name."""
+    """Return the candidates in these folders, in order.
+
+    Raises UserError for a folder without passes, and for two of the same name.
+    """
     from pytest_passbench.candidate.layout import Candidate
 
     opened = [Candidate.open(path) for path in paths]
@@ -51,6 +54,9 @@ def open_candidates(paths: Iterable[Path]) -> list[Candidate]:
         raise UserError("no candidate given", where="--candidate", remedy="name a folder of passes")
     by_name: dict[str, Candidate] = {}
     for candidate in opened:
+        if not candidate.name.isprintable():  # it is a part of node ids, which are shown as they are
+            raise UserError("the folder's name has characters that cannot be shown", where=candidate.path,
+                            remedy="rename the folder")  # fmt: skip
         other = by_name.setdefault(candidate.name, candidate)
         if other is not candidate:
             raise UserError(f"is called {candidate.name}, and so is {other.path}", where=candidate.path,
@@ -59,13 +65,13 @@ def open_candidates(paths: Iterable[Path]) -> list[Candidate]:
 
 
 def now() -> str:
-    """The time, as ISO 8601 in UTC, to the second."""
+    """Return the time, as ISO 8601 in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 @dataclass
 class Ledger:
-    """One run being made. ``tasks`` are the ids selected, judged or not."""
+    """The ledger of one run. ``tasks`` are the ids selected, judged or not."""
 
     settings: Settings
     candidates: Sequence[Candidate]
@@ -79,16 +85,16 @@ class Ledger:
     _records: dict[tuple[str, str, str], Record] = field(default_factory=dict)
 
     def expect(self, task: str, candidate: str, count: int) -> None:
-        """So many subgraphs of the task are to be judged for this candidate."""
+        """Note how many subgraphs of a task are to be judged for a candidate."""
         self.selected.setdefault(candidate, {})[task] = count
 
     def add(self, record: Record) -> None:
-        """Take a record in, in place of one of the same subgraph and candidate (of a test run again)."""
+        """Take a record in. It replaces one of the same subgraph and candidate, of a test that was run again."""
         self._records[record.task, record.candidate, record.subgraph] = record
 
     @property
     def records(self) -> list[Record]:
-        """Every record, by candidate, then in the order of the tasks: however many workers made them."""
+        """The records by candidate, then in the order of the tasks, whatever worker made them."""
         names = [candidate.name for candidate in self.candidates]
         place = {task: index for index, task in enumerate(self.tasks)}
         keys = list(self._records)
@@ -100,15 +106,17 @@ class Ledger:
         return sorted(self._records.values(), key=rank)
 
     def missing(self) -> list[tuple[str, str, int, int]]:
-        """Task and candidate of every pair that lacks records, with how many it has and how many it should have:
-        crashed, interrupted, or never started."""
+        """Return task, candidate, number of records and number expected of every pair that lacks records.
+
+        They crashed, were interrupted, or never started.
+        """
         judged = Counter((task, candidate) for task, candidate, _ in self._records)
         pairs = [(task, candidate.name) for candidate in self.candidates for task in self.tasks]
         counted = [(*pair, judged[pair], self.selected.get(pair[1], {}).get(pair[0], 1)) for pair in pairs]
         return [item for item in counted if item[2] < item[3]]
 
     def run(self) -> Run:
-        """The run as a value, with its seed revealed."""
+        """Return the run as a value, with its seed revealed."""
         return Run(
             settings=asdict(self.settings),
             environment=self.environment,
@@ -128,7 +136,7 @@ class Ledger:
 
 
 def check_machine(settings: Settings) -> None:
-    """Make sure that this machine can judge at all. Raises UserError where not."""
+    """Check that this machine can judge at all. Raises UserError if not."""
     if sys.platform != "linux":
         raise UserError(f"pytest-passbench judges on Linux only, this is {sys.platform}")
     if is_cuda(settings.device):
@@ -141,7 +149,7 @@ def check_machine(settings: Settings) -> None:
 
 
 def writable(folder: Path) -> None:
-    """Make sure that reports can be written below ``folder``. Raises UserError where not."""
+    """Check that reports can be written below ``folder``. Raises UserError if not."""
     remedy = "choose another folder with --passbench-report-dir"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -155,7 +163,7 @@ def writable(folder: Path) -> None:
 def write(run: Run, report_dir: Path) -> Path:
     """Write ``results.json`` and ``results.md`` to a folder of the run's own, and return that folder.
 
-    Raises UserError where it cannot be written.
+    Raises UserError if it cannot be written.
     """
     from pytest_passbench.report import markdown
     from pytest_passbench.run import results_file
@@ -167,7 +175,7 @@ def write(run: Run, report_dir: Path) -> Path:
 
 
 def fresh_folder(report_dir: Path, run: Run) -> Path:
-    """A new folder ``<time>-<candidates>`` in ``report_dir``: two runs never share one."""
+    """Return a new folder ``<time>-<candidates>`` in ``report_dir``: two runs never share one."""
     stamp = datetime.fromisoformat(run.started).strftime("%Y%m%d-%H%M%S")
     name = "-".join([stamp, *run.names])[:100]
     for suffix in ("", *(f"-{number}" for number in range(2, 1000))):

@@ -1,4 +1,4 @@
-"""One run from the results of its shards."""
+"""The merging of shards' results into one run."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ MAY_DIFFER = frozenset({"shard", "report_dir", "seed", "tasks", "candidates"})
 
 
 def merge(shards: Sequence[tuple[Path, Run]]) -> Run:
-    """The shards' records as one run, in the order given; each path is only for messages and ``parts``.
+    """Return the shards' records as one run, in the order given; each path is only for messages and ``parts``.
 
-    Raises UserError where a file was changed after it was written, where settings or candidates differ, or
-    where two files have the same subgraph of the same candidate.
+    Raises UserError if a file was changed after it was written, or if settings or candidates differ. Two files
+    with the same subgraph of the same candidate are an error too.
     """
     first_path, first = shards[0]
     for path, run in shards:
@@ -46,7 +46,7 @@ def _selected(runs: Sequence[Run], candidate: str) -> dict[str, int]:
 
 
 def _hashes(runs: Sequence[Run]) -> dict[str, Any]:
-    """Every task's, and the harness's where all shards had the same one."""
+    """Return the hash of every task, and that of the harness if all shards had the same."""
     tasks = {name: value for run in runs for name, value in run.hashes.get("tasks", {}).items()}
     harness = {str(run.hashes.get("harness", "")) for run in runs}
     return {"tasks": tasks, "harness": harness.pop() if len(harness) == 1 else ""}
@@ -94,7 +94,7 @@ def _common(values: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _noise(runs: Sequence[Run]) -> dict[str, Any]:
-    """The noise of the noisiest shard: no interval of the whole may be narrower for being merged."""
+    """Return the noise of the noisiest shard: merging must make no interval narrower."""
     return max((run.noise for run in runs), key=lambda noise: float(noise.get("width", 0.0)))
 
 
@@ -106,7 +106,7 @@ def _moment(text: str) -> float:
 
 
 def _parts(path: Path, run: Run) -> list[dict[str, Any]]:
-    """What the merged file says of one input: where it ran, and what its digest, seed and noise were."""
+    """Return what the merged file keeps of one input: its environment, digest, seed and noise."""
     if run.parts:
         return run.parts
     own = {"file": path.name, "digest": run.digest, "started": run.started, "finished": run.finished}

@@ -1,4 +1,4 @@
-"""Judging some of a run's subgraphs anew, to see whether its file says what this machine finds."""
+"""The judging of some of a run's subgraphs anew, to see whether this machine finds what its file says."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
 from pytest_passbench.run import judging
-from pytest_passbench.run.judging import Judge
+from pytest_passbench.run.judging import Judge, records
 
-REACH = 1.15  # what the intervals of two sessions on one machine may lie apart
+MAX_GAP = 1.15  # the ratio by which the intervals of two sessions on one machine may lie apart
 
 
 def disagreements(run: Run, tasks: Mapping[str, Task], candidate: Candidate, count: int) -> Iterator[str]:
-    """A sentence for each of ``count`` random records that comes out otherwise now.
+    """Yield a sentence for each of ``count`` random records that comes out differently now.
 
-    Speeds may differ by what their intervals leave open, and are not compared where one was not measured.
+    Speeds may differ by what their intervals leave open, and are not compared if one was not measured.
     """
     known = [item["name"] for item in run.candidates if item.get("content_hash") == candidate.content_hash]
-    records = [record for record in run.records if record.candidate in known and record.task in tasks]
-    chosen = random.SystemRandom().sample(records, min(count, len(records)))
+    judged = [record for record in run.records if record.candidate in known and record.task in tasks]
+    chosen = random.SystemRandom().sample(judged, min(count, len(judged)))
     settings = _settings(run)
     with closing(judging.make_judge(settings, seeds.draw())) as judge:
         for record in chosen:
-            yield from _again(judge, record, tasks[record.task], candidate, settings.tolerance)
+            yield from _again(judge, record, tasks[record.task], candidate)
 
 
 def _settings(run: Run) -> Settings:
-    """The run's, as far as they say how subgraphs are judged."""
+    """Return those of the run's settings that say how subgraphs are judged."""
     named = ("tolerance", "device", "pipeline", "policy", "audit", "sandbox", "threads", "timeout")
     known = {field.name for field in fields(Settings)}
     given: dict[str, Any] = {name: run.settings[name] for name in named if name in known & run.settings.keys()}
     return Settings(**given)
 
 
-def _again(judge: Judge, record: Record, task: Task, candidate: Candidate, tolerance: int) -> Iterator[str]:
+def _again(judge: Judge, record: Record, task: Task, candidate: Candidate) -> Iterator[str]:
     wanted = tuple(subgraph for subgraph in task.subgraphs if subgraph.id == record.subgraph)
-    found = list(judge.judge(replace(task, subgraphs=wanted), candidate))
+    found = list(records(judge, replace(task, subgraphs=wanted), candidate, record.tolerance))
     name = f"{record.task}/{record.subgraph}"
     if not found:
         yield f"{name}: there is no such subgraph"
@@ -52,15 +52,11 @@ def _again(judge: Judge, record: Record, task: Task, candidate: Candidate, toler
     now = found[-1]
     if now.arm.status != record.arm.status and record.arm.phase != "disqualified":
         yield f"{name}: {record.arm.status} in the file, {now.arm.status} now"
-    elif _passes(now, tolerance) != _passes(record, tolerance):
-        yield f"{name}: correct at t = {tolerance} in only one of the file and now"
+    elif now.correct != record.correct:
+        yield f"{name}: correct at t = {record.tolerance} in only one of the file and now"
     elif now.arm.speed and record.arm.speed and not _near(now.arm.speed, record.arm.speed):
         yield f"{name}: {record.arm.speed.ratio:.3f} times as fast in the file, {now.arm.speed.ratio:.3f} now"
 
 
-def _passes(record: Record, tolerance: int) -> bool:
-    return bool(record.arm.correct_from) and max(record.arm.correct_from) <= tolerance
-
-
 def _near(a: Speed, b: Speed) -> bool:
-    return a.low <= b.high * REACH and b.low <= a.high * REACH
+    return a.low <= b.high * MAX_GAP and b.low <= a.high * MAX_GAP

@@ -1,4 +1,4 @@
-"""``results.json``: written at once or not at all, and read with one clear message where it is not ours."""
+"""``results.json``: written at once or not at all, and read with one clear message for a file that is not ours."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ from typing import Any
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import STATUSES, ArmResult
-from pytest_passbench.core.run import SCHEMA, Run, plain
+from pytest_passbench.core.run import SCHEMA, Run, digest, plain
 from pytest_passbench.run.form import faults
+from pytest_passbench.run.old_schema import SCHEMA_1, upgraded
 from pytest_passbench.score.subgraph import possible
 
 NAME = "results.json"
-MOST_SUBGRAPHS = 100_000  # of a task
+MAX_SUBGRAPHS = 100_000  # of a task
 
 
 def write(folder: Path, run: Run) -> None:
     """Write ``folder/results.json``, making the folder; a reader sees the old file or the whole new one.
 
-    Raises UserError where the folder cannot be written to.
+    Raises UserError if the folder cannot be written to.
     """
     write_file(Path(folder) / NAME, run)
 
 
 def write_file(path: Path, run: Run) -> None:
-    """:func:`write` under a name of the caller's choice."""
+    """Write the run to a file of any name, as :func:`write` does."""
     write_text(path, json.dumps(plain(run.to_json()), indent=1, allow_nan=False) + "\n")
 
 
@@ -35,7 +36,7 @@ def write_text(path: Path, text: str) -> None:
     """Write one report file atomically: a temporary file beside it, then a rename."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Of a name of its own: two runs that write the same report never write the same temporary file.
+        # Two runs that write the same report must not write the same temporary file.
         part = path.with_name(f".{path.name}.{os.getpid()}")
         part.write_text(text, encoding="utf-8")
         part.replace(path)
@@ -45,16 +46,16 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read(path: Path) -> Run:
-    """The run in a results file, or in the folder that holds one. Raises UserError where it is none."""
+    """Return the run in a results file, or in its folder. Raises UserError for any other file."""
     path = Path(path)
     path = path / NAME if path.is_dir() else path
     return parse(load(path), path)
 
 
 def load(path: Path) -> Any:
-    """The JSON in a file. Raises UserError where it is missing, unreadable or cut short."""
+    """Return the JSON in a file. Raises UserError if it is missing, unreadable or cut short."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"), object_hook=_special)
+        return json.loads(path.read_text(encoding="utf-8"), object_hook=decode_special)
     except FileNotFoundError:
         remedy = "give the results.json of a run: reports/<run>/results.json"
         raise UserError("no such file", where=path, remedy=remedy) from None
@@ -69,14 +70,15 @@ def load(path: Path) -> Any:
 
 
 def parse(data: Any, path: Path) -> Run:
-    """The run in ``data``, which was read from ``path``. Raises UserError where it is of another form."""
+    """Return the run in ``data``, which was read from ``path``. Raises UserError for another form."""
     schema = data.get("schema") if isinstance(data, dict) else None
-    if schema != SCHEMA:
+    if schema not in (SCHEMA, SCHEMA_1):
         remedy = "give a results.json that this version of passbench wrote"
         raise UserError(f"has schema {schema!r}, not {SCHEMA!r}", where=path, remedy=remedy)
     remedy = "the file was edited or is of another version; take a fresh copy, or run again"
     try:
-        run = Run.from_json(data)
+        run = Run.from_json(upgraded(data) if schema == SCHEMA_1 else data)
+        run.untouched = run.digest == digest(data)
     except KeyError as error:
         raise UserError(f"lacks {error}", where=path, remedy=remedy) from None
     except (TypeError, AttributeError, ValueError) as error:
@@ -84,7 +86,7 @@ def parse(data: Any, path: Path) -> Run:
     for fault in faults(run, Run, ""):
         raise UserError(fault, where=path, remedy=remedy)
     for name, counts in run.selected.items():
-        if any(not 0 <= count <= MOST_SUBGRAPHS for count in counts.values()):
+        if any(not 0 <= count <= MAX_SUBGRAPHS for count in counts.values()):
             raise UserError(f"selected.{name} has an impossible number of subgraphs", where=path, remedy=remedy)
     for index, record in enumerate(run.records):
         for arm in (record.arm, *record.baselines.values()):
@@ -94,7 +96,7 @@ def parse(data: Any, path: Path) -> Run:
 
 
 def _impossible(arm: ArmResult) -> Iterator[str]:
-    """What has the right type in an arm but cannot be."""
+    """Yield what in an arm has the right type but an impossible value."""
     if arm.status not in STATUSES:
         yield f"the unknown status {arm.status!r}"
     speed = arm.speed
@@ -106,7 +108,8 @@ def _impossible(arm: ArmResult) -> Iterator[str]:
         yield f"the interval {speed.low!r} to {speed.high!r}"
 
 
-def _special(data: dict[str, Any]) -> Any:
+def decode_special(data: dict[str, Any]) -> Any:
+    """Return an object of JSON, or the float that :func:`~pytest_passbench.core.run.plain` wrote as one."""
     if data.keys() == {"float"} and data["float"] in ("nan", "inf", "-inf"):
         return float(data["float"])
     return data

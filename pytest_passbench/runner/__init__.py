@@ -1,1 +1,1 @@
-"""The untrusted side: what runs inside a sandbox. Imports nothing of judge/."""
+"""The untrusted side: code that runs inside a sandbox. It imports nothing of ``judge``."""

@@ -1,31 +1,38 @@
-"""Blocks on a CUDA device. The process that built the program runs them: a device's context survives no fork.
+"""Blocks on a CUDA device (docs/measuring-cuda.md).
 
-Inputs are copied to the device in a step of their own, before the clock starts; the device is then quiet and its L2
-cache holds none of them. A block begins and ends with the device idle, all streams of it. Its outputs are described
-within the block, and copied to the host later, for calls that the judge drew meanwhile (docs/measuring-cuda.md).
+The process that built the program runs them, because a device's context survives no fork. Inputs are copied to the
+device before the clock starts. The device is then idle, and its L2 cache holds none of them. A block begins and ends
+with all streams of the device idle. Its outputs are described within the block. Those of the calls that the judge
+draws are copied to the host later.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from pytest_passbench.protocol import MAX_OUTPUTS, Layout
-from pytest_passbench.runner.output_tables import Tables
-from pytest_passbench.runner.pages import Pages, Slot
-from pytest_passbench.runner.serve import Block, Call
+from pytest_passbench.runner.output_tables import OutputTables
+from pytest_passbench.runner.pages import MappedPages, Slot
+from pytest_passbench.runner.serve import Block
 
-_USUAL_L2 = 64 << 20  # bytes, where torch does not tell
+_USUAL_L2_BYTES = 64 << 20  # assumed if torch does not state the size
 
 
 class CudaBlock(Block):
-    """Up to ``calls`` calls on copies of the inputs, which lie on the device as they do in the shared pages."""
+    """Up to ``calls`` calls on copies of the inputs. Their layout on the device is that of the shared pages."""
 
     def __init__(
-        self, device: str, call: Call, pages: Pages, calls: int, mutated: tuple[int, ...], outputs: int
+        self,
+        device: str,
+        call: Callable[..., Any],
+        pages: MappedPages,
+        calls: int,
+        mutated: tuple[int, ...],
+        outputs: int,
     ) -> None:
         self.device, self.call, self.mutated = torch.device(device), call, mutated
         self._stride = pages.layout.stride
@@ -33,7 +40,7 @@ class CudaBlock(Block):
         self._memory = torch.zeros(pages.layout.size, dtype=torch.uint8, device=self.device)
         self.slots = [device_slot(self._memory, pages.layout, index) for index in range(calls)]
         self.copies = [tuple(slot[i].clone() for i in mutated) for slot in self.slots] if mutated else []
-        self.tables = Tables(calls, outputs + len(mutated))
+        self.tables = OutputTables(calls, outputs + len(mutated))
         self.results: list[Any] = []
         self._collected: list[torch.Tensor] = []
         self._copies = (ctypes.c_uint64 * MAX_OUTPUTS)()
@@ -50,18 +57,18 @@ class CudaBlock(Block):
         torch.cuda.synchronize(self.device)
 
     def prepare(self, calls: int) -> None:
-        """Copy the inputs of ``calls`` calls to the device, then write so much that its L2 cache keeps none."""
+        """Copy the inputs of ``calls`` calls to the device. Then flush its L2 cache by writing."""
         size = calls * self._stride
         self._memory[:size].copy_(self._host[:size])
         self._flush.zero_()
         torch.cuda.synchronize(self.device)
 
     def run(self, calls: int) -> None:
-        """Make the calls between two waits for the whole device; between events too, as evidence."""
+        """Make the calls between two waits for the whole device, and between two events, whose time is evidence."""
         self._timed(super().run, calls)
 
     def run_empty(self, calls: int) -> None:
-        """The same around a call that hands back outputs made before."""
+        """Run the same block around a call that returns earlier outputs."""
         self._timed(super().run_empty, calls)
 
     def _timed(self, run: Any, calls: int) -> None:
@@ -74,7 +81,7 @@ class CudaBlock(Block):
         self._seconds.value = self._events[0].elapsed_time(self._events[1]) * 1e-3
 
     def collect(self, call: int) -> None:
-        """Copy the outputs of call number ``call``, and its inputs as they are now, to the host."""
+        """Copy the outputs of call number ``call`` to the host, and its inputs as they are now."""
         outputs = self.results[call] if type(self.results[call]) is tuple else ()
         self._collected = [_on_host(output) for output in outputs[:MAX_OUTPUTS]]
         for index, tensor in enumerate(self._collected):
@@ -84,7 +91,7 @@ class CudaBlock(Block):
 
 
 def device_slot(memory: torch.Tensor, layout: Layout, index: int) -> Slot:
-    """The inputs of slot ``index`` as views of ``memory`` (uint8, flat, ``layout.size`` bytes)."""
+    """Return the inputs of slot ``index`` as views of ``memory`` (uint8, flat, ``layout.size`` bytes)."""
     places = zip(layout.offsets, layout.shapes, layout.dtypes, strict=True)
     return tuple(_view(memory, index * layout.stride + offset, shape, dtype) for offset, shape, dtype in places)
 
@@ -99,7 +106,7 @@ def _view(memory: torch.Tensor, offset: int, shape: Sequence[int], dtype: str) -
 
 
 def _on_host(output: Any) -> torch.Tensor:
-    """All memory that a tensor spans, flat, on the host; strides stay those of the tensor."""
+    """Return a flat copy on the host of all memory that a tensor spans. The tensor's strides still hold in it."""
     if type(output) is not torch.Tensor or output.numel() == 0:
         return torch.empty(0)
     sizes = zip(output.shape, output.stride(), strict=True)
@@ -108,5 +115,5 @@ def _on_host(output: Any) -> torch.Tensor:
 
 
 def l2_bytes(device: torch.device) -> int:
-    """The size of the device's L2 cache."""
-    return int(getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 0) or _USUAL_L2)
+    """Return the bytes of the device's L2 cache."""
+    return int(getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 0) or _USUAL_L2_BYTES)

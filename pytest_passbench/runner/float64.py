@@ -1,4 +1,4 @@
-"""The subgraph in double precision: how far eager and the candidate each are from the real values."""
+"""The subgraph in double precision. Its outputs show the errors of eager and of the candidate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _CASTS = ("float", "half", "bfloat16")
 
 
 def in_float64(module: GraphModule, sample: list[torch.Tensor]) -> GraphModule:
-    """Change ``module`` so that it widens its floating-point inputs to float64 and every cast on the way."""
+    """Change ``module`` so that it computes in float64, and return it.
+
+    It widens its floating-point inputs (``sample`` has their dtypes) and all casts to a narrower type.
+    """
     nodes = list(module.graph.nodes)
     for node in nodes:
         node.args, node.kwargs = map_aggregate(node.args, _widen), map_aggregate(node.kwargs, _widen)

@@ -1,4 +1,4 @@
-"""Kernels for a template: each match asks the judge, which answers with a launch plan and compiled libraries."""
+"""Kernels for a template. Each match asks the judge, who answers with a launch plan and compiled libraries."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from pytest_passbench.runner.tuning import tune
 
 
 class AskedKernels:
-    """Kernels by the judge's answers. ``replayed`` are the plans in place, ``triton`` whether one launches Triton."""
+    """A source of kernels that asks the judge. ``triton`` is True if a plan launches Triton kernels."""
 
     def __init__(self, channel: socket.socket, device: str) -> None:
         self._channel, self._device = channel, device
         self._known: dict[Request, Replayed] = {}
-        self._libraries: dict[bytes, ctypes.CDLL] = {}  # by what is in them
+        self._libraries: dict[bytes, ctypes.CDLL] = {}  # by the digest of the file
         self.triton = False
 
     @property
     def replayed(self) -> list[Replayed]:
-        """Return every plan that was put in place."""
+        """The plans that were put in place."""
         return list(self._known.values())
 
     def kernel(self, request: Request) -> Any:
-        """Return the replayed plan for a match. Raises ProtocolError if the judge has none: it hangs up then."""
+        """Return the replayed plan for a match. Raises ProtocolError if the judge has none and so hangs up."""
         key = Request(request.name, (repr(request.arguments),), request.tensors, request.outputs, request.sequence)
         if key not in self._known:
             self._known[key] = self._asked(request)
@@ -68,7 +68,7 @@ class AskedKernels:
 
     def _kernel(self, told: dict[str, Any], descriptors: Sequence[int]) -> Any:
         if "machine" in told:
-            return None  # each of its launches has machine code of its own
+            return None  # each launch has machine code of its own
         if "triton" in told:
             from pytest_passbench.runner.triton_kernels import make_kernel
 
@@ -77,10 +77,10 @@ class AskedKernels:
         return cpp_function(library, told["function"], told["parameters"])
 
     def _library(self, descriptor: int) -> ctypes.CDLL:
-        """Return a library, loaded once.
+        """Return the library in a file, and load it if it is not loaded yet.
 
-        The loader takes two files of one name for the same library, and a descriptor's number comes again as soon as
-        it is closed: so each name has one slash more than the last.
+        The loader takes two files of one name for the same library, and numbers of descriptors are used again. So
+        each name has one slash more than the last.
         """
         key = hashlib.sha256(Path(f"/proc/self/fd/{descriptor}").read_bytes()).digest()
         if key not in self._libraries:
@@ -89,7 +89,7 @@ class AskedKernels:
         return self._libraries[key]
 
     def _choices(self, plan: LaunchPlan, kernels: Sequence[Any], code: MachineCode | None) -> list[int]:
-        """Return the configuration of each tuned launch: the fastest on a device, the first in the interpreter."""
+        """Return the configuration of each tuned launch: the fastest on a device, else the first."""
         count = sum(isinstance(step, Tuned) for step in plan.steps)
         if not count or code is None:
             return [0] * count

@@ -1,4 +1,4 @@
-"""The CUDA driver's interface, as far as loading and launching machine code needs it."""
+"""The part of the CUDA driver's interface that loads and launches machine code."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-_MOST_SHARED = 48 << 10  # bytes of shared memory that a kernel has without asking
+_DEFAULT_SHARED_BYTES = 48 << 10  # of shared memory, up to which a kernel needs no attribute
 _MAX_DYNAMIC_SHARED, _ANY_CLUSTER_SIZE = 8, 14  # attributes of a function (CUfunction_attribute)
 _PREFER_SHARED = 1  # CUfunc_cache
-_PORTABLE_CLUSTER = 8  # blocks
+_MAX_PORTABLE_BLOCKS = 8  # of a cluster that needs no attribute
 _INVALID_VALUE = 1  # CUresult
 # Attributes of a launch (CUlaunchAttributeID).
 COOPERATIVE, CLUSTER_DIMENSION, CLUSTER_SCHEDULING, DEPENDENT = 2, 4, 5, 6
@@ -19,17 +19,17 @@ SPREAD = 1  # CUclusterSchedulingPolicy
 
 
 class DriverError(RuntimeError):
-    """The driver refuses something."""
+    """An error that the CUDA driver returned."""
 
 
 class LaunchAttribute(ctypes.Structure):
-    """``CUlaunchAttribute``: what it is, and a value of up to 64 bytes."""
+    """The structure ``CUlaunchAttribute``: a number, and a value of up to 64 bytes."""
 
     _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_char * 4), ("value", ctypes.c_uint32 * 16))
 
 
 class LaunchConfig(ctypes.Structure):
-    """``CUlaunchConfig``."""
+    """The structure ``CUlaunchConfig``."""
 
     _fields_ = (
         ("grid", ctypes.c_uint * 3),
@@ -42,7 +42,7 @@ class LaunchConfig(ctypes.Structure):
 
 
 class Driver:
-    """The driver's functions. ``stream`` returns the handle of the current stream."""
+    """The driver's functions. ``stream`` returns the handle of the current stream, an integer."""
 
     def __init__(self, library: ctypes.CDLL, stream: Callable[[], int]) -> None:
         self._library, self.stream = library, stream
@@ -55,7 +55,7 @@ class Driver:
 
     @classmethod
     def on(cls, device: str) -> Driver:
-        """Return the driver, with ``device`` current: machine code is loaded into its context."""
+        """Return the driver, and make ``device`` the current device. Machine code is loaded into its context."""
         stated = torch.device(device).index
         index = torch.cuda.current_device() if stated is None else stated
         torch.cuda.set_device(index)
@@ -65,18 +65,18 @@ class Driver:
     def function(self, code: bytes, name: str, shared: int, blocks: int, sizes: Sequence[int]) -> ctypes.c_void_p:
         """Load machine code and return its kernel ``name``.
 
-        A launch of it needs ``shared`` bytes of shared memory and clusters of ``blocks``. Raises DriverError for
-        what the device does not have, and for a kernel whose parameters have other ``sizes``.
+        A launch needs ``shared`` bytes of shared memory and clusters of ``blocks`` blocks. ``sizes`` are the bytes of
+        the parameters. Raises DriverError for code that the device cannot run, and for parameters of other sizes.
         """
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         self.check(self._library.cuModuleLoadData(ctypes.byref(module), code), f"load the kernel {name}")
         found = self._library.cuModuleGetFunction(ctypes.byref(function), module, name.encode())
         self.check(found, f"find the kernel {name}")
         self._check_parameters(function, name, sizes)
-        if shared > _MOST_SHARED:
+        if shared > _DEFAULT_SHARED_BYTES:
             self.check(self._library.cuFuncSetCacheConfig(function, _PREFER_SHARED), f"prepare the kernel {name}")
             self._set(function, _MAX_DYNAMIC_SHARED, shared, f"give {name} {shared} bytes of shared memory")
-        if blocks > _PORTABLE_CLUSTER:
+        if blocks > _MAX_PORTABLE_BLOCKS:
             self._set(function, _ANY_CLUSTER_SIZE, 1, f"give {name} clusters of {blocks} blocks")
         return function
 
@@ -84,7 +84,7 @@ class Driver:
         self.check(self._library.cuFuncSetAttribute(function, attribute, value), what)
 
     def _check_parameters(self, function: ctypes.c_void_p, name: str, sizes: Sequence[int]) -> None:
-        """Raise DriverError for other parameters than expected, where the driver tells (since CUDA 12.4)."""
+        """Raise DriverError for parameters of other sizes. Only drivers since CUDA 12.4 state the sizes."""
         tell = getattr(self._library, "cuFuncGetParamInfo", None)
         if tell is None:
             return
@@ -99,7 +99,7 @@ class Driver:
             raise DriverError(f"{name} has parameters of {found} bytes, and is launched with {list(sizes)}")
 
     def check(self, code: int, what: str) -> None:
-        """Raise DriverError for a code that is none of success."""
+        """Raise DriverError for a code other than success. ``what`` completes the sentence "cannot ..."."""
         if code:
             text = ctypes.c_char_p()
             self._library.cuGetErrorString(code, ctypes.byref(text))

@@ -1,6 +1,6 @@
-"""Machine code of Triton kernels, as the judge's side compiled it, ready to be launched by the CUDA driver.
+"""Machine code of Triton kernels, compiled on the judge's side and launched by the CUDA driver.
 
-No part of Triton runs here. What a launch passes is fixed but for addresses, so it is laid out once.
+No part of Triton runs here. Only addresses change from launch to launch, so all other arguments are laid out once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.plans.launch import MAX_MEMORY, Operand, TritonLaunch
+from pytest_passbench.plans.launch import MAX_CALL_BYTES, Operand, TritonLaunch
 from pytest_passbench.plans.machine_code import Binary, Passed
 from pytest_passbench.runner import libcuda
 from pytest_passbench.runner.libcuda import Driver, LaunchAttribute, LaunchConfig
@@ -29,13 +29,14 @@ _WARP = 32  # threads
 
 
 class NotCompiled(RuntimeError):
-    """A configuration of a tuned launch for which there is no machine code; the message says why."""
+    """A configuration of a tuned launch without machine code. The message gives the reason."""
 
 
 class MachineCode:
-    """The machine code of a plan: ``data`` in one piece, ``told`` where its binaries lie and which launch has which.
+    """The machine code of a plan.
 
-    Nothing is loaded before a launch of it is prepared.
+    ``data`` holds all binaries in one piece. ``told`` has the place of each binary, and the binary of each launch. A
+    binary is loaded when its first launch is prepared.
     """
 
     def __init__(self, data: bytes, told: dict[str, Any], driver: Driver, device: str) -> None:
@@ -45,7 +46,10 @@ class MachineCode:
         self._functions: dict[int, ctypes.c_void_p] = {}
 
     def prepare(self, number: int, step: TritonLaunch) -> PreparedLaunch:
-        """Return launch number ``number`` of the plan, loaded. Raises NotCompiled, or DriverError."""
+        """Return launch number ``number`` of the plan, ready to be called.
+
+        Raises NotCompiled if there is no machine code for it, and DriverError if the driver cannot load it.
+        """
         which = self._launches[number]
         if isinstance(which, str):
             raise NotCompiled(which)
@@ -59,7 +63,7 @@ class MachineCode:
 
 
 class PreparedLaunch:
-    """One launch: called with the addresses of its ``operands``."""
+    """A launch that is called with the addresses of its ``operands``, in order."""
 
     def __init__(
         self, driver: Driver, function: ctypes.c_void_p, binary: Binary, step: TritonLaunch, device: str
@@ -107,7 +111,7 @@ def _value(step: TritonLaunch, passed: Passed) -> Any:
 
 
 def _constants(passed: Sequence[tuple[Passed, Any]], hidden: Sequence[int]) -> list[Any]:
-    """Return memory that holds each parameter, and None for an operand's address."""
+    """Return memory with the value of each parameter, or None for an operand, whose address comes with each call."""
     found: list[Any] = []
     for one, value in passed:
         found.append(None if isinstance(value, Operand) else _buffer(_packed(one.kind, value)))
@@ -121,15 +125,15 @@ def _packed(kind: str, value: float) -> bytes:
 
 
 def _buffer(data: bytes) -> Any:
-    memory = (ctypes.c_uint64 * 1)()  # aligned for any of them
+    memory = (ctypes.c_uint64 * 1)()  # aligned for all kinds
     ctypes.memmove(memory, data, len(data))
     return memory
 
 
 def _scratch(binary: Binary, grid: tuple[int, int, int], device: str) -> torch.Tensor | None:
-    """Return the scratch memory of all programs of a launch, which launches on one stream use in turn."""
+    """Return scratch memory for all programs of a launch, or None. Launches on one stream use it in turn."""
     size = binary.scratch_bytes * binary.num_ctas * math.prod(grid)
-    if size > MAX_MEMORY:
+    if size > MAX_CALL_BYTES:
         raise libcuda.DriverError(f"the kernel {binary.name} needs {size} bytes of scratch memory")
     return torch.empty(size, dtype=torch.uint8, device=device) if size else None
 

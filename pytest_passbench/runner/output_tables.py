@@ -1,4 +1,4 @@
-"""Writing down where the outputs of a block lie, in tables that the judge reads from this process's memory."""
+"""Tables of a block's outputs. The judge reads them from the measured process's memory."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ _DTYPE_CODE = {getattr(torch, name): code for code, name in enumerate(DTYPES) if
 _DEVICE_CODE = {name: code for code, name in enumerate(DEVICES)}
 
 
-class Tables:
-    """Entries (one per output and call), forms (distinct shape, dtype and strides) and an error text."""
+class OutputTables:
+    """The tables of a block, and an error text.
+
+    There is an entry per output and call, and a form per distinct dtype, shape and strides.
+    """
 
     def __init__(self, calls: int, width: int) -> None:
         self.width = min(width, MAX_OUTPUTS)
@@ -38,7 +41,7 @@ class Tables:
         self._known: dict[Any, int] = {}
 
     def addresses(self) -> dict[str, int]:
-        """What the judge has to know to read the tables."""
+        """Return the addresses of the tables, and the number of outputs of a call (``width``)."""
         return {
             "entries": _address(self.entries),
             "forms": _address(self.forms),
@@ -47,7 +50,7 @@ class Tables:
         }
 
     def write(self, results: Sequence[Any]) -> None:
-        """Describe the outputs of all calls of a block."""
+        """Write an entry for each output of each call of a block."""
         pack, known, width, offset = ENTRY.pack_into, self._known, self.width, 0
         for outputs in results:
             if type(outputs) is not tuple or len(outputs) != width:
@@ -92,7 +95,7 @@ class Tables:
         return index
 
     def say(self, text: str) -> None:
-        """Leave an error text for the judge."""
+        """Write an error text for the judge. It is cut to ``TEXT_BYTES``."""
         data = text.encode("utf-8", "replace")[: TEXT_BYTES - 1] + b"\0"
         self.text[: len(data)] = data
 

@@ -1,7 +1,7 @@
 """The shared input pages as tensors, seen from a runner.
 
-The judge owns the pages and may write to them; a runner's mapping is private, so what a runner writes is seen by
-nobody else (docs/design.md).
+The judge owns the pages and writes to them. A runner's mapping is private, so no other process sees what a runner
+writes (docs/design.md).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pytest_passbench.protocol import Layout
 Slot = tuple[torch.Tensor, ...]
 
 
-class Pages:
-    """The pages behind ``fd``, mapped, and one tuple of input tensors per slot (CPU, contiguous)."""
+class MappedPages:
+    """The pages behind ``fd``, mapped, with a tuple of input tensors per slot (on the CPU, contiguous)."""
 
     def __init__(self, fd: int, layout: Layout) -> None:
         self.layout = layout
@@ -30,7 +30,7 @@ class Pages:
 
     @property
     def address(self) -> int:
-        """Where the mapping begins in this process."""
+        """The address of the mapping in this process."""
         return ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
 
     def _slot(self, index: int) -> Slot:
@@ -48,5 +48,5 @@ class Pages:
         return torch.frombuffer(self.memory, dtype=kind, count=count, offset=offset).view(shape)
 
     def sample(self, device: str) -> list[torch.Tensor]:
-        """Private copies of slot 0, for capturing and warming up."""
+        """Return private copies of slot 0 on ``device``, for capturing and warming up."""
         return [tensor.clone().to(device) for tensor in self.slots[0]]

@@ -1,4 +1,4 @@
-"""What an arm runs on one subgraph: eager, a baseline compiler, or the candidate's passes."""
+"""The program of an arm for a subgraph: eager, a baseline compiler, or the candidate's passes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import torch
 
 from pytest_passbench.protocol import Order
 from pytest_passbench.rewrite.passes import Kernels, Pass
-from pytest_passbench.rewrite.pipelines import Built, build, build_baseline
+from pytest_passbench.rewrite.pipelines import BuiltGraph, build, build_baseline
 from pytest_passbench.runner.float64 import in_float64
 from pytest_passbench.suite.build import build_graph
 
 
-def prepare(order: Order, sample: list[torch.Tensor], kernels: Kernels) -> Built:
+def prepare(order: Order, sample: list[torch.Tensor], kernels: Kernels) -> BuiltGraph:
     """Return the callable of this arm, captured and compiled on private sample inputs.
 
-    Raises PassError for a fault of a pass, anything else for a fault in capturing or compiling.
+    Raises PassError for a fault of a pass, and passes on all other exceptions of capturing and compiling.
     """
     module = build_graph(order.source, order.origin, device=order.device)
     if order.arm == "candidate":
@@ -28,8 +28,8 @@ def prepare(order: Order, sample: list[torch.Tensor], kernels: Kernels) -> Built
     return build_baseline("eager" if order.arm == "eager" else f"{order.arm}-baseline", module, sample)
 
 
-def facts(built: Built) -> dict[str, Any]:
-    """Return what the passes did, for the record."""
+def facts(built: BuiltGraph) -> dict[str, Any]:
+    """Return the report of the passes, for the record, as JSON-ready data."""
     return {
         "passes": [asdict(report) for report in built.reports],
         "operators": list(built.operators),

@@ -1,6 +1,6 @@
-"""Launch plans as generated code: a line for each allocation and each launch, as a compiler prints its wrapper.
+"""Launch plans as generated code: a line for each allocation and each launch, like a compiler's wrapper.
 
-The text holds identifiers of our own and exact numbers only; whatever else it needs lies in its namespace.
+The text has only generated identifiers and exact numbers. Its namespace holds all other objects.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import torch
 
 from pytest_passbench.plans.launch import (
+    ALIGNMENT_BYTES,
     Allocate,
     Copy,
     Fill,
@@ -31,7 +32,6 @@ from pytest_passbench.plans.launch import (
     Tuned,
 )
 
-ALIGNMENT = 16  # bytes
 POISON = 0xFF  # of every byte: NaN in each floating-point type, -1 or the greatest value in integers
 DTYPE_CODES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}  # ``pb::dtype`` in passbench.h
 _CTYPES: dict[str, Any] = {
@@ -46,21 +46,24 @@ _CTYPES: dict[str, Any] = {
 _NAMES = {"argument": "a", "buffer": "b", "table": "t"}
 _count = itertools.count()
 _libc = ctypes.CDLL(None, use_errno=True)
-_CppFunction: type = type(_libc.mprotect).__mro__[1]  # of a function of any library
+_CppFunction: type = type(_libc.mprotect).__mro__[1]  # the class of functions of all libraries
 _guards = getattr(torch._C._dynamo, "guards", None)
 
 
 class WrongArgument(RuntimeError):
-    """A plan is called with a tensor of another dtype, shape, layout or alignment than it was recorded for, or with
-    one that it writes to in the memory of another."""
+    """A tensor that a plan cannot be called with.
+
+    Its dtype, layout or alignment is not the recorded one. Or the plan writes to it, and it shares memory with
+    another argument.
+    """
 
 
 @dataclass
 class Replayed:
-    """A plan that can be called with its tensors. ``namespace`` holds what the generated code refers to.
+    """A plan that can be called with its tensors. ``namespace`` has the objects that the generated code refers to.
 
-    In a template it rests: allocations are zero and C++ kernels do nothing, so that a candidate's machine code runs
-    nowhere but in measured processes. :meth:`wake` puts the kernels in place.
+    In a template it rests: allocations are zero and C++ kernels do nothing. So a candidate's machine code runs only
+    in measured processes. :meth:`wake` puts the kernels in place.
     """
 
     call: Callable[..., Any]
@@ -69,33 +72,33 @@ class Replayed:
     _awake: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def rest(self) -> None:
-        """Exchange allocator and C++ kernels for harmless ones."""
+        """Replace the C++ kernels by a function that does nothing, and the allocator by one of zeros."""
         kernels = {name: value for name, value in self.namespace.items() if isinstance(value, _CppFunction)}
         self._awake = {**kernels, "empty": self.namespace["empty"]}
         self.namespace.update(dict.fromkeys(kernels, _do_nothing))
         self.namespace["empty"] = _Filled(self.namespace["empty"], 0)
 
     def wake(self) -> None:
-        """Put the real ones back."""
+        """Put the real kernels and the allocator back."""
         self.namespace.update(self._awake)
 
 
 def cpp_function(library: ctypes.CDLL, name: str, parameters: Sequence[str]) -> Any:
-    """Return a kernel of a compiled library, typed by the kinds of its parameters."""
+    """Return a kernel of a compiled library, with argument types by the kinds of its parameters."""
     function = getattr(library, name)
     function.restype, function.argtypes = None, [_CTYPES[kind] for kind in parameters]
     return function
 
 
 class Code(Protocol):
-    """Machine code for a plan's launches of Triton kernels."""
+    """A source of machine code for a plan's launches of Triton kernels."""
 
     def prepare(self, number: int, step: TritonLaunch) -> MachineLaunch:
-        """Return what makes a launch, number ``number`` of the plan."""
+        """Return the launch with number ``number`` of the plan."""
 
 
 class MachineLaunch(Protocol):
-    """A launch of machine code. ``operands`` are those whose addresses it is called with, in order."""
+    """A launch of machine code. It is called with the addresses of ``operands``, in order."""
 
     operands: tuple[Operand, ...]
 
@@ -114,9 +117,10 @@ def replay(
 ) -> Replayed:
     """Return a callable that executes a plan.
 
-    ``kernels`` are the plan's, ready to be launched; ``choices`` says which configuration of each tuned launch.
-    ``written`` are the argument tensors that it writes to: each call checks that no other shares memory with them.
-    With ``code``, Triton kernels are launched as machine code instead of by Triton.
+    ``kernels`` are the plan's kernels, ready to be launched. ``choices`` has the index of a configuration for each
+    tuned launch. ``written`` are the argument tensors that the plan writes to. Each call checks that no other one
+    shares memory with them. With ``code``, Triton kernels are launched as machine code instead of by Triton. A call
+    raises WrongArgument for tensors that do not fit the plan.
     """
     printer = _Printer(plan, device, sequence, list(choices), written, code)
     source = printer.function()
@@ -128,13 +132,13 @@ def replay(
 
 
 def poison(replayed: Sequence[Replayed]) -> None:
-    """Let every allocation of these plans be full of NaN (of -1, in integers) from now on."""
+    """Fill each allocation of these plans with NaN (with -1 in integers) from now on."""
     for one in replayed:
         one.namespace["empty"] = _Filled(one.namespace["empty"], POISON)
 
 
 class _Filled:
-    """An allocator whose memory holds ``value`` in every byte."""
+    """An allocator whose memory has ``value`` in each byte."""
 
     def __init__(self, plain: Callable[..., torch.Tensor], value: int) -> None:
         self._plain, self._value = plain, value
@@ -149,7 +153,7 @@ class _Filled:
 
 
 class _Printer:
-    """One plan's text and namespace."""
+    """The printer of a plan: it makes the text and the namespace."""
 
     def __init__(
         self,
@@ -198,7 +202,7 @@ class _Printer:
         return f"def launch_plan({arguments}):\n" + "".join(f"    {line}\n" for line in self._lines)
 
     def _apart(self) -> None:
-        """Check that what is written to shares no memory with another argument, from first to last element."""
+        """Print checks that arguments that are written to share no memory with others, from first to last element."""
         sizes = [tensor.form.nbytes for tensor in self._plan.tensors]
         for one, other in itertools.combinations(range(len(sizes)), 2):
             if sizes[one] and sizes[other] and (one in self._written or other in self._written):
@@ -271,7 +275,7 @@ class _Printer:
         if operand.source == "argument" and base not in self._aligned:
             self._aligned.add(base)
             expected = self._plan.tensors[operand.index].misaligned
-            self._add(f"if {address} & {ALIGNMENT - 1} != {expected}: wrong({base!r})")
+            self._add(f"if {address} & {ALIGNMENT_BYTES - 1} != {expected}: wrong({base!r})")
         return f"{address} + {operand.offset}" if operand.offset else address
 
     def _address(self, base: str) -> str:
@@ -296,7 +300,7 @@ class _Printer:
     def _cpp(self, value: Any) -> str:
         if isinstance(value, torch.dtype):
             if value not in DTYPE_CODES:
-                raise WrongArgument(f"{value} is no dtype of passbench.h")
+                raise WrongArgument(f"passbench.h has no dtype {value}")
             return str(DTYPE_CODES[value])
         return self._value(value)
 
@@ -320,7 +324,7 @@ class _Printer:
 
 
 def operator(name: str) -> Any:
-    """Return one of ATen's operators by its full name (``aten.mul.Tensor``). Raises ValueError if there is none."""
+    """Return an operator of ATen by its full name (``aten.mul.Tensor``). Raises ValueError if there is none."""
     parts = name.split(".")
     if len(parts) == 3 and parts[0] == "aten":
         packet = getattr(torch.ops.aten, parts[1], None)
@@ -330,7 +334,7 @@ def operator(name: str) -> Any:
 
 
 def _dtypes(plan: LaunchPlan) -> set[str]:
-    """Return the dtypes that the plan's text may name: all of those in its data, in one walk."""
+    """Return the dtypes in the plan's data, which its text may name."""
     found = {tensor.form.dtype for tensor in plan.tensors} | {operand.form.dtype for operand in plan.returns}
 
     def walk(value: Any) -> None:
@@ -353,7 +357,7 @@ def _numbers(values: Sequence[int]) -> str:
 
 
 def _empty(device: str) -> Callable[..., torch.Tensor]:
-    """Return an allocator of (shape, strides, dtype)."""
+    """Return a function of (shape, strides, dtype) that allocates a tensor on ``device``."""
     if device == "cpu":
         fast = getattr(_guards, "_empty_strided_cpu", None)
         return fast or (lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype))
@@ -364,7 +368,7 @@ def _empty(device: str) -> Callable[..., torch.Tensor]:
 def _reinterpret(
     base: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
 ) -> torch.Tensor:
-    """Return memory ``offset`` bytes behind the first element of ``base`` as a tensor."""
+    """Return the memory ``offset`` bytes behind the first element of ``base`` as a tensor."""
     start = base.storage_offset() * base.element_size() + offset
     if dtype == base.dtype:
         return torch.as_strided(base, shape, strides, start // base.element_size())
@@ -395,7 +399,7 @@ def _shared(name: str, other: str) -> None:
 
 
 def _table(content: str, device: str) -> torch.Tensor:
-    """Return a constant table; on the CPU in memory that nobody can write to, which no kernel can keep answers in."""
+    """Return a constant table. On the CPU its memory is read-only, so that no kernel can keep answers in it."""
     data = bytes.fromhex(content)
     if not data:
         return torch.empty(0, dtype=torch.uint8, device=device)
@@ -411,7 +415,7 @@ def _table(content: str, device: str) -> torch.Tensor:
 
 
 def _do_nothing(*_arguments: Any) -> None:
-    """Stand for a kernel."""
+    """Do nothing, in place of a kernel."""
 
 
 def _triton_type(value: TritonType) -> Any:

@@ -1,6 +1,6 @@
-"""A measured runner: makes the calls of one block after another, and tells where the outputs lie.
+"""A measured runner makes the calls of one block after another, and announces the addresses of the outputs.
 
-It is stopped by the judge except between "go" and "done", so everything between the two is timed.
+The judge stops it except between "go" and "done". Everything between the two is timed.
 """
 
 from __future__ import annotations
@@ -26,51 +26,51 @@ from pytest_passbench.protocol import (
     send,
 )
 from pytest_passbench.runner import memory
-from pytest_passbench.runner.output_tables import Tables
-from pytest_passbench.runner.pages import Pages, Slot
+from pytest_passbench.runner.output_tables import OutputTables
+from pytest_passbench.runner.pages import MappedPages, Slot
 from pytest_passbench.walls import harden, seccomp
-
-Call = Callable[..., Any]
 
 
 class Block:
     """Up to ``calls`` calls on this runner's inputs.
 
-    ``mutated`` are the inputs that eager changes in place: each call gets its own private copy of them (made inside
-    the block, which costs every arm the same and is taken off with the empty block), and what became of the copies
-    counts as further outputs.
+    ``mutated`` are the inputs that eager changes in place. Each call gets a private copy of them, made inside the
+    block. That costs all arms the same, and subtracting the empty block takes it off. After the call, the copies
+    count as further outputs.
     """
 
-    def __init__(self, call: Call, pages: Pages, calls: int, mutated: tuple[int, ...], outputs: int) -> None:
+    def __init__(
+        self, call: Callable[..., Any], pages: MappedPages, calls: int, mutated: tuple[int, ...], outputs: int
+    ) -> None:
         self.call, self.slots, self.mutated = call, pages.slots[:calls], mutated
-        self.tables = Tables(len(self.slots), outputs + len(mutated))
+        self.tables = OutputTables(len(self.slots), outputs + len(mutated))
         self.results: list[Any] = []
         self.copies = [tuple(slot[i].clone() for i in mutated) for slot in self.slots] if mutated else []
-        #: Where the inputs of the first slot begin, and what else the judge has to know: addresses.
+        #: The address of the first slot's inputs, and further addresses for the judge.
         self.inputs, self.places = pages.address, dict[str, int]()
 
     def prepare(self, calls: int) -> None:
-        """Put the inputs where the calls find them. Nothing to do where they are in the shared pages."""
+        """Put the inputs of ``calls`` calls in place. On the CPU they are in the shared pages already."""
 
     def collect(self, call: int) -> None:
-        """Bring a call's outputs to where the judge can read them. Nothing to do on the CPU."""
+        """Copy a call's outputs to the host. On the CPU there is nothing to copy."""
 
     def run(self, calls: int) -> None:
-        """Make the calls and describe what came out."""
+        """Make the calls and describe their outputs in the tables."""
         self.results = self._mutating(self.call, calls) if self.mutated else self._plain(self.call, calls)
         self.tables.write(self.results)
 
     def run_empty(self, calls: int) -> None:
-        """The same block around a call that only hands back outputs made before."""
+        """Run the same block around a call that returns earlier outputs."""
         made = self.results[0][: len(self.results[0]) - len(self.mutated)]
         call = lambda *_inputs: made  # noqa: E731 - as short as a call can be
         results = self._mutating(call, calls) if self.mutated else self._plain(call, calls)
         self.tables.write(results)
 
-    def _plain(self, call: Call, calls: int) -> list[Any]:
+    def _plain(self, call: Callable[..., Any], calls: int) -> list[Any]:
         return [call(*slot) for slot in self.slots[:calls]]
 
-    def _mutating(self, call: Call, calls: int) -> list[Any]:
+    def _mutating(self, call: Callable[..., Any], calls: int) -> list[Any]:
         results = []
         for slot, copies in zip(self.slots[:calls], self.copies, strict=False):
             inputs = self._with_copies(slot, copies)
@@ -94,7 +94,10 @@ def serve(
     spacer: memory.Spacer,
     rehearsal: int = 0,
 ) -> None:
-    """Run a block of ``rehearsal`` calls, announce the tables, then run blocks until the judge hangs up."""
+    """Run a block of ``rehearsal`` calls, announce the tables, and run blocks until the judge hangs up.
+
+    Raises OSError if the kernel refuses the filter after the first block.
+    """
     harden.dumpable()
     if threads != torch.get_num_threads():
         torch.set_num_threads(threads)
@@ -104,7 +107,7 @@ def serve(
     run_at = memory.at_depths(partial(_one, block, spacer))
     with torch.no_grad():
         if rehearsal:
-            run_at[-1](rehearsal, 0)  # if it fails, so will those that follow, and they are asked how
+            run_at[-1](rehearsal, 0)  # a failure is reported by the blocks that follow
         send(channel, {**hello, **block.places})
         while data := channel.recv(GO.size):
             nonce, calls, flags, depth = GO.unpack(data)
@@ -124,7 +127,7 @@ def _one(block: Block, spacer: memory.Spacer, depth: int, calls: int, flags: int
             spacer.take(depth)
             block.run_empty(calls)
         else:
-            block.results = []  # the caller lets go of the last block's outputs first, so that memory is used again
+            block.results = []  # free the last block's outputs first, so that their memory is used again
             spacer.take(depth)
             block.run(calls)
     except BaseException:

@@ -1,7 +1,7 @@
-"""A template: one arm's program on one subgraph, loaded, compiled and warm; measured runners are forked from it.
+"""A template builds an arm's program for a subgraph and warms it up. Measured runners are forked from it.
 
-It works with one thread (a fork after multi-threaded work hangs) and ends with its subgraph, and with it all that
-a pass left behind.
+It works with one thread, because a fork after multi-threaded work hangs. It ends with its subgraph, and with it
+everything that a pass left behind.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ from pytest_passbench.protocol import Layout, Order, ProtocolError, receive, sen
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.runner import memory
 from pytest_passbench.runner.kernels import AskedKernels
-from pytest_passbench.runner.pages import Pages
+from pytest_passbench.runner.pages import MappedPages
 from pytest_passbench.runner.program import facts, prepare
 from pytest_passbench.runner.replay import Replayed, poison
 from pytest_passbench.runner.serve import Block, serve
 from pytest_passbench.walls import code, harden, seccomp
 from pytest_passbench.walls.children import reap
 
-#: Without what Python and its modules do after each ``os.fork`` (new locks, new random numbers, and what a pass may
-#: have registered): a runner has one thread and needs none of it, and pays for every page that it touches.
+#: Skips what Python does after ``os.fork``: new locks, new random numbers, and functions that a pass registered. A
+#: runner has one thread and needs none of it, and it pays for each page that it touches.
 _fork = ctypes.PyDLL(None).fork
-MESSAGE_LIMIT = 12_000  # characters of a traceback that travel
+MAX_MESSAGE_CHARACTERS = 12_000  # of a traceback that is sent; the end counts
 
 
 @dataclass
 class Ready:
-    """A program that can be forked from."""
+    """A program, with all that a fork needs to serve it."""
 
     call: Callable[..., Any]
-    pages: Pages
+    pages: MappedPages
     report: dict[str, Any]
     device: str
     replayed: list[Replayed] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)  # bytes of each output
-    pieces: tuple[int, int] = (0, 0)  # of memory: where, and how many bytes
+    pieces: tuple[int, int] = (0, 0)  # of memory: address and bytes
     null: int = field(default_factory=lambda: os.open(os.devnull, os.O_WRONLY))
     filter: seccomp.Measured | None = None
     code: list[code.CodePages] = field(default_factory=list)
 
 
 class Failure(Exception):
-    """The program can't be had; ``status`` and ``phase`` go into the record."""
+    """A program that cannot be built. ``status`` and ``phase`` go into the record."""
 
     def __init__(self, status: str, phase: str, message: str) -> None:
         self.status, self.phase, self.message = status, phase, message
@@ -64,7 +64,7 @@ class Failure(Exception):
 
 
 def main(message: dict[str, Any], fds: list[int]) -> None:
-    """Build the program that ``message`` orders and serve fork requests until the judge hangs up."""
+    """Build the program that ``message`` orders, and serve requests for forks until the judge hangs up."""
     channel, pages_fd, log_fd = socket.socket(fileno=fds[0]), fds[1], fds[2]
     _redirect(log_fd)
     harden.die_with_parent()
@@ -76,17 +76,18 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
         gc.collect()
         ready.code = code.made_here()
         ready.filter = seccomp.measured(driver=is_cuda(ready.device))
-        gc.freeze()  # so that no collection in a fork touches, and thereby copies, what was here before
+        gc.freeze()  # so that no collection in a fork touches and thereby copies older objects
         send(channel, {"status": "ready", **ready.report})
-        sys.stdout.flush()  # once: what is left there would be written by every fork
-        ready.pieces = memory.release()  # last: even a report's length moves the heap's end
+        sys.stdout.flush()  # or each fork would write what is in the buffer
+        ready.pieces = memory.release()  # last, since even a report's length moves the heap's end
         _fork_on_request(channel, ready)
 
 
 def _rest() -> None:
-    """Stop until the judge continues this process: only for its next order.
+    """Stop this process until the judge continues it for the next order.
 
-    The judge waits for the stop. One that it sends has to wait for the core, which a new runner may hold by then.
+    The judge waits for the stop. If the judge sent the signal, the process would need the core to stop, and a new
+    runner may hold it by then.
     """
     os.kill(os.getpid(), signal.SIGSTOP)
 
@@ -100,15 +101,16 @@ def _redirect(log_fd: int) -> None:
 
 
 def _build(channel: socket.socket, message: dict[str, Any], pages_fd: int) -> Ready | None:
+    """Return the ordered program, or report the failure to the judge and return None."""
     try:
-        pages = Pages(pages_fd, Layout.from_json(message["layout"]))
+        pages = MappedPages(pages_fd, Layout.from_json(message["layout"]))
         return _ready(Order.from_json(message["order"]), pages, channel)
     except Failure as failure:
         send(channel, {"status": failure.status, "phase": failure.phase, "message": failure.message})
     return None
 
 
-def _ready(order: Order, pages: Pages, channel: socket.socket) -> Ready:
+def _ready(order: Order, pages: MappedPages, channel: socket.socket) -> Ready:
     kernels = AskedKernels(channel, order.device)
     try:
         with torch.no_grad():
@@ -126,7 +128,10 @@ def _ready(order: Order, pages: Pages, channel: socket.socket) -> Ready:
 
 
 def _first_call_failed(error: BaseException) -> tuple[str, str]:
-    """Status and phase: capturing, compiling and the first call happen in one go, so the exception has to tell."""
+    """Return the status and the phase of a failure.
+
+    Capturing, compiling and the first call are one step, so only the exception shows the phase.
+    """
     kind = type(error)
     compiler = kind.__module__.startswith(("torch._dynamo", "torch._inductor", "triton.compiler"))
     if compiler or kind.__name__ in ("CompileError", "CompilationError"):
@@ -134,10 +139,11 @@ def _first_call_failed(error: BaseException) -> tuple[str, str]:
     return "runtime_fail", "first call"
 
 
-def _warm_up(order: Order, call: Callable[..., Any], pages: Pages) -> tuple[dict[str, Any], list[int]]:
-    """Call once more on private inputs: facts for the judge, and the bytes of each output.
+def _warm_up(order: Order, call: Callable[..., Any], pages: MappedPages) -> tuple[dict[str, Any], list[int]]:
+    """Call the program again on private inputs. Return facts for the judge, and the bytes of each output.
 
-    Which inputs changed is asked of eager alone.
+    The facts are the inputs that changed, which the judge reads of eager only, and the number of outputs. Raises
+    Failure if the call fails.
     """
     try:
         with torch.no_grad():
@@ -153,7 +159,7 @@ def _warm_up(order: Order, call: Callable[..., Any], pages: Pages) -> tuple[dict
 
 
 def _trace() -> str:
-    return traceback.format_exc()[-MESSAGE_LIMIT:]
+    return traceback.format_exc()[-MAX_MESSAGE_CHARACTERS:]
 
 
 def _fork_on_request(channel: socket.socket, ready: Ready) -> None:
@@ -182,9 +188,9 @@ def _fork_on_request(channel: socket.socket, ready: Ready) -> None:
 
 
 def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready) -> None:
-    """Never returns: what it is forked from must not go on in two processes."""
+    """Serve blocks and end the process. It never returns, so that no fork goes on as a template."""
     try:
-        os.dup2(ready.null, 1)  # what a kernel prints was kept from the template's calls; more would fill the log
+        os.dup2(ready.null, 1)  # the log has what the template's calls printed; more would fill it
         chance = random.Random(message["place"])
         memory.displace(chance, ready.pieces)
         mutated, outputs = tuple(message["mutated"]), message["outputs"]

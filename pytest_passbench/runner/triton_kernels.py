@@ -1,6 +1,7 @@
-"""Kernels of Triton made from checked text, in a namespace that has nothing else in it.
+"""Triton kernels made from checked text, in a namespace of their own.
 
-Triton reads a kernel's source through ``inspect``: the text is where that looks, under a name that no file has.
+Triton reads a kernel's source through ``inspect``. So the text is put into ``linecache``, under a name that no file
+has.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ _BUILTINS = ("range", "min", "max", "abs", "len", "int", "float", "bool")
 
 
 def make_kernel(text: Mapping[str, Any]) -> Any:
-    """What ``triton.jit`` makes of a checked text (``KernelText.to_json()``); ``kernel[grid](...)`` launches it.
+    """Return the kernel that ``triton.jit`` makes of a checked text, as ``KernelText.to_json()`` returns it.
 
-    The same text has the same names on every machine, and so the same machine code.
+    ``kernel[grid](...)`` launches it. The same text gets the same names on all machines, so the same machine code.
     """
     digest = hashlib.sha256(json.dumps(text, sort_keys=True).encode()).hexdigest()[:16]
     namespace = _namespace(f"passbench_kernel_{digest}")

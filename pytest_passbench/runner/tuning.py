@@ -1,4 +1,4 @@
-"""Choosing the configuration of a tuned launch, by the judge's side of the wall instead of the candidate's."""
+"""The choice of a tuned launch's configuration. The harness measures them; the candidate does not."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ import torch
 from pytest_passbench.plans.launch import LaunchPlan, Tuned
 from pytest_passbench.runner.replay import Code, replay
 
-REPEATS = 10
+REPEATS = 10  # timed calls of a configuration
 
 
 def tune(plan: LaunchPlan, kernels: Sequence[Any], device: str, code: Code) -> list[int]:
-    """Return the fastest configuration of each tuned launch, one launch after the other, on tensors of zeros.
+    """Return the index of the fastest configuration for each tuned launch, measured on tensors of zeros.
 
-    A configuration that cannot be compiled or launched is passed over. Raises what the last one raised if none can.
+    The launches are tuned one after another, each with those before it as chosen. A configuration that cannot be
+    compiled or launched is left out. Raises RuntimeError, with the last configuration's message, if none is left.
     """
-    tensors = [_zeros(tensor.form, device) for tensor in plan.tensors]
+    tensors = [
+        torch.empty_strided(form.shape, form.strides, dtype=getattr(torch, form.dtype), device=device).zero_()
+        for form in (tensor.form for tensor in plan.tensors)
+    ]
     chosen: list[int] = []
     for step in [step for step in plan.steps if isinstance(step, Tuned)]:
         chosen.append(_fastest(plan, kernels, device, code, chosen, len(step.choices), tensors))
@@ -50,6 +54,7 @@ def _fastest(
 
 
 def _seconds(call: Callable[..., Any], tensors: list[torch.Tensor]) -> float:
+    """Return the mean seconds of a call on the device, after a first call that is not timed."""
     call(*tensors)
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     start.record()
@@ -58,8 +63,3 @@ def _seconds(call: Callable[..., Any], tensors: list[torch.Tensor]) -> float:
     end.record()
     end.synchronize()
     return float(start.elapsed_time(end)) / REPEATS / 1e3
-
-
-def _zeros(form: Any, device: str) -> torch.Tensor:
-    made = torch.empty_strided(form.shape, form.strides, dtype=getattr(torch, form.dtype), device=device)
-    return made.zero_()

@@ -1,7 +1,7 @@
-"""A zygote: the first process of a sandbox, process 1 of a strong one. It has imported what arms need, no candidate,
-and opened no device.
+"""A zygote is the first process of a sandbox, and process 1 behind strong walls.
 
-It forks a template per subgraph, or in a reader's sandbox a reader per directory of passes.
+It has imported the modules that arms need, but no candidate, and it has opened no device. It forks a template per
+subgraph. In a sandbox of readers it forks a reader per directory of passes.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pytest_passbench.runner import memory
 from pytest_passbench.walls import harden
 from pytest_passbench.walls.confine import confine
 
-_templates = set[int]()  # those that were forked here and are not buried yet
+_children = set[int]()  # templates and readers that were forked here and not reaped yet
 
 
 def main() -> None:
-    """Serve the judge on the socket whose descriptor is the first argument; its first message says what to import.
+    """Serve the judge on the socket whose descriptor is the first argument. The first message names the imports.
 
-    The second argument, the arm's name, is for people who list processes.
+    The second argument is the arm's name, for people who list processes.
     """
     harden.same_layout()
     harden.heed_no_interrupt()
@@ -61,14 +61,14 @@ def _import(wants: dict[str, Any]) -> dict[str, str]:
         versions["triton"] = _import_triton()
         _warm_up(wants["pipeline"])
     gc.collect()
-    gc.freeze()  # a template's own collection then walks its own objects only
+    gc.freeze()  # a template's collections then walk its own objects only
     return versions
 
 
 def _warm_up(pipeline: str) -> None:
-    """What is imported or set up lazily (Dynamo, the operator tables) is then paid for once.
+    """Build a small graph, so that lazy imports (Dynamo, the operator tables) happen once.
 
-    Eager needs little of it, but has to be like the others.
+    Eager needs few of them, but its processes have to be like those of the other arms.
     """
     from pytest_passbench.rewrite.pipelines import warm_up
     from pytest_passbench.suite.build import build_graph
@@ -90,9 +90,9 @@ def _serve(channel: socket.socket, message: dict[str, Any], fds: list[int]) -> N
     from pytest_passbench.walls.children import reap
 
     if message["op"] == "reap":
-        ended = reap()  # orphans as well, whose last parent this process is
-        send(channel, {"ended": [[pid, number] for pid, number in ended if pid in _templates]})
-        _templates.difference_update(pid for pid, _number in ended)
+        ended = reap()  # orphans too, which become children of this process
+        send(channel, {"ended": [[pid, number] for pid, number in ended if pid in _children]})
+        _children.difference_update(pid for pid, _number in ended)
         return
     if message["op"] == "signal":
         _signal_all(message["number"])
@@ -102,16 +102,17 @@ def _serve(channel: socket.socket, message: dict[str, Any], fds: list[int]) -> N
     if pid == 0:
         channel.close()
         _become(message, fds)
-    _templates.add(pid)
+    _children.add(pid)
     for fd in fds:
         os.close(fd)
     send(channel, {"forked": pid})
 
 
 def _signal_all(number: int) -> None:
-    """Stop or end everything in the sandbox at once: no process can fork while this goes on, and so escape it.
+    """Send a signal to all other processes of the sandbox at once, so that none can escape by forking.
 
-    From outside they can only be found one by one. Behind weak walls, where others would be hit, nothing is done.
+    From outside, processes can only be found one by one. Behind weak walls this does nothing, because it would signal
+    processes outside of the sandbox.
     """
     if os.getpid() == 1:
         with contextlib.suppress(ProcessLookupError):
@@ -119,7 +120,7 @@ def _signal_all(number: int) -> None:
 
 
 def _become(message: dict[str, Any], fds: list[int]) -> None:
-    """Be a template or a reader; never returns. Whatever ends this process, the judge sees the socket close."""
+    """Run a template or a reader, and end the process. In any case the judge sees the socket close."""
     try:
         if message["op"] == "reader":
             from pytest_passbench.reader.main import main as reader_main

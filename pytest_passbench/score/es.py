@@ -30,7 +30,7 @@ WEIGHTS: dict[int, float] = {
 """The weight of each t in AS, before they are normalised over the t of the interpretation."""
 
 
-MOST_P = 10.0
+MAX_P = 10.0
 """With speedups within :data:`pytest_passbench.score.subgraph.SPEEDUPS` no slowdown's power underflows."""
 
 
@@ -71,8 +71,8 @@ def check(settings: ScoreSettings, where: Path | None = None) -> None:
             raise UserError(f"{name} = {value!r} is not a number", where=where, remedy="0 < b <= 1, 0 <= p")
     if not 0.0 < settings.b <= 1.0:
         raise UserError(f"b = {settings.b} is out of range", where=where, remedy="0 < b <= 1")
-    if not 0.0 <= settings.p <= MOST_P:
-        raise UserError(f"p = {settings.p} is out of range", where=where, remedy=f"0 <= p <= {MOST_P:g}")
+    if not 0.0 <= settings.p <= MAX_P:
+        raise UserError(f"p = {settings.p} is out of range", where=where, remedy=f"0 <= p <= {MAX_P:g}")
     if settings.interpretation not in tuple(LEVELS):
         what = f"unknown interpretation {settings.interpretation!r}"
         raise UserError(what, where=where, remedy=f"one of: {', '.join(LEVELS)}")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.ladder import NEVER, T_FROZEN
+from pytest_passbench.core.ladder import BITWISE, NEVER, T_FROZEN, first_correct, guarded
+from pytest_passbench.core.record import RAN
 from pytest_passbench.core.settings import Interpretation
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ LEVELS: dict[Interpretation, dict[str, int]] = {
 }  # fmt: skip
 """Per interpretation and failure class the smallest t from which a failure counts 1 instead of b."""
 
-_STATUSES = ("correct", *(name for name in LEVELS["default"] if name not in (ACCURACY, NOT_JUDGED)))
+_STATUSES = (RAN, *(name for name in LEVELS["default"] if name not in (ACCURACY, NOT_JUDGED)))
 
 TOP: dict[Interpretation, int] = {"default": 4, "mismatch_extended": 5}
 """The last t of each interpretation."""
@@ -51,7 +52,7 @@ class Judged:
 
     ``dtypes`` and ``correct_from`` have one entry per output; :mod:`pytest_passbench.core.ladder` has the codes.
     ``speedup`` is eager time / candidate time, None if nothing ran or the speed was not measured. ``null_from`` is
-    the smallest t at which a null answer passes, 99 if there is none.
+    the smallest t at which a null answer passes, NEVER if there is none.
     """
 
     status: str
@@ -62,10 +63,8 @@ class Judged:
 
     @property
     def first_correct(self) -> int:
-        """The smallest t at which every output passes; 99 where none does, or where it did not run."""
-        if self.status != "correct" or not self.correct_from:
-            return NEVER
-        return max(self.correct_from)
+        """The smallest t at which every output passes; NEVER if there is none, or if it did not run to its end."""
+        return first_correct(self.correct_from) if self.status == RAN else NEVER
 
     def correct_at(self, t: int) -> bool:
         """Whether every output is within the tolerances of ``t``."""
@@ -81,18 +80,18 @@ class Judged:
         From ``null_from`` on a null answer passes too, so there a subgraph may only earn more than 1 if it
         was correct already where no null answer is. Above t = 1 everything is as it was decided at t = 1.
         """
-        return min(t, T_FROZEN) >= self.null_from and self.first_correct >= self.null_from
+        return guarded(self.first_correct, self.null_from, t)
 
     @property
     def failure(self) -> str | None:
         """Its failure class at t = 1, None where it is correct there."""
-        if self.status != "correct":
+        if self.status != RAN:
             return self.status
         return None if self.correct_at(T_FROZEN) else ACCURACY
 
 
 def level(failure: str, interpretation: Interpretation) -> int:
-    """The t from which a failure of this class counts 1; 99 where it never does."""
+    """The t from which a failure of this class counts 1; NEVER if it never does."""
     return LEVELS[interpretation][failure]
 
 
@@ -113,13 +112,14 @@ def from_json(data: Any, where: str) -> Judged:
     if not isinstance(data, Mapping):
         raise UserError("not an object", where=where, remedy="give status, dtypes, correct_from, speedup")
     status = data.get("status")
+    status = RAN if status == "correct" else status  # its name in files of schema passbench/1
     if not isinstance(status, str) or status not in _STATUSES:
         raise UserError(f"unknown status {status!r}", where=where, remedy=f"one of: {', '.join(_STATUSES)}")
     dtypes = data.get("dtypes", [])
     if not isinstance(dtypes, list) or not all(isinstance(name, str) for name in dtypes):
         raise UserError("dtypes: not a list of names", where=where, remedy="one per output, as float32")
     correct_from = _whole_numbers(data.get("correct_from", []), "correct_from", where)
-    if status == "correct" and (not correct_from or len(correct_from) != len(dtypes or correct_from)):
+    if status == RAN and (not correct_from or len(correct_from) != len(dtypes or correct_from)):
         raise UserError("correct_from: not one per output", where=where, remedy="as many as dtypes has")
     return Judged(
         status=status,
@@ -132,7 +132,8 @@ def from_json(data: Any, where: str) -> Judged:
 
 def _whole_numbers(values: Any, name: str, where: str) -> tuple[int, ...]:
     if not isinstance(values, list) or any(type(value) is not int for value in values):
-        raise UserError(f"{name}: not whole numbers", where=where, remedy="-11 .. 1, or 99 for never")
+        raise UserError(f"{name}: not whole numbers", where=where,
+                        remedy=f"{BITWISE} .. {T_FROZEN}, or {NEVER} for never")  # fmt: skip
     return tuple(values)
 
 

@@ -1,8 +1,8 @@
-"""The allow-list: which names a subgraph may use, and what they stand for.
+"""The allow-list: the names that a subgraph may use, and the functions that they stand for.
 
 A dotted name resolves only if a rule below lists it. The rules take whole namespaces of pure tensor functions
-(as this torch has them) and leave out by name what reads, writes, aliases foreign memory, or runs code. What
-an operator is *called* is in :mod:`pytest_passbench.suite.opnames`.
+from the installed torch. They leave out by name the functions that read, write, alias foreign memory, or run
+code. The short name of an operator is in :mod:`pytest_passbench.suite.opnames`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from pytest_passbench.core.errors import UserError
 Function = Callable[..., Any]
 
 
-def _words(text: str) -> frozenset[str]:
+def words(text: str) -> frozenset[str]:
+    """Return the words of a text, which are separated by blanks and line breaks."""
     return frozenset(text.split())
 
 
-# What touches files, foreign memory, autograd state or callables, or has left torch.
-_DENIED = _words("""
+# Functions that touch files, foreign memory, autograd state or callables, or that newer releases of torch lack.
+_DENIED = words("""
     from_file from_numpy frombuffer is_vulkan_available is_distributed dsmm hsmm
     fbgemm_pack_gemm_matrix_fp16 fbgemm_pack_quantized_matrix fbgemm_linear_quantize_weight
     assert_int_or_pair resize_ resize resize_as resize_as_ resize_as_sparse_ set_ set_data record_stream
@@ -37,9 +38,9 @@ _DENIED = _words("""
     untyped_storage share_memory_ is_shared as_subclass module_load reinforce is_set_to retain_grad name
     eig lstsq solve symeig sparse_resize_ sparse_resize_and_clear_ ipu xpu mtia
     """)
-# Operators of torch.ops.aten that print, pin, or act on the process rather than on tensors; torch's own tests.
+# Prefixes of torch.ops.aten's operators that print, pin, act on the process, or belong to torch's own tests.
 _DENIED_ATEN = ("__", "_print", "_cufft", "_test", "_foobar", "_debug", "_pin_memory", "_resize_output", "_use_")
-_TORCH_EXTRA = _words("""
+_TORCH_EXTRA = words("""
     sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum is_tensor _check _check_is_size
     _check_tensor_all _check_value _check_index _assert _assert_async _softmax _log_softmax
     _safe_softmax _shape_as_tensor _int_mm _scaled_mm _grouped_mm _weight_norm _fused_rms_norm _add_relu
@@ -47,22 +48,22 @@ _TORCH_EXTRA = _words("""
     _adaptive_avg_pool3d _native_batch_norm_legit _native_batch_norm_legit_no_training _convolution
     _prelu_kernel _embedding_bag _fft_c2c _fft_c2r _fft_r2c _trilinear _unique2 _masked_softmax _stack
     """)
-_OPERATOR = _words("""
+_OPERATOR = words("""
     abs add and_ eq floordiv ge getitem gt iadd iand ifloordiv ilshift imatmul imod imul inv invert ior
     ipow irshift isub itruediv ixor le lshift lt matmul mod mul ne neg not_ or_ pos pow rshift setitem
     sub truediv truth xor
     """)
-_MATH = _words("""
+_MATH = words("""
     acos acosh asin asinh atan atan2 atanh ceil copysign cos cosh exp exp2 expm1 fabs floor fmod gcd
     hypot isfinite isinf isnan lcm log log10 log1p log2 pow prod sin sinh sqrt tan tanh trunc
     """)
-_BUILTINS = _words("abs bool float getattr int len max min pow round sum")
-_DUNDERS = _words("""
+_BUILTINS = words("abs bool float getattr int len max min pow round sum")
+_DUNDERS = words("""
     add and eq floordiv ge getitem gt iadd iand ilshift imul invert ior irshift isub ixor le len lshift
     lt matmul mod mul ne neg or pow radd rand rmul ror rpow rshift rsub rtruediv setitem sub truediv xor
     """)
 
-ATTRIBUTES = _words("""
+ATTRIBUTES = words("""
     shape dtype device ndim layout itemsize nbytes T mT H mH real imag data is_cuda is_cpu is_sparse
     is_leaf is_quantized requires_grad values indices Q R U S Vh L V LU P eigenvalues eigenvectors sign
     logabsdet min max mantissa exponent solution bin_edges hist
@@ -75,13 +76,13 @@ def _plain(module: Any, names: Iterable[str]) -> dict[str, Function]:
 
 
 def _public(module: Any) -> dict[str, Function]:
-    """The module's public builtin functions, less the denied ones."""
+    """Return the module's public builtin functions, less the denied ones."""
     found = _plain(module, (n for n in dir(module) if not n.startswith("_") and n not in _DENIED))
     return {n: f for n, f in found.items() if isinstance(f, types.BuiltinFunctionType)}
 
 
 def _functional(native: Iterable[Function]) -> dict[str, Function]:
-    """torch.nn.functional: its own functions, and native ones under their functional name."""
+    """Return the functions of torch.nn.functional: its own ones, and native ones under their functional name."""
     module, known = torch.nn.functional, set(native)
     public = {n: f for n, f in vars(module).items() if not n.startswith("_") and n not in _DENIED}
     own = types.FunctionType
@@ -94,14 +95,17 @@ def _functional(native: Iterable[Function]) -> dict[str, Function]:
 
 
 def _family(name: str) -> dict[str, Function]:
-    """torch.fft, torch.linalg or torch.special: the public names of this family's native functions."""
+    """Return the functions of torch.fft, torch.linalg or torch.special by their public names."""
     native = set(_public(getattr(torch._C, f"_{name}")).values())
     return {n: f for n, f in _public(getattr(torch, name)).items() if f in native}
 
 
 @cache
 def namespaces() -> Mapping[str, Mapping[str, Function]]:
-    """Prefix -> name -> function. Where a function has several names the first is its canonical spelling."""
+    """Return the allowed functions: prefix -> name -> function.
+
+    If a function has several names, the first one is its canonical spelling.
+    """
     variable = {n: getattr(torch, n) for n in _public(torch._C._VariableFunctions) if hasattr(torch, n)}
     native = _public(torch._C._nn)
     families = ("fft", "linalg", "special")
@@ -122,17 +126,21 @@ def namespaces() -> Mapping[str, Mapping[str, Function]]:
     }
 
 
-def _methods() -> frozenset[str]:
-    names = {n for n in dir(torch.Tensor) if not n.startswith("_") and n not in _DENIED}
-    return frozenset({n for n in names if callable(getattr(torch.Tensor, n))} | {f"__{n}__" for n in _DUNDERS})
-
-
-METHODS = _methods()
+METHODS = frozenset(
+    {
+        n
+        for n in dir(torch.Tensor)
+        if not n.startswith("_") and n not in _DENIED and callable(getattr(torch.Tensor, n))
+    }
+    | {f"__{n}__" for n in _DUNDERS}
+)
 """Tensor methods that a graph may call."""
 
 
 def resolve(dotted: str) -> Function:
-    """The function that an allowed dotted name stands for. Raises UserError (without a place) otherwise."""
+    """Return the function that an allowed dotted name stands for. Raises UserError without a place if it is not
+    allowed.
+    """
     if dotted.startswith("torch.ops."):
         return _aten(dotted)
     prefix, _, name = dotted.rpartition(".")
@@ -144,10 +152,10 @@ def resolve(dotted: str) -> Function:
 
 @cache
 def _aten_names() -> frozenset[str]:
-    """The tensor operators of ``torch.ops.aten``.
+    """Return the names of the tensor operators of ``torch.ops.aten``.
 
-    That namespace also offers what only TorchScript knows (``save``, ``manual_seed``, ``set_grad_enabled``): none
-    of it is registered with the dispatcher.
+    That namespace also has operators of TorchScript alone (``save``, ``manual_seed``, ``set_grad_enabled``).
+    They are not registered with the dispatcher, so they are not among these names.
     """
     registered = (n.removeprefix("aten::") for n in torch._C._dispatch_get_all_op_names() if n.startswith("aten::"))
     names = {name.split(".")[0] for name in registered}
@@ -175,7 +183,7 @@ def _spellings() -> Mapping[Function, str]:
 
 
 def spelling(target: Any) -> str | None:
-    """The canonical dotted name of a function, or None where the allow-list has none."""
+    """Return the canonical dotted name of a function, or None if it is not allowed."""
     if not isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
         return _spellings().get(target)
     dotted = f"torch.ops.{target}"

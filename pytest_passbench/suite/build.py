@@ -1,4 +1,4 @@
-"""Source text to FX graph, without executing any of it: each name goes through the allow-list."""
+"""The builder of FX graphs from source text. It executes none of the text: each name goes through the allow-list."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.task import Task
 from pytest_passbench.suite.source import BUILTINS, ROOTS, ParsedSource, parse
 
 if TYPE_CHECKING:
@@ -40,24 +41,32 @@ _NUMBERS = (int, float, complex)
 
 
 def build_graph(source: str, origin: str, device: str = "cpu", line: int = 1) -> torch.fx.GraphModule:
-    """The graph module of a subgraph's source; its placeholders have the names of forward's arguments.
+    """Return the graph module of a subgraph's source. Its placeholders have the names of forward's arguments.
 
     Recorded devices (``device(type='cuda', index=0)``, ``.to('cuda')``, ``.cuda()``) become ``device``. The
-    output is a tuple. Raises UserError at ``origin:line`` for what is not allowed or not understood;
-    ``line`` is the line of ``origin`` at which the text begins.
+    output is a tuple. ``line`` is the line of ``origin`` at which the text begins. Raises UserError at
+    ``origin:line`` for code that is not allowed or not understood.
     """
     import torch.fx
 
     program = parse(source, origin, line)
     try:
         graph = _Builder(program, device).build()
-    except RecursionError:  # how deep is too deep depends on the caller's own stack
+    except RecursionError:  # the depth that is too deep depends on the caller's stack, so it is not checked before
         raise UserError("expressions nested too deeply", where=f"{origin}:{line}") from None
     return torch.fx.GraphModule(torch.nn.Module(), graph)
 
 
+def check_graphs(task: Task) -> None:
+    """Build every graph of a task. Raises UserError, with file and line, for one that is not allowed."""
+    for key, source in task.graphs.items():
+        build_graph(source, str(task.path), line=task.graph_lines.get(key, 1))
+
+
 class _Builder(ast.NodeVisitor):
-    """Turns a checked program into nodes; ``visit`` gives an expression's value: a Node, or a literal."""
+    """A visitor that turns a checked program into nodes. ``visit`` returns an expression's value: a Node, or a
+    literal.
+    """
 
     def __init__(self, program: ParsedSource, device: str) -> None:
         import torch
@@ -86,12 +95,12 @@ class _Builder(ast.NodeVisitor):
         self.fail(f"{type(node).__name__} is not understood", node)
 
     def call(self, target: Any, *args: Any, **kwargs: Any) -> Any:
-        """One call_function node, named after the variable that it is assigned to."""
+        """Add a call_function node, named after the variable that it is assigned to, and return it."""
         hint, self.hint = self.hint, None
         return self.graph.create_node("call_function", target, args, kwargs, name=hint)
 
     def is_node(self, *values: Any) -> bool:
-        """Whether any of the values is, or holds, a graph node."""
+        """Return True if any of the values is a graph node, or contains one."""
         nodes: list[Any] = []
         self.torch.fx.node.map_arg(values, nodes.append)
         return bool(nodes)
@@ -126,7 +135,7 @@ class _Builder(ast.NodeVisitor):
         self.visit_value(node.value)
 
     def visit_Delete(self, node: ast.Delete) -> None:
-        """``del x`` frees memory early; a graph has no names to free."""
+        """Ignore ``del x``: it frees memory early, but a graph has no names to free."""
 
     def visit_Return(self, node: ast.Return) -> None:
         value = self.visit_value(node.value) if node.value is not None else None
@@ -156,7 +165,7 @@ class _Builder(ast.NodeVisitor):
     # Expressions
 
     def visit_value(self, node: ast.expr) -> Any:
-        """An expression's value, as an argument of a node may be."""
+        """Return an expression's value in a form that a node accepts as an argument."""
         value = self.visit(node)
         if isinstance(value, self.constants.Limits):
             self.fail("torch.finfo is not a value by itself", node, "name one of its numbers, such as .min")
@@ -202,7 +211,7 @@ class _Builder(ast.NodeVisitor):
         if isinstance(base, self.torch.fx.Node):
             return self.call(operator.getitem, base, index)
         if not isinstance(base, tuple | list) or not isinstance(index, int) or not -len(base) <= index < len(base):
-            self.fail("a subscript of something that is no tensor or tuple", node)
+            self.fail("a subscript of something that is not a tensor or tuple", node)
         return base[index]
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
@@ -232,11 +241,11 @@ class _Builder(ast.NodeVisitor):
             return self.call_method(node, owner, node.func.attr, args, kwargs)
         return self.call_function(node, args, kwargs)
 
-    # What calls mean
+    # Calls
 
     def call_method(self, node: ast.Call, owner: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if not isinstance(owner, self.torch.fx.Node):
-            self.fail(f"method {name!r} of something that is no tensor", node)
+            self.fail(f"method {name!r} of something that is not a tensor", node)
         if name not in self.allowlist.METHODS:
             self.fail(f"tensor method {name!r} is not allowed", node, "see the allow-list in suite/allowlist.py")
         if name in ("cuda", "cpu"):
@@ -249,12 +258,12 @@ class _Builder(ast.NodeVisitor):
     def call_function(self, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> Any:
         dotted = self.dotted(node.func)
         if dotted is None:
-            self.fail("a call of something that is no operator", node, "call torch functions and tensor methods")
+            self.fail("a call of something that is not an operator", node, "call torch functions and tensor methods")
         if dotted in ("device", "torch.device"):
             return self.device
         if dotted == "getattr":
             return self.call_getattr(node, args)
-        if dotted == "torch._check_is_size" and len(args) == 1:  # leaves torch; this is what it stands for
+        if dotted == "torch._check_is_size" and len(args) == 1:  # torch is about to remove it: its definition
             return self.call(self.torch._check, self.call(operator.ge, args[0], 0))
         try:
             if self.is_literal(dotted, args):
@@ -265,7 +274,7 @@ class _Builder(ast.NodeVisitor):
         return self.call(function, *args, **self.on_device(kwargs))
 
     def is_literal(self, dotted: str, args: list[Any]) -> bool:
-        """Whether a call makes a value out of literals, and so is no node of the graph."""
+        """Return True if a call makes a value out of literals, so that the graph needs no node for it."""
         constructors, containers = self.constants.CONSTRUCTORS, self.constants.CONTAINERS
         return dotted in containers or (dotted in constructors and not self.is_node(*args))
 
@@ -280,14 +289,14 @@ class _Builder(ast.NodeVisitor):
         return self.placed(self.constants.constant, dotted, node)
 
     def placed(self, function: Callable[[str], Any], name: str, node: ast.expr) -> Any:
-        """``function(name)``, its UserError raised at the node's line."""
+        """Return ``function(name)``. A UserError that it raises gets the node's line."""
         try:
             return function(name)
         except UserError as error:
             self.fail(error.what, node, error.remedy)
 
     def inner(self, node: ast.expr) -> Any:
-        """The value of a part of an expression; the variable's name is for the whole."""
+        """Return the value of a part of an expression. The variable's name belongs to the whole expression only."""
         hint, self.hint = self.hint, None
         value = self.visit_value(node)
         self.hint = hint
@@ -307,7 +316,7 @@ class _Builder(ast.NodeVisitor):
         return kwargs
 
     def dotted(self, node: ast.expr) -> str | None:
-        """``torch.nn.functional.gelu`` for such a chain of attributes; None where it starts at a value."""
+        """Return a chain of names as text, such as ``torch.nn.functional.gelu``, or None if it starts at a value."""
         names: list[str] = []
         while isinstance(node, ast.Attribute):
             names.append(node.attr)

@@ -1,4 +1,4 @@
-"""Values that a subgraph's source may write down: named constants, and literals spelled as calls."""
+"""Values that a subgraph's source may contain: named constants, and literals that are written as calls."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import torch
 from pytest_passbench.core.errors import UserError
 
 CONTAINERS = frozenset({"slice", "tuple", "list", "torch.Size"})
-"""Calls that hold values together, literals or not: ``slice(None, n)``, ``torch.Size([2, 3])``."""
+"""Calls that make containers, of literals or other values: ``slice(None, n)``, ``torch.Size([2, 3])``."""
 
 CONSTRUCTORS = CONTAINERS | {"float", "int", "bool", "complex", "torch.finfo", "torch.iinfo"}
-"""Calls that make a literal of literals: ``float('inf')``."""
+"""Calls that make a literal from literals: ``float('inf')``."""
 
 _NAMED = {
     **dict.fromkeys(("inf", "math.inf", "torch.inf"), math.inf),
@@ -30,12 +30,12 @@ _CALLS = {"slice": slice, "float": float, "int": int, "bool": bool, "complex": c
 
 @dataclass(frozen=True)
 class Limits:
-    """``torch.finfo(dtype)`` or ``torch.iinfo(dtype)``: not a value by itself, its numbers are."""
+    """The limits of a dtype: ``torch.finfo(dtype)`` or ``torch.iinfo(dtype)``. Only its numbers are values."""
 
     info: Any
 
     def number(self, name: str) -> float | int:
-        """``torch.finfo(torch.float32).min`` and the like. Raises UserError for an unknown name."""
+        """Return a number such as ``torch.finfo(torch.float32).min``. Raises UserError for an unknown name."""
         if name not in _LIMITS or not hasattr(self.info, name):
             raise UserError(f"torch.finfo has no number {name!r}", remedy="min, max, eps, tiny")
         value: float | int = getattr(self.info, name)
@@ -43,7 +43,7 @@ class Limits:
 
 
 def constant(dotted: str) -> Any:
-    """The value of ``inf``, ``math.pi``, ``torch.float32``, and the like. Raises UserError if none."""
+    """Return the value of ``inf``, ``math.pi``, ``torch.float32``, and the like. Raises UserError for other names."""
     if dotted in _NAMED:
         return _NAMED[dotted]
     prefix, _, name = dotted.rpartition(".")
@@ -54,7 +54,7 @@ def constant(dotted: str) -> Any:
 
 
 def construct(dotted: str, args: list[Any]) -> Any:
-    """The literal that a call of one of :data:`CONSTRUCTORS` means. Raises UserError on bad arguments."""
+    """Return the literal that a call of one of :data:`CONSTRUCTORS` makes. Raises UserError on bad arguments."""
     try:
         if dotted in _CALLS:
             return _CALLS[dotted](*args)

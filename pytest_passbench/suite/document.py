@@ -1,4 +1,4 @@
-"""A YAML document as plain data, with the line of every value for messages. Never executes tags."""
+"""A YAML document as plain data, with the line of every value for messages. Tags are never executed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Document:
-    """One parsed YAML document; ``offset`` is the number of the file's lines before it."""
+    """A parsed YAML document. ``offset`` is the number of the file's lines before it.
+
+    Raises UserError with file and line if the text is not YAML.
+    """
 
     def __init__(self, text: str, path: Path, offset: int = 0) -> None:
         self.path, self.offset = path, offset
@@ -23,19 +26,16 @@ class Document:
             self.node = loader.get_single_node()
             value = loader.construct_document(self.node) if self.node is not None else None
         except (yaml.YAMLError, ValueError, RecursionError) as error:
-            self._bad_yaml(error)
+            mark = getattr(error, "problem_mark", None)
+            place = f"{path}:{offset + mark.line + 1}" if mark is not None else str(path)
+            problem = getattr(error, "problem", None) or str(error)
+            raise UserError(f"not YAML: {problem}", where=place, remedy="correct the file") from None
         finally:
             loader.dispose()
         self.root = Cursor(value, (), self)
 
-    def _bad_yaml(self, error: Exception) -> NoReturn:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{self.path}:{self.offset + mark.line + 1}" if mark is not None else str(self.path)
-        problem = getattr(error, "problem", None) or str(error)
-        raise UserError(f"not YAML: {problem}", where=place, remedy="correct the file") from None
-
     def line(self, steps: tuple[str | int, ...]) -> int:
-        """The line of the file at which the value at ``steps`` begins, with its key (from 1)."""
+        """Return the line of the file (from 1) at which the value at ``steps`` begins, its key included."""
         node, mark = self.node, getattr(self.node, "start_mark", None)
         for step in steps:
             key, node = _child(node, step)
@@ -45,7 +45,7 @@ class Document:
         return self.offset + (mark.line if mark is not None else 0) + 1
 
     def text_line(self, steps: tuple[str | int, ...]) -> int:
-        """The line at which the text of a literal block (``|``) begins."""
+        """Return the line at which the text of a literal block (``|``) begins."""
         node = self.node
         for step in steps:
             node = _child(node, step)[1]
@@ -53,7 +53,9 @@ class Document:
 
 
 def _child(node: Any, step: str | int) -> tuple[Any, Any]:
-    """The node of a key (of an item: its own) and of its value; (None, None) where there is none."""
+    """Return the nodes of a key and of its value (a list's item: itself twice), or (None, None) if there is no
+    such key.
+    """
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
         return node.value[step], node.value[step]
     if isinstance(node, yaml.MappingNode):
@@ -63,7 +65,7 @@ def _child(node: Any, step: str | int) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class Cursor:
-    """A value of a document and the way to it; its readers check types and fail with file and line."""
+    """A value of a document, and the path to it. Its methods check types, and raise UserError with file and line."""
 
     value: Any
     steps: tuple[str | int, ...]
@@ -71,27 +73,27 @@ class Cursor:
 
     @property
     def name(self) -> str:
-        """``subgraphs[3].dtype``, or "the document"."""
+        """The path in words: ``subgraphs[3].dtype``, or "the document"."""
         text = "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in self.steps)
         return text.removeprefix(".") or "the document"
 
     def fail(self, what: str, remedy: str | None = None) -> NoReturn:
-        """Raises UserError at this value's line."""
+        """Raise UserError at this value's line."""
         where = f"{self.document.path}:{self.document.line(self.steps)}"
         raise UserError(what, where=where, remedy=remedy)
 
     def at(self, key: str) -> Cursor:
-        """The value under a key that must be there."""
+        """Return the value under a key that must exist."""
         if key not in self.mapping():
             self.fail(f"{self.name} has no {key!r}", f"add '{key}:'")
         return Cursor(self.value[key], (*self.steps, key), self.document)
 
     def maybe(self, key: str) -> Cursor | None:
-        """The value under a key, None where there is none or where it is null."""
+        """Return the value under a key, or None if the key is missing or its value is null."""
         return self.at(key) if self.mapping().get(key) is not None else None
 
     def only(self, keys: tuple[str, ...]) -> Cursor:
-        """Itself; fails where the mapping has other keys."""
+        """Return the cursor itself; fail if the mapping has other keys."""
         for key in self.mapping():
             if key not in keys:
                 at = Cursor(self.value, (*self.steps, str(key)), self.document)
@@ -99,38 +101,38 @@ class Cursor:
         return self
 
     def items(self) -> list[Cursor]:
-        """The items of a list."""
+        """Return the items of a list."""
         if not isinstance(self.value, list):
             self.fail(f"{self.name} is {_kind(self.value)}", "give a list")
         return [Cursor(v, (*self.steps, i), self.document) for i, v in enumerate(self.value)]
 
     def mapping(self) -> dict[Any, Any]:
-        """The value, a mapping."""
+        """Return the value, which must be a mapping."""
         if not isinstance(self.value, dict):
             self.fail(f"{self.name} is {_kind(self.value)}", "give a mapping")
         return self.value
 
     def string(self) -> str:
-        """The value, a string."""
+        """Return the value, which must be a string."""
         if not isinstance(self.value, str):
             self.fail(
                 f"{self.name} is {_kind(self.value)}",
-                "give a string, quoted where it looks like another type",
+                "give a string, in quotes if it looks like another type",
             )
         return self.value
 
     def strings(self) -> tuple[str, ...]:
-        """The value, a list of strings."""
+        """Return the value, which must be a list of strings."""
         return tuple(item.string() for item in self.items())
 
     def integer(self, least: int = 0) -> int:
-        """The value, an integer of at least ``least``."""
+        """Return the value, which must be an integer of at least ``least``."""
         if not isinstance(self.value, int) or isinstance(self.value, bool) or self.value < least:
             self.fail(f"{self.name} is {_kind(self.value)}", f"give an integer, {least} or more")
         return self.value
 
     def number(self) -> float:
-        """The value as a float; YAML 1.1 reads ``1e-5`` as a string, so such a string counts."""
+        """Return the value as a float. YAML 1.1 reads ``1e-5`` as a string, so such strings are numbers too."""
         if isinstance(self.value, bool) or not isinstance(self.value, int | float | str):
             self.fail(f"{self.name} is {_kind(self.value)}", "give a number")
         try:

@@ -1,8 +1,9 @@
-"""Which tasks there are: the installed ones, and whatever a path holds."""
+"""The search for tasks: the installed ones, and those at a path."""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,9 +26,9 @@ _READERS = {
 
 @dataclass(frozen=True)
 class TaskRef:
-    """A task that was found and not read yet: a task file, a published sample, or a bare subgraph folder.
+    """A task that was found but not read: a task file, a published sample, or a bare subgraph folder.
 
-    The header of a published folder has no ``ops`` where the folder does not say them.
+    The header of a published folder has no ``ops`` if the folder does not state them.
     """
 
     path: Path
@@ -40,18 +41,21 @@ class TaskRef:
         return self.header.id
 
     def load(self) -> Task:
-        """The task. Raises UserError with file and line."""
+        """Return the task. Raises UserError with file and line if it cannot be read."""
         task = read(self.path, self.kind)
         return replace(task, header=replace(task.header, id=self.header.id))
 
 
 def read(path: Path, kind: Kind) -> Task:
-    """The task at a path of that kind. Raises UserError with file and line."""
+    """Return the task at a path of that kind. Raises UserError with file and line if it cannot be read."""
     return _READERS[kind](path)
 
 
 def installed_tasks() -> Path:
-    """The folder of the tasks that come with the package: in a wheel inside it, in a checkout beside it."""
+    """Return the folder of the package's own tasks: inside it in a wheel, beside it in a checkout.
+
+    Raises UserError if there is no such folder.
+    """
     for folder in (PACKAGE / "tasks", PACKAGE.parent / "tasks"):
         if folder.is_dir():
             return folder
@@ -59,16 +63,23 @@ def installed_tasks() -> Path:
 
 
 def discover(path: Path) -> list[TaskRef]:
-    """The tasks at a path, in the order of their paths.
+    """Return the tasks at a path, in the order of their paths.
 
-    The path is a task file, a published sample, a bare subgraph folder, or a folder that holds any of these
-    at any depth. Raises UserError where there are none.
+    The path is a task file, a published sample, a bare subgraph folder, or a folder that holds any of these at
+    any depth. Bare subgraph folders often share a name; their parent's name is then put before it. Raises
+    UserError if there are no tasks, if a header cannot be read, or if two tasks have the same id.
     """
-    return _with_own_ids([_ref(found, kind) for found, kind in walk(path)])
+    refs = []
+    for found, kind in walk(path):
+        header = taskfile.read_header(found) if kind == "task" else published.read_folder_header(found)
+        refs.append(TaskRef(found, header, kind))
+    return _with_own_ids(refs)
 
 
 def walk(path: Path) -> list[tuple[Path, Kind]]:
-    """The paths of the tasks at a path, unread, in order. Raises UserError where there are none."""
+    """Return the paths and kinds of the tasks at a path, in order, without reading them. Raises UserError if there
+    are none.
+    """
     if not path.exists():
         raise UserError("no such file or folder", where=path, remedy="name a task file, or a folder of tasks")
     found = list(_walk(path))
@@ -78,7 +89,10 @@ def walk(path: Path) -> list[tuple[Path, Kind]]:
 
 
 def select(refs: Sequence[TaskRef], suite: str) -> list[TaskRef]:
-    """The tasks of a suite: "lite" or "train" by tag, "full" (all that are not for training) or "all"."""
+    """Return the tasks of a suite: "lite" or "train" by tag, "full" (all that are not for training) or "all".
+
+    Raises UserError for another name.
+    """
     if suite not in SUITES:
         raise UserError(f"no suite {suite!r}", remedy=f"suites are: {', '.join(SUITES)}")
     if suite == "all":
@@ -97,11 +111,6 @@ def _walk(path: Path) -> Iterator[tuple[Path, Kind]]:
             yield from _walk(entry)
 
 
-def _ref(path: Path, kind: Kind) -> TaskRef:
-    header = taskfile.read_header(path) if kind == "task" else published.read_folder_header(path)
-    return TaskRef(path, header, kind)
-
-
 def _kind(path: Path) -> Kind | None:
     if path.is_file():
         return "task" if path.name.endswith(taskfile.SUFFIX) else None
@@ -111,7 +120,7 @@ def _kind(path: Path) -> Kind | None:
 
 
 def _entries(folder: Path) -> Iterator[Path]:
-    """A folder's task files and subfolders, less hidden ones and byte code."""
+    """Yield a folder's task files and subfolders, except hidden folders and those of byte code."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -123,18 +132,16 @@ def _entries(folder: Path) -> Iterator[Path]:
 
 
 def _with_own_ids(refs: list[TaskRef]) -> list[TaskRef]:
-    """Bare subgraph folders often share a name: then their parent's name is put before it."""
-    counts: dict[str, list[TaskRef]] = {}
-    for ref in refs:
-        counts.setdefault(ref.id, []).append(ref)
-    refs = [_renamed(r) if r.kind != "task" and len(counts[r.id]) > 1 else r for r in refs]
+    """Return the tasks, with their parent's name before ids that several published folders share."""
+    counts = Counter(ref.id for ref in refs)
     seen: dict[str, TaskRef] = {}
     for ref in refs:
-        if (other := seen.setdefault(ref.id, ref)) is not ref:
-            raise UserError(f"task id {ref.id!r} is also that of {other.path}", where=ref.path, remedy="rename one")
-    return refs
-
-
-def _renamed(ref: TaskRef) -> TaskRef:
-    name = published.identifier(f"{ref.path.resolve().parent.name}-{ref.id}")
-    return replace(ref, header=replace(ref.header, id=name))
+        name = ref.id
+        if ref.kind != "task" and counts[name] > 1:
+            name = published.identifier(f"{ref.path.resolve().parent.name}-{name}")
+        if name in seen:
+            raise UserError(
+                f"task id {name!r} is also that of {seen[name].path}", where=ref.path, remedy="rename one"
+            )
+        seen[name] = replace(ref, header=replace(ref.header, id=name))
+    return list(seen.values())

@@ -1,4 +1,4 @@
-"""Recorded statistics to tensors: example inputs for tools. The judge draws its own, secret ones."""
+"""Example inputs for tools, made from recorded statistics. The judge draws its own, secret inputs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pytest_passbench.core.task import Subgraph, TensorSpec
 
 
 def example_inputs(subgraph: Subgraph, device: str = "cpu", seed: int = 0) -> list[torch.Tensor]:
-    """One tensor per input, of its shape and dtype, on ``device``; the same for the same seed on any device.
+    """Return a tensor per input, of its shape and dtype, on ``device``; the same for the same seed on any device.
 
-    Replays the record as published: literal data; integers uniform in [min, max]; bool a fair coin; floats
-    normal(mean, std), clamped to [min, max] where given.
+    The record is replayed as published. Literal data is used as it is. Integers are uniform in [min, max], and
+    bool is a fair coin. Floats are normal(mean, std), clamped to [min, max] if these are given.
     """
     generator = torch.Generator().manual_seed(seed)
     return [_tensor(spec, generator).to(device) for spec in subgraph.inputs]
@@ -33,7 +33,7 @@ def _tensor(spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
 
 
 def _normal(spec: TensorSpec, dtype: Any, generator: torch.Generator) -> torch.Tensor:
-    # Drawn in single precision, so that all dtypes of a graph get the same values up to rounding.
+    # Values are drawn in single precision, so that all dtypes of a graph get the same ones up to rounding.
     single = torch.complex64 if dtype.is_complex else torch.float32
     wide = dtype if dtype in (torch.float64, torch.complex128) else single
     values = torch.randn(spec.shape, dtype=wide, generator=generator)
@@ -44,7 +44,7 @@ def _normal(spec: TensorSpec, dtype: Any, generator: torch.Generator) -> torch.T
 
 
 def _finite(value: float | None, default: float) -> float:
-    """The recorded number; the default where there is none, 0 for the spread of values that are not finite."""
+    """Return the recorded number: ``default`` if it is missing, 0 if it is not finite."""
     if value is None:
         return default
     return value if math.isfinite(value) else 0.0

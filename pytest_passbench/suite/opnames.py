@@ -1,4 +1,4 @@
-"""What an operator of a graph is called, and whether it works on elements, or draws random numbers."""
+"""Names of a graph's operators, and their nature: whether they work on elements, or draw random numbers."""
 
 from __future__ import annotations
 
@@ -8,16 +8,11 @@ from typing import Any
 import torch
 import torch.fx
 
-from pytest_passbench.suite.allowlist import spelling
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
+from pytest_passbench.suite.allowlist import spelling, words
 
 _SYNONYMS = dict(
     pair.split("=")
-    for pair in _words("""
+    for pair in words("""
     truediv=div true_divide=div divide=div itruediv=div rtruediv=div floordiv=floor_divide
     ifloordiv=floor_divide iadd=add radd=add isub=sub subtract=sub imul=mul rmul=mul multiply=mul
     imatmul=matmul ipow=pow rpow=pow imod=remainder mod=remainder and=bitwise_and iand=bitwise_and
@@ -34,7 +29,7 @@ _SYNONYMS = dict(
     """)
 )
 
-METADATA_OPS = _words("""
+METADATA_OPS = words("""
     size dim numel item dtype device layout stride storage_offset is_contiguous is_complex is_floating_point
     is_signed element_size itemsize nbytes is_cuda is_cpu is_sparse len is_quantized is_leaf
     requires_grad is_tensor result_type promote_types can_cast getattr get_device is_same_size _check
@@ -44,7 +39,7 @@ METADATA_OPS = _words("""
     """)
 """Operators that do no work on elements: reading sizes and types, checks, symbolic arithmetic."""
 
-_TUPLES = _words("""
+_TUPLES = words("""
     split chunk unbind tensor_split hsplit vsplit dsplit unsafe_split unsafe_chunk topk split_with_sizes
     sort var_mean std_mean meshgrid broadcast_tensors native_layer_norm native_group_norm
     native_batch_norm svd kthvalue mode cummax cummin aminmax frexp lstm gru rnn_tanh rnn_relu
@@ -54,7 +49,7 @@ _TUPLES = _words("""
     adaptive_max_pool2d_with_indices adaptive_max_pool3d_with_indices histogram geqrf triangular_solve
     lu_unpack gradient embedding_bag fused_rms_norm
     """)
-_SAMPLERS = _words("""
+_SAMPLERS = words("""
     rand rand_like randn randn_like randint randint_like randperm bernoulli multinomial normal poisson
     binomial uniform exponential geometric cauchy log_normal random gumbel_softmax native_dropout
     fused_dropout fractional_max_pool2d fractional_max_pool3d fractional_max_pool2d_with_indices
@@ -63,10 +58,10 @@ _SAMPLERS = _words("""
 
 
 def op_name(node: torch.fx.Node) -> str:
-    """The canonical short name of a node's operator.
+    """Return the canonical short name of a node's operator.
 
-    In-place and reflected forms, methods, functions, overloads and synonyms of one operator share a name:
-    ``add`` stands for ``operator.add``, ``operator.iadd``, ``torch.add``, ``Tensor.add_``, ``aten.add``.
+    In-place and reflected forms, methods, functions, overloads and synonyms of one operator share a name. So
+    ``add`` stands for ``operator.add``, ``operator.iadd``, ``torch.add``, ``Tensor.add_`` and ``aten.add``.
     Placeholders and outputs are called "placeholder" and "output".
     """
     if node.op == "call_method":
@@ -98,7 +93,7 @@ def _canonical(name: str) -> str:
 
 
 def yields_tuple(node: torch.fx.Node) -> bool:
-    """Whether a node's value is a tuple or list, as far as its form tells."""
+    """Return True if a node's value is a tuple or list, as far as the node's form shows it."""
     name = op_name(node)
     if name == "getitem":
         source, index = node.args[0], node.args[1]
@@ -114,7 +109,7 @@ def yields_tuple(node: torch.fx.Node) -> bool:
 
 
 def is_metadata(node: torch.fx.Node) -> bool:
-    """Whether a node does no work on elements: metadata, items of tuples, arithmetic on sizes alone."""
+    """Return True if a node does no work on elements: metadata, items of tuples, arithmetic on sizes alone."""
     if node.op not in ("call_function", "call_method"):
         return True
     name, source = op_name(node), node.args[0] if node.args else None
@@ -122,16 +117,13 @@ def is_metadata(node: torch.fx.Node) -> bool:
         return True
     if (name == "getitem" or node.target is getattr) and isinstance(source, torch.fx.Node):
         return yields_tuple(source)
-    return _is_scalar_function(node) and all(_is_scalar(n) for n in node.all_input_nodes)
-
-
-def _is_scalar_function(node: torch.fx.Node) -> bool:
-    module = getattr(node.target, "__module__", "")
-    return node.op == "call_function" and module in ("_operator", "math", "builtins")
+    if node.op != "call_function" or getattr(node.target, "__module__", "") not in ("_operator", "math", "builtins"):
+        return False
+    return all(_is_scalar(n) for n in node.all_input_nodes)
 
 
 def _is_scalar(node: torch.fx.Node) -> bool:
-    """Whether a node is known to be a number: a size, or computed from sizes."""
+    """Return True if a node is known to be a number: a size, or a number computed from sizes."""
     if node.op == "placeholder" or not is_metadata(node):
         return False
     source = node.args[0] if node.args else None
@@ -140,12 +132,12 @@ def _is_scalar(node: torch.fx.Node) -> bool:
 
 
 def operator_sequence(gm: torch.fx.GraphModule) -> tuple[str, ...]:
-    """The names of the operators that do work, in graph order: what ``ops`` in a task's header lists."""
+    """Return the names of the operators that work on elements, in graph order, as ``ops`` in a task's header."""
     return tuple(op_name(n) for n in gm.graph.nodes if not is_metadata(n))
 
 
 def is_random(node: torch.fx.Node) -> bool:
-    """Whether a node draws random numbers: samplers, and dropout and its like while training."""
+    """Return True if a node draws random numbers: samplers, and dropout and similar operators while training."""
     name = op_name(node)
     if node.op not in ("call_function", "call_method"):
         return False
@@ -159,8 +151,8 @@ def is_random(node: torch.fx.Node) -> bool:
 
 
 def _is_training(node: torch.fx.Node, name: str) -> bool:
-    # torch.nn.functional's dropouts train by default, its alpha_dropout, feature_alpha_dropout and rrelu do
-    # not; the native functions have no default.
+    # torch.nn.functional's dropouts train by default; its alpha_dropout, feature_alpha_dropout and rrelu do not.
+    # The native functions have no default.
     by_default = isinstance(node.target, types.FunctionType) and "alpha" not in name and name != "rrelu"
     position = 3 if name == "rrelu" else 2
     flag = node.kwargs.get("train", _argument(node, position, "training", by_default))

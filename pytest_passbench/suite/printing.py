@@ -1,4 +1,4 @@
-"""FX graph to source text: one canonical spelling, whatever captured the graph."""
+"""The printer of FX graphs as source text, in one canonical spelling for graphs of any origin."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ _PREFIX: dict[Callable[..., Any], str] = {operator.neg: "-", operator.pos: "+", 
 
 
 def to_source(gm: torch.fx.GraphModule) -> str:
-    """The canonical ``def forward(in_0, ...)`` of a graph: temporaries tmp_0, tmp_1, ..., a tuple returned.
+    """Return the canonical ``def forward(in_0, ...)`` of a graph: temporaries tmp_0, tmp_1, ..., and a tuple
+    returned.
 
-    :func:`~pytest_passbench.suite.build.build_graph` makes the same graph of the text. Raises UserError
-    naming the operator for what the allow-list has no spelling of, and for submodules and attributes
-    (lift them to inputs).
+    :func:`~pytest_passbench.suite.build.build_graph` makes the same graph of the text. Raises UserError with
+    the operator's name if the allow-list has no spelling of it. Raises UserError for submodules and attributes
+    too, since they have to be lifted to inputs.
     """
     return _Printer().module(gm)
 
 
 class _Printer:
-    """Names nodes in graph order and spells them."""
+    """The printer of one graph. It names the nodes in graph order, and spells each one."""
 
     def __init__(self) -> None:
         self.names: dict[torch.fx.Node, str] = {}
@@ -75,7 +76,9 @@ class _Printer:
         return self.operator(node) or self.function(node)
 
     def operator(self, node: torch.fx.Node) -> str | None:
-        """The operator form of a function of ``operator``, where building it gives that function again."""
+        """Return the infix or prefix form of a function of ``operator``, or None if building it would give another
+        function.
+        """
         target, args = node.target, node.args
         if not any(isinstance(a, torch.fx.Node) for a in args) or node.kwargs:
             return None
@@ -113,12 +116,12 @@ class _Printer:
         return ", ".join([*map(self.value, args), *named])
 
     def left(self, value: Any) -> str:
-        """A value left of an operator: ``-1 ** x`` would negate the power."""
+        """Return a value to the left of an operator, in brackets if needed: ``-1 ** x`` would negate the power."""
         text = self.value(value)
         return f"({text})" if text.startswith("-") else text
 
     def index(self, value: Any) -> str:
-        """A value inside ``[...]``, where slices have their own form."""
+        """Return a value inside ``[...]``, where slices have their own form."""
         if isinstance(value, tuple) and value:
             return ", ".join(map(self.subscript, value)) + ("," if len(value) == 1 else "")
         return self.subscript(value)
@@ -137,7 +140,8 @@ class _Printer:
         if isinstance(value, tuple | list | dict | slice):
             return self.container(value)
         if isinstance(value, torch.device):
-            return _device(value)
+            index = "" if value.index is None else f", index={value.index}"
+            return f"device(type={value.type!r}{index})"
         if isinstance(value, torch.dtype | torch.layout | torch.memory_format):
             return str(value)
         return _literal(value)
@@ -151,11 +155,6 @@ class _Printer:
         if isinstance(value, list):
             return f"[{inside}]"
         return f"({inside},)" if len(value) == 1 else f"({inside})"
-
-
-def _device(value: torch.device) -> str:
-    index = "" if value.index is None else f", index={value.index}"
-    return f"device(type={value.type!r}{index})"
 
 
 def _literal(value: Any) -> str:

@@ -1,10 +1,11 @@
-"""The published on-disk layout: a sample folder with subgraph folders. Read as data, and written."""
+"""The published on-disk layout, a sample folder with subgraph folders: read as data, and written."""
 
 from __future__ import annotations
 
 import ast
 import hashlib
 import json
+import math
 import re
 import textwrap
 from collections.abc import Iterable
@@ -19,23 +20,26 @@ from pytest_passbench.suite.tensormeta import print_specs, read_specs, read_symb
 
 LIST = "graph_list.txt"
 MODEL = "model.py"
-_OURS = "passbench"  # graph_net.json's key for what the layout has no place for
+_OURS = "passbench"  # graph_net.json's key for the facts that the layout has no place for
 
 
 def read_sample(folder: Path) -> Task:
-    """A sample folder (with ``graph_list.txt``) as a task. Raises UserError with file and line."""
+    """Return a sample folder (with ``graph_list.txt``) as a task. Raises UserError with file and line."""
     return _task(folder, [(name, folder / name) for name in _listed(folder)])
 
 
 def read_subgraph_folder(folder: Path) -> Task:
-    """A bare subgraph folder (with ``model.py``) as a task of one subgraph. Raises UserError."""
+    """Return a bare subgraph folder (with ``model.py``) as a task of one subgraph. Raises UserError with file and
+    line.
+    """
     return _task(folder, [(folder.resolve().name, folder)])
 
 
 def read_folder_header(folder: Path) -> TaskHeader:
-    """What collecting needs of a sample or bare subgraph folder, without torch.
+    """Return the header of a sample or bare subgraph folder, without importing torch.
 
-    ``ops`` is empty where the folder does not say them: they are known once the task is read.
+    ``ops`` is empty if the folder does not state them; reading the whole task finds them. Raises UserError with
+    the file.
     """
     names = _listed(folder) if (folder / LIST).exists() else [""]
     ours = _graph_net(folder / names[0]).get(_OURS, {})
@@ -43,7 +47,10 @@ def read_folder_header(folder: Path) -> TaskHeader:
 
 
 def write_sample(task: Task, folder: Path, device: str = "cpu") -> None:
-    """Writes a task as a sample folder; :func:`read_sample` gives an equal task. Raises UserError."""
+    """Write a task as a sample folder, from which :func:`read_sample` reads an equal task.
+
+    Raises UserError if a file cannot be written.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for subgraph in task.subgraphs:
@@ -89,7 +96,9 @@ def _graph_net(folder: Path) -> dict[str, Any]:
 
 
 def identifier(text: str) -> str:
-    """Letters, digits and ``_ . + -``: what a task's or subgraph's id may have."""
+    """Return a text as an id of a task or subgraph: letters, digits and ``_ . + -``. Other characters become
+    ``-``.
+    """
     return re.sub(r"[^A-Za-z0-9_.+-]+", "-", text).strip("-._+") or "sample"
 
 
@@ -142,7 +151,9 @@ def _subgraph(name: str, folder: Path, record: dict[str, Any], graphs: dict[str,
 
 
 def _read_model(path: Path) -> tuple[str, tuple[str, ...]]:
-    """The bare ``def forward(in_0, ...)`` of a model file, without annotations and clean-up, and its inputs."""
+    """Return the bare ``def forward(in_0, ...)`` of a model file, without annotations and clean-up, and its
+    inputs.
+    """
     program = parse(_read(path), str(path))
     lines = [f"def forward({', '.join(program.inputs)}):"]
     lines += [textwrap.indent(ast.unparse(statement), "    ") for statement in _without_cleanup(program.body)]
@@ -150,7 +161,7 @@ def _read_model(path: Path) -> tuple[str, tuple[str, ...]]:
 
 
 def _without_cleanup(body: tuple[ast.stmt, ...]) -> Iterable[ast.stmt]:
-    """The statements without ``x = None`` and ``del x``, where no later statement reads the name."""
+    """Return the statements without ``x = None`` and ``del x``, unless a later statement reads the name."""
     kept: list[ast.stmt] = []
     read: set[str] = set()
     for statement in reversed(body):
@@ -183,7 +194,7 @@ def _inputs(folder: Path, arguments: tuple[str, ...]) -> tuple[TensorSpec, ...]:
 
 
 def _key(source: str, graphs: dict[str, str], wanted: Any) -> str:
-    """The key of a graph's text in ``graphs``, where it is put if it is new."""
+    """Return the key of a graph's text in ``graphs``, and add the text if it is new."""
     if isinstance(wanted, str) and graphs.setdefault(wanted, source) == source:
         return wanted
     for key, text in graphs.items():
@@ -195,14 +206,10 @@ def _key(source: str, graphs: dict[str, str], wanted: Any) -> str:
 
 
 def _main_dtype(inputs: tuple[TensorSpec, ...]) -> str:
-    """The dtype of the largest floating input, else of the first input."""
+    """Return the dtype of the largest floating input, else that of the first input."""
     floating = [s for s in inputs if "float" in s.dtype or "complex" in s.dtype]
-    largest = max(floating, key=_elements, default=inputs[0] if inputs else None)
+    largest = max(floating, key=lambda spec: math.prod(spec.shape), default=inputs[0] if inputs else None)
     return largest.dtype if largest is not None else "float32"
-
-
-def _elements(spec: TensorSpec) -> int:
-    return Subgraph("", "", "", (spec,)).elements
 
 
 # Writing

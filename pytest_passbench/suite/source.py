@@ -1,4 +1,6 @@
-"""A subgraph's source text, read as straight-line code. Pure ``ast``: no torch, nothing is executed."""
+"""A subgraph's source text, parsed as straight-line code with ``ast``. Nothing is executed, and torch is not
+imported.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ _MAX_CHARS = 4_000_000
 
 @dataclass(frozen=True)
 class ParsedSource:
-    """One ``forward``: argument names, and statements that hold nothing but straight-line code.
+    """The function ``forward`` of a source: argument names, and statements of straight-line code only.
 
     ``line`` is the line of the file ``origin`` at which the source text begins (from 1).
     """
@@ -55,15 +57,16 @@ class ParsedSource:
     line: int = 1
 
     def where(self, node: ast.AST) -> str:
-        """``origin:line`` of a syntax node of this program."""
+        """Return ``origin:line`` of a syntax node of this source."""
         return f"{self.origin}:{self.line + getattr(node, 'lineno', 1) - 1}"
 
 
 def parse(source: str, origin: str, line: int = 1) -> ParsedSource:
-    """The program in ``source``: one ``def forward(...)``, bare or in one class.
+    """Return the function in ``source``: a single ``def forward(...)``, bare or in one class.
 
-    ``origin`` and ``line`` say where the text stands, for messages. Raises UserError at the first construct
-    that is not straight-line code (assignments, calls, attributes, operators, subscripts, literals).
+    ``origin`` and ``line`` say where the text stands, for messages. Straight-line code is assignments, calls,
+    attributes, operators, subscripts and literals. Raises UserError at the first construct that is anything
+    else.
     """
     if len(source) > _MAX_CHARS:
         raise UserError(f"the source text has {len(source)} characters", where=origin, remedy="at most 4 million")
@@ -82,7 +85,7 @@ def parse(source: str, origin: str, line: int = 1) -> ParsedSource:
 
 
 class _Reader:
-    """Checks a module's syntax tree and takes the program out of it."""
+    """A reader that checks a module's syntax tree and takes ``forward`` out of it."""
 
     def __init__(self, origin: str, line: int) -> None:
         self.origin, self.line = origin, line
@@ -92,26 +95,29 @@ class _Reader:
         raise UserError(what, where=ParsedSource(self.origin, (), (), self.line).where(node), remedy=remedy)
 
     def module(self, module: ast.Module) -> ParsedSource:
-        functions = [found for statement in module.body for found in self._functions(statement)]
+        functions = [found for statement in module.body for found in self.forwards(statement)]
         if len(functions) != 1:
             last = functions[1] if functions else module
             self.fail(f"{len(functions)} functions named forward", last, "give exactly one def forward(...)")
-        return self._function(functions[0])
+        return self.forward(functions[0])
 
-    def _functions(self, statement: ast.stmt) -> Iterator[ast.FunctionDef]:
+    def forwards(self, statement: ast.stmt) -> Iterator[ast.FunctionDef]:
         if isinstance(statement, ast.FunctionDef) and statement.name == "forward":
             yield statement
         elif isinstance(statement, ast.ClassDef):
             for inner in statement.body:
                 if not _is_noise(inner):
-                    yield from self._functions(inner)
+                    yield from self.forwards(inner)
         elif isinstance(statement, ast.Import | ast.ImportFrom):
-            self._import(statement)
+            self.check_import(statement)
         elif not _is_noise(statement):
             self.fail(f"{_kind(statement)} outside forward", statement, "only imports and one forward")
 
-    def _import(self, statement: ast.Import | ast.ImportFrom) -> None:
-        """Imports have no effect here; one of an unknown module shows that the code means something else."""
+    def check_import(self, statement: ast.Import | ast.ImportFrom) -> None:
+        """Fail at the import of an unknown module: its names would mean something else than they do here.
+
+        Imports have no effect themselves.
+        """
         modules = (
             [a.name for a in statement.names] if isinstance(statement, ast.Import) else [statement.module or "."]
         )
@@ -119,55 +125,51 @@ class _Reader:
             if name.split(".")[0] not in _MODULES:
                 self.fail(f"import of {name}", statement, f"known modules: {', '.join(sorted(_MODULES))}")
 
-    def _function(self, function: ast.FunctionDef) -> ParsedSource:
+    def forward(self, function: ast.FunctionDef) -> ParsedSource:
         if function.decorator_list:
             self.fail("a decorator on forward", function, "remove it")
-        inputs = self._inputs(function.args, function)
+        inputs = self.inputs(function.args, function)
         self.names.update(inputs)
         body = [s for s in function.body if not _is_noise(s)]
         for statement in body:
-            self._statement(statement)
+            self.check_statement(statement)
         returns = [s for s in body if isinstance(s, ast.Return)]
         if len(returns) != 1 or body[-1] is not returns[0] or returns[0].value is None:
             self.fail("forward must end with its only return", function, "return the outputs as a tuple")
         return ParsedSource(self.origin, inputs, tuple(body), self.line)
 
-    def _inputs(self, arguments: ast.arguments, function: ast.FunctionDef) -> tuple[str, ...]:
+    def inputs(self, arguments: ast.arguments, function: ast.FunctionDef) -> tuple[str, ...]:
         if arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.defaults:
             self.fail("forward has *args, keyword-only arguments or defaults", function, "name each input once")
         names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
         return tuple(names[1:] if names[:1] == ["self"] else names)
 
-    def _statement(self, statement: ast.stmt) -> None:
+    def check_statement(self, statement: ast.stmt) -> None:
         if not isinstance(statement, _STATEMENTS):
             self.fail(f"{_kind(statement)} is not straight-line code", statement, "unroll it")
         if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr | ast.Return):
             if statement.value is not None:
-                self._expression(statement.value)
-            if isinstance(statement, ast.AugAssign):
-                self._read_target(statement.target)
+                self.check_expression(statement.value)
+            if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
+                self.check_name(statement.target)
             for target in _targets(statement):
-                self._target(target)
+                self.assign(target)
         elif isinstance(statement, ast.Delete):
             for target in statement.targets:
-                self._expression(target)
+                self.check_expression(target)
 
-    def _target(self, target: ast.expr) -> None:
+    def assign(self, target: ast.expr) -> None:
         if isinstance(target, ast.Name):
             self.names.add(target.id)
         elif isinstance(target, ast.Tuple | ast.List):
             for item in target.elts:
-                self._target(item)
+                self.assign(item)
         elif isinstance(target, ast.Subscript):
-            self._expression(target)
+            self.check_expression(target)
         else:
             self.fail(f"assignment to {_kind(target)}", target, "assign to names or subscripts")
 
-    def _read_target(self, target: ast.expr) -> None:
-        if isinstance(target, ast.Name):
-            self._name(target)
-
-    def _expression(self, expression: ast.AST) -> None:
+    def check_expression(self, expression: ast.AST) -> None:
         for node in ast.walk(expression):
             if not isinstance(node, _EXPRESSIONS):
                 self.fail(
@@ -175,7 +177,7 @@ class _Reader:
                     node if hasattr(node, "lineno") else expression,
                 )
             if isinstance(node, ast.Name):
-                self._name(node)
+                self.check_name(node)
             elif isinstance(node, ast.Constant) and not isinstance(node.value, _CONSTANTS):
                 self.fail(f"a literal of type {type(node.value).__name__}", node)
             elif isinstance(node, ast.keyword) and node.arg is None:
@@ -185,7 +187,7 @@ class _Reader:
             elif isinstance(node, ast.Dict) and None in node.keys:
                 self.fail("** in a dict", node, "write the items out")
 
-    def _name(self, node: ast.Name) -> None:
+    def check_name(self, node: ast.Name) -> None:
         if node.id not in self.names and node.id not in ROOTS and node.id not in BUILTINS:
             self.fail(f"name {node.id!r} is used before it is assigned", node, "assign it, or make it an input")
 
@@ -197,12 +199,12 @@ def _targets(statement: ast.stmt) -> list[ast.expr]:
 
 
 def _is_noise(statement: ast.stmt) -> bool:
-    """Docstrings and ``pass``."""
+    """Return True for docstrings and ``pass``."""
     if isinstance(statement, ast.Pass):
         return True
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _kind(node: ast.AST) -> str:
-    """What a syntax node is called in a message: ``For`` -> ``a 'for'``."""
+    """Return the name of a syntax node for messages: ``For`` -> ``a 'for'``."""
     return f"a {type(node).__name__.lower()!r}"

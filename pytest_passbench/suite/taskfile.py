@@ -1,4 +1,4 @@
-"""The task file: a header that collecting reads, and graphs and subgraphs behind it (docs/task-format.md)."""
+"""The task file: a header, which is all that collecting reads, then graphs and subgraphs (docs/task-format.md)."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ _HEADER_KEYS = ("passbench", "id", "ops", "sources", "modality", "tags", "subgra
 _SUBGRAPH_KEYS = ("id", "graph", "dtype", "source", "meta", "inputs")
 _INPUT_KEYS = ("name", "original_name", "shape", "dtype", "mean", "std", "min", "max", "data")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
-_HEADER_LIMIT = 1 << 20
+_MAX_LINE_CHARS = 1 << 20  # a longer line is read in parts
 _SafeDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def read_header(path: Path) -> TaskHeader:
-    """The header of a task file; reads no further. Raises UserError naming the file and line."""
+    """Return the header of a task file, without reading further. Raises UserError with file and line."""
     text, _ = _split(path, _read_head(path))
     return _header(Document(text, path).root, path)
 
 
 def read_task(path: Path) -> Task:
-    """A task file, read and checked; its graphs are parsed, not built. Raises UserError with file, line."""
+    """Return a task file, read and checked. Its graphs are parsed, not built. Raises UserError with file and line."""
     text, rest = _split(path, _read_all(path))
     header = _header(Document(text, path).root, path)
     document = Document(rest, path, offset=text.count("\n"))
@@ -63,7 +63,7 @@ def read_task(path: Path) -> Task:
 
 
 def write_task(task: Task, path: Path) -> None:
-    """Writes a task file. Raises UserError where that cannot be done."""
+    """Write a task file. Raises UserError if it cannot be written."""
     try:
         path.write_text(dump_task(task), encoding="utf-8")
     except OSError as error:
@@ -76,7 +76,7 @@ def task_hash(task: Task) -> str:
 
 
 def dump_task(task: Task) -> str:
-    """The text of a task's file: source as literal blocks, an input a line; the same task, the same text."""
+    """Return the text of a task's file: source as literal blocks, a line per input. Equal tasks give equal texts."""
     header = task.header
     lines = [f"passbench: {FORMAT}", f"id: {_flow(header.id)}", f"ops: {_flow(header.ops)}"]
     lines.append(f"sources: {_flow(header.sources)}")
@@ -103,11 +103,11 @@ def _read_all(path: Path) -> str:
 
 
 def _read_head(path: Path) -> str:
-    """The text up to and with the line that ends the first document."""
+    """Return the text up to the line that ends the first document, that line included."""
     lines: list[str] = []
     try:
         with path.open(encoding="utf-8") as file:
-            for line in iter(partial(file.readline, _HEADER_LIMIT), ""):
+            for line in iter(partial(file.readline, _MAX_LINE_CHARS), ""):
                 lines.append(line)
                 if line.startswith("---") and len(lines) > 1 and any(map(_is_content, lines[:-1])):
                     break
@@ -119,7 +119,7 @@ def _read_head(path: Path) -> str:
 
 
 def _split(path: Path, text: str) -> tuple[str, str]:
-    """Header and body: the text before the document mark, and from it on."""
+    """Return header and body: the text before the document mark, and the text from the mark on."""
     lines = text.splitlines(keepends=True)
     for position, line in enumerate(lines):
         if line.startswith("---") and any(map(_is_content, lines[:position])):
@@ -164,11 +164,11 @@ def _programs(graphs: Cursor) -> dict[str, ParsedSource]:
     for key in graphs.mapping():
         if not isinstance(key, str) or not _ID.fullmatch(key):
             graphs.fail(f"{key!r} is not a graph's name", "letters, digits and _ . + - only")
-    return {key: _program(graphs.at(key)) for key in graphs.mapping()}
-
-
-def _program(cursor: Cursor) -> ParsedSource:
-    return parse(cursor.string(), str(cursor.document.path), cursor.document.text_line(cursor.steps))
+    document = graphs.document
+    found = {key: graphs.at(key) for key in graphs.mapping()}
+    return {
+        key: parse(text.string(), str(document.path), document.text_line(text.steps)) for key, text in found.items()
+    }
 
 
 def _subgraph(cursor: Cursor, programs: dict[str, ParsedSource]) -> Subgraph:
@@ -206,7 +206,11 @@ def _spec(cursor: Cursor) -> TensorSpec:
         name=cursor.at("name").string(),
         shape=tuple(size.integer() for size in cursor.at("shape").items()),
         dtype=_dtype(cursor.at("dtype")),
-        data=tuple(_scalar(item) for item in data.items()) if data is not None else None,
+        data=None
+        if data is None
+        else tuple(
+            item.value if isinstance(item.value, bool | int | float) else item.number() for item in data.items()
+        ),
         original_name=original.string() if original is not None else None,
         **numbers,
     )
@@ -216,13 +220,8 @@ def _spec(cursor: Cursor) -> TensorSpec:
     return spec
 
 
-def _scalar(cursor: Cursor) -> float | int | bool:
-    value = cursor.value
-    return value if isinstance(value, bool | int | float) else cursor.number()
-
-
 def spec_problem(spec: TensorSpec) -> str | None:
-    """What is wrong with an input's numbers, taken together; None if nothing."""
+    """Return the contradiction between an input's numbers in words, or None."""
     if spec.std is not None and spec.std < 0:
         return f"std is {spec.std}"
     if spec.min is not None and spec.max is not None and spec.min > spec.max:
@@ -254,7 +253,9 @@ def _check_whole(
 
 
 class _Dumper(_SafeDumper):  # type: ignore[misc]
-    """Writes strings with line breaks or control characters in double quotes, so that a value is one line."""
+    """A dumper that writes strings with line breaks or control characters in double quotes, so that a value is one
+    line.
+    """
 
 
 def _represent(dumper: Any, text: str) -> Any:
@@ -272,14 +273,14 @@ def _dump(value: Any, flow: bool) -> str:
 
 
 def _flow(value: Any) -> str:
-    """A value in YAML's flow style, on one line."""
+    """Return a value in YAML's flow style, on one line."""
     if isinstance(value, str):
         return _dump({"k": value}, flow=False).removeprefix("k:").strip()
     return _dump([list(value) if isinstance(value, tuple) else value], flow=True)[1:-1]
 
 
 def _block(source: str) -> str:
-    """Source text as a literal block, indented by 4; quoted where YAML has no literal form of it."""
+    """Return source text as a literal block, indented by 4, or in quotes if YAML has no literal form of it."""
     mark = "|" if source.endswith("\n") and not source.endswith("\n\n") else "|-"
     body = "\n".join(f"    {line}" if line else "" for line in source.splitlines())
     text = f"{mark}\n{body}"
@@ -300,11 +301,8 @@ def _dump_subgraph(subgraph: Subgraph) -> list[str]:
     lines += [f"  meta: {_flow(subgraph.meta)}"] if subgraph.meta else []
     if not subgraph.inputs:
         return [*lines, "  inputs: []"]
-    return [*lines, "  inputs:", *(f"  - {_flow(_input(spec))}" for spec in subgraph.inputs)]
-
-
-def _input(spec: TensorSpec) -> dict[str, Any]:
-    values = asdict(spec)
-    values["shape"] = list(spec.shape)
-    values["data"] = list(spec.data) if spec.data is not None else None
-    return {key: values[key] for key in _INPUT_KEYS if values[key] is not None}
+    lines.append("  inputs:")
+    for spec in subgraph.inputs:
+        values = {**asdict(spec), "shape": list(spec.shape), "data": None if spec.data is None else list(spec.data)}
+        lines.append(f"  - {_flow({key: values[key] for key in _INPUT_KEYS if values[key] is not None})}")
+    return lines

@@ -1,4 +1,4 @@
-"""The published layout's Python files of input metadata: read as syntax, written as classes; never executed."""
+"""The published layout's Python files of input metadata: read as syntax, never executed, and written as classes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _EXAMPLES = "dynamic_dim_constraint_symbol2example_value"
 
 
 def read_specs(path: Path, symbols: Mapping[str, int]) -> list[TensorSpec]:
-    """The inputs that a ``weight_meta.py`` or ``input_meta.py`` describes, one class each; [] without a file.
+    """Return the inputs that a ``weight_meta.py`` or ``input_meta.py`` describes, one class each; [] without a
+    file.
 
     ``symbols`` gives values to symbolic sizes. Raises UserError with file and line.
     """
@@ -31,7 +32,10 @@ def read_specs(path: Path, symbols: Mapping[str, int]) -> list[TensorSpec]:
 
 
 def read_symbols(path: Path) -> dict[str, int]:
-    """Symbol -> example size of an ``input_tensor_constraints.py``; {} without a file."""
+    """Return the example size of each symbol of an ``input_tensor_constraints.py``; {} without a file.
+
+    Raises UserError with file and line if they are not a dict of literals.
+    """
     for statement in _statements(path):
         if isinstance(statement, ast.Assign) and _target(statement) == _EXAMPLES:
             if not isinstance(statement.value, ast.Dict):
@@ -44,7 +48,7 @@ def read_symbols(path: Path) -> dict[str, int]:
 
 
 def print_specs(specs: tuple[TensorSpec, ...], device: str) -> str:
-    """The text of a ``weight_meta.py`` for these inputs."""
+    """Return the text of a ``weight_meta.py`` for these inputs."""
     return "\n\n".join("\n".join(_print(spec, device)) for spec in specs) + "\n"
 
 
@@ -60,11 +64,8 @@ def _print(spec: TensorSpec, device: str) -> Iterator[str]:
     yield f"\tdevice = {device!r}"
     for key, value in values.items():
         if value is not None:
-            yield f"\t{key} = {_number(value) if not isinstance(value, tuple) else _numbers(value)}"
-
-
-def _numbers(values: tuple[Any, ...]) -> str:
-    return f"[{', '.join(map(_number, values))}]"
+            text = f"[{', '.join(map(_number, value))}]" if isinstance(value, tuple) else _number(value)
+            yield f"\t{key} = {text}"
 
 
 def _number(value: Any) -> str:
@@ -138,7 +139,9 @@ def _flat(data: Any) -> Iterator[Any]:
 
 
 def _value(path: Path, node: ast.expr, symbols: Mapping[str, int]) -> Any:
-    """The value of a literal expression; ``float("0.5")``, ``inf`` and sizes with symbols count as literals."""
+    """Return the value of a literal expression. ``float("0.5")``, ``inf`` and sizes with symbols count as
+    literals.
+    """
     try:
         return _evaluate(node, symbols)
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
@@ -158,7 +161,7 @@ def _evaluate(node: ast.expr, symbols: Mapping[str, int]) -> Any:
     if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
         left, right = _evaluate(node.left, symbols), _evaluate(node.right, symbols)
         if not isinstance(left, int | float) or not isinstance(right, int | float):
-            raise ValueError("arithmetic on something that is no number")
+            raise ValueError("arithmetic on something that is not a number")
         return _ARITHMETIC[type(node.op)](left, right)
     if isinstance(node, ast.Call) and ast.unparse(node.func) in ("float", "int") and len(node.args) == 1:
         return (float if ast.unparse(node.func) == "float" else int)(_evaluate(node.args[0], symbols))

@@ -1,4 +1,4 @@
-"""What is wrong with a task: its graphs are built, and run on fake tensors of every declared shape."""
+"""A check of tasks: their graphs are built, and run on fake tensors of every declared shape."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ _NEEDS_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
 
 
 def problems(task: Task) -> Iterator[UserError]:
-    """Every problem of a task that reading it did not raise, one error each, with file and line.
+    """Yield every problem of a task that reading it did not raise, one error each, with file and line.
 
-    A graph that cannot be built; operators other than the header's ``ops``; a subgraph whose graph does not
-    run on its shapes and dtypes. Where a shape depends on values, the graph runs on example inputs instead.
+    A problem is a graph that cannot be built, or whose operators are not the header's ``ops``. Another is a
+    subgraph whose graph does not run on its shapes and dtypes. If a shape depends on values, the graph runs on
+    example inputs instead of fake tensors.
     """
     graphs: dict[str, torch.fx.GraphModule] = {}
     for key, source in task.graphs.items():
@@ -35,7 +36,11 @@ def problems(task: Task) -> Iterator[UserError]:
         except UserError as error:
             yield error
     for key, gm in graphs.items():
-        yield from _wrong_operators(task, key, gm)
+        found, listed = operator_sequence(gm), task.header.ops
+        if found != listed:
+            what = f"graph {key} has the operators [{', '.join(found)}], the header [{', '.join(listed)}]"
+            remedy = "correct ops, or move the graph to another task"
+            yield UserError(what, where=_where(task, key), remedy=remedy)
     for subgraph in task.subgraphs:
         if subgraph.graph in graphs:
             yield from _not_running(task, subgraph, graphs[subgraph.graph])
@@ -46,17 +51,10 @@ def _where(task: Task, key: str) -> str:
     return f"{task.path}:{line}" if line is not None else str(task.path)
 
 
-def _wrong_operators(task: Task, key: str, gm: torch.fx.GraphModule) -> Iterator[UserError]:
-    found = operator_sequence(gm)
-    if found != task.header.ops:
-        what = f"graph {key} has the operators [{', '.join(found)}], the header [{', '.join(task.header.ops)}]"
-        yield UserError(what, where=_where(task, key), remedy="correct ops, or move the graph to another task")
-
-
 def _not_running(task: Task, subgraph: Subgraph, gm: torch.fx.GraphModule) -> Iterator[UserError]:
     try:
         _run(subgraph, gm)
-    except Exception as error:  # whatever the operators raise is a fault of the file
+    except Exception as error:  # any exception of the operators is a fault of the file
         lines = str(error).strip().splitlines() or [type(error).__name__]
         where = _where(task, subgraph.graph)
         yield UserError(f"subgraph {subgraph.id} does not run: {lines[0]}", where=where, remedy="check its inputs")
@@ -73,7 +71,7 @@ def _run(subgraph: Subgraph, gm: torch.fx.GraphModule) -> None:
 
 
 class _Named(torch.fx.Interpreter):  # type: ignore[misc]
-    """Runs a graph, and says of an error which node raised it."""
+    """An interpreter that names the node in every error."""
 
     def run_node(self, node: torch.fx.Node) -> Any:
         try:

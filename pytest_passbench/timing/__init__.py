@@ -1,1 +1,1 @@
-"""Estimates of a ratio of times from rounds and pairs. Pure: neither torch nor pytest."""
+"""Estimates of a ratio of times from rounds and pairs. The package imports neither torch nor pytest."""

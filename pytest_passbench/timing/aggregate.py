@@ -1,4 +1,4 @@
-"""Suite level: the geometric mean of many ratios with its interval, and the machine's A/A floor."""
+"""Figures over many sessions: the geometric mean of many ratios with its interval, and the machine's A/A floor."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from pytest_passbench.timing.series import effective_size
 
 @dataclass(frozen=True)
 class Floor:
-    """What eager against eager shows on this machine. ``width``: relative; 95 % of such ratios stay within
-    1/(1 + width) to 1 + width. ``offset``: the largest systematic part (log) that the sessions do not
-    exclude, which averaging over subgraphs does not remove. ``sessions``: how many were measured.
+    """The spread of eager-against-eager ratios on this machine.
+
+    ``width`` is relative: 95 % of such ratios stay within 1/(1 + width) to 1 + width. ``offset`` is the largest
+    systematic part (log) that the sessions do not exclude. Averaging over subgraphs does not remove it.
+    ``sessions`` is the number of sessions that were measured.
     """
 
     width: float
@@ -24,11 +26,12 @@ class Floor:
 
 
 def aa_floor(log_ratios: Sequence[float], alpha: float = ALPHA) -> Floor:
-    """The floor from eager-against-eager sessions' log-ratios, in the order they were measured.
+    """Return the floor from the log-ratios of eager-against-eager sessions, in the order of measurement.
 
-    The true value is known (0), so the spread is the root mean square with n degrees of freedom and the next
-    session's ratio lies within t_n * rms (Student's prediction interval with a known mean). Sessions that
-    resemble their neighbours count as fewer. ValueError without sessions.
+    The true value is known to be 0. So the spread is the root mean square, with n degrees of freedom. The next
+    session's ratio lies within t_n * rms: Student's prediction interval with a known mean. Sessions that
+    resemble their neighbours count as fewer (:func:`pytest_passbench.timing.series.effective_size`). Raises
+    ValueError if there are no sessions.
     """
     if not log_ratios:
         raise ValueError("the A/A floor needs at least one session")
@@ -41,11 +44,12 @@ def aa_floor(log_ratios: Sequence[float], alpha: float = ALPHA) -> Floor:
 
 
 def geometric_mean(estimates: Sequence[Estimate], *, alpha: float = ALPHA, offset: float = 0.0) -> Estimate:
-    """The geometric mean of the ratios over *these* subgraphs, with the interval that measuring leaves.
+    """Return the geometric mean of the ratios of *these* subgraphs, with the interval that measuring leaves.
 
-    log G = mean of the logs; its variance is the sum of theirs over N^2, its degrees of freedom
-    Welch and Satterthwaite's, (sum v)^2 / sum(v^2 / df) (Satterthwaite 1946). ``offset`` (log, from
-    :class:`Floor`) widens it by what all of them may have in common. Infinitely wide if one of them is.
+    Its logarithm is the mean of the logs, and its variance is the sum of their variances over N^2. The degrees
+    of freedom are those of Welch and Satterthwaite: (sum v)^2 / sum(v^2 / df) (Satterthwaite 1946). ``offset``
+    (log, from :class:`Floor`) widens the interval by the error that all ratios may have in common. The interval
+    is infinite if that of any ratio is. Raises ValueError if there are no estimates.
     """
     if not estimates:
         raise ValueError("a geometric mean needs at least one ratio")

@@ -1,4 +1,4 @@
-"""A run's time budget (``--passbench-budget``): where to spend it."""
+"""The time budget of a run (``--passbench-budget``), divided among its subgraphs."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ import math
 from collections.abc import Sequence
 
 from pytest_passbench.timing.looks import LOOKS
-from pytest_passbench.timing.rounds import LONGEST_PAIR
+from pytest_passbench.timing.rounds import MAX_PAIR_SECONDS
 
-#: The fewest seconds of timed blocks per pair: below, forking and warming up is all that a run does.
-LEAST_PAIR = 0.004
+#: The fewest seconds of timed blocks per pair. With less, a run spends its time on forks and warming up.
+MIN_PAIR_SECONDS = 0.004
 
 
 def pair_seconds(fixed: Sequence[float], budget: float, share: float = 0.7) -> float:
-    """Seconds of timed blocks that a pair may have so that every subgraph's first look fits ``share`` of the budget.
+    """Return the seconds of timed blocks that a pair may have.
 
-    A short budget takes rounds from the pairs, not pairs from the estimate: the spread between processes is
-    what rounds cannot remove. ``fixed``: what a pair of each subgraph costs besides (forks, warm-up), in
-    seconds. Between :data:`LEAST_PAIR`, where a still shorter budget cannot be kept, and the default.
+    They are chosen so that the first look of every subgraph fits into ``share`` of ``budget`` (seconds).
+    ``fixed`` holds the other seconds that a pair of each subgraph costs: forks and warming up.
+
+    A short budget takes rounds away from the pairs, not pairs from the estimate, since rounds cannot remove the
+    spread between processes. The result lies between :data:`MIN_PAIR_SECONDS` and
+    :data:`pytest_passbench.timing.rounds.MAX_PAIR_SECONDS`, the default. So a budget that is too short is not
+    kept.
     """
     if not fixed:
-        return LONGEST_PAIR
+        return MAX_PAIR_SECONDS
     left = share * budget / LOOKS[0] - math.fsum(fixed)
-    return min(LONGEST_PAIR, max(LEAST_PAIR, left / len(fixed)))
+    return min(MAX_PAIR_SECONDS, max(MIN_PAIR_SECONDS, left / len(fixed)))

@@ -1,11 +1,11 @@
-"""From rounds to a ratio with an interval: the pair of fresh processes is the unit.
+"""Estimates of a ratio from pairs of fresh processes, with Student's interval over the pairs.
 
-A round yields d = log(t_eager / t_candidate). A pair (a fresh process of each arm) has the value
-median(d): robust against bursts within the pair, and no outlying round is ever dropped. The estimate is
-exp(weighted mean of the pair values), its interval Student's t over pairs, because a process has a bias of its own
-(memory layout, page colours) that no number of rounds removes: Kalibera and Jones 2013, "Rigorous
-benchmarking in reasonable time"; Georges, Buytaert and Eeckhout 2007, "Statistically rigorous Java
-performance evaluation".
+A round yields d = log(t_eager / t_candidate). The value of a pair (a fresh process of each arm) is median(d).
+The median is robust against bursts within the pair, and no outlying round is ever dropped. The estimate is
+exp(weighted mean of the pair values), and its interval is Student's t over pairs. The reason is that a process
+has a bias of its own (memory layout, page colours), which no number of rounds removes. Sources: Kalibera and
+Jones 2013, "Rigorous benchmarking in reasonable time"; Georges, Buytaert and Eeckhout 2007, "Statistically
+rigorous Java performance evaluation".
 
 A pair that was cut short on a noisy machine counts for less than one that had its time (:func:`weights`).
 """
@@ -21,22 +21,24 @@ from pytest_passbench.timing import student
 
 #: The default two-sided error of an interval that is looked at once.
 ALPHA = 0.05
-#: A pair's value is precise enough with this standard error (log), or with this share of its own distance from 1:
-#: six pairs that are no further apart show equal arms to be the same, others to differ.
-PRECISE, FAR = 0.014, 0.1
-#: No pair counts less than this: what the looks' errors were simulated for (:mod:`pytest_passbench.timing.looks`).
-LEAST_WEIGHT = 0.25
-#: Below so many pairs' worth the spread says nothing.
-LEAST_WORTH = 1.5
+#: A pair's value is precise enough if its standard error (log) is PRECISE_ERROR, or PRECISE_SHARE of its absolute
+#: value. Six pairs of that precision tell equal arms from different ones.
+PRECISE_ERROR, PRECISE_SHARE = 0.014, 0.1
+#: No pair counts less than this. The errors of the looks were simulated down to it
+#: (:mod:`pytest_passbench.timing.looks`).
+MIN_WEIGHT = 0.25
+#: With fewer independent pairs than this the spread is unknown.
+MIN_WORTH = 1.5
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A ratio of times eager / candidate. Everything is kept in natural logarithms, so that swapping the arms
-    only changes the sign: no rounding makes A/B and B/A disagree.
+    """A ratio of times eager / candidate.
 
-    ``log_ratio`` and ``half_width`` are logs (0.01 is about 1 %); ``half_width`` is infinite where the spread
-    is unknown (one pair). ``stderr`` is the standard error of ``log_ratio``, with ``df`` degrees of freedom.
+    Everything is kept in natural logarithms, so that exchanging the arms only changes the sign. So no rounding
+    makes A/B and B/A disagree. ``log_ratio`` and ``half_width`` are logs (0.01 is about 1 %). ``half_width`` is
+    infinite if the spread is unknown (one pair). ``stderr`` is the standard error of ``log_ratio``, with ``df``
+    degrees of freedom.
     """
 
     log_ratio: float
@@ -57,32 +59,35 @@ class Estimate:
 
     @property
     def high(self) -> float:
-        """The upper end of the interval of the ratio."""
+        """The upper end of the interval of the ratio; infinite if it is too large for a float."""
         end = self.log_ratio + self.half_width
         return math.exp(end) if end < 700 else math.inf
 
     def swapped(self) -> Estimate:
-        """The estimate of candidate / eager."""
+        """Return the estimate of candidate / eager."""
         return Estimate(-self.log_ratio, self.half_width, self.stderr, self.df, self.pairs)
 
 
 def log_ratio(eager: float, candidate: float) -> float:
-    """A round's d. Times in any one unit, above zero (ValueError: a block of no time was not timed)."""
+    """Return a round's d from two times in the same unit. Raises ValueError if one is not above 0 and finite."""
     if not (eager > 0 and candidate > 0 and math.isfinite(eager) and math.isfinite(candidate)):
         raise ValueError(f"not a ratio of two times: {eager!r} / {candidate!r}")
     return math.log(eager) - math.log(candidate)
 
 
 def pair_value(rounds: Sequence[float]) -> float:
-    """The median of a pair's log-ratios. ValueError where there are none or one is not finite."""
+    """Return the median of a pair's log-ratios. Raises ValueError if there are none, or if one is not finite."""
     if not rounds or not all(math.isfinite(d) for d in rounds):
         raise ValueError(f"a pair needs finite log-ratios, at least one: {list(rounds)!r}")
     return float(median(rounds))
 
 
 def median_error(values: Sequence[float]) -> float:
-    """The standard error of the median, from the distance of two order statistics, so that it needs no law of the
-    values: Price and Bonett 2001, J. Stat. Comput. Simul. 68:295. Infinite for fewer than two values."""
+    """Return the standard error of the median, infinite for fewer than two values.
+
+    It is taken from the distance of two order statistics, so it assumes no distribution of the values (Price
+    and Bonett 2001, J. Stat. Comput. Simul. 68:295).
+    """
     ordered, count = sorted(values), len(values)
     if count < 2:
         return math.inf
@@ -98,12 +103,13 @@ def estimate(
     effective: float | None = None,
     resolution: float = 0.0,
 ) -> Estimate:
-    """The ratio and its 1 - ``alpha`` interval from each pair's log-ratios.
+    """Return the ratio and its 1 - ``alpha`` interval from each pair's log-ratios.
 
-    ``effective`` is the number of independent pairs that these are worth, where they are autocorrelated
+    ``effective`` is the number of independent pairs that autocorrelated ones are worth
     (:func:`pytest_passbench.timing.series.effective_size`). ``resolution`` is the smallest half width (log)
-    that the clock allows: its step divided by a block's length. It matters where a coarse clock makes all
-    pairs equal, which is agreement of the clock with itself, not certainty.
+    that the clock allows: its step divided by a block's length. It matters if a coarse clock makes all pairs
+    equal, which does not mean that they are certain. Raises ValueError if there are no pairs, or as
+    :func:`pair_value` does.
     """
     values = [pair_value(rounds) for rounds in pairs]
     if not values:
@@ -112,23 +118,28 @@ def estimate(
 
 
 def enough(values: Sequence[float], precise: float | None = None) -> float:
-    """The standard error (log) with which a pair's value is precise enough, by what these are about; ``precise``
-    (default :data:`PRECISE`) where that is 0."""
-    return max(PRECISE if precise is None else precise, FAR * abs(median(values)))
+    """Return the standard error (log) with which a pair's value is precise enough, given such ``values``.
+
+    It grows with the distance of their median from 0, and is at least ``precise`` (default
+    :data:`PRECISE_ERROR`).
+    """
+    return max(PRECISE_ERROR if precise is None else precise, PRECISE_SHARE * abs(median(values)))
 
 
 def weights(pairs: Sequence[Sequence[float]]) -> list[float]:
-    """What each pair counts: the same where its value is precise enough, else in inverse proportion to its variance.
+    """Return the weight of each pair, at most 1.
 
-    The variance is that of all pairs' rounds taken together (of so few rounds a pair's own is vague), by the number
-    of its rounds; so where all pairs have as many, all count the same. None counts less than :data:`LEAST_WEIGHT`.
+    Pairs that are precise enough weigh the same. Others weigh in inverse proportion to their variance, but at
+    least :data:`MIN_WEIGHT`. A pair has too few rounds for a variance of its own. So the variance of all pairs'
+    rounds together is taken, divided by the pair's number of rounds. Pairs with equally many rounds thus weigh
+    the same.
     """
     precise = enough([pair_value(rounds) for rounds in pairs])
     scatter = median(median_error(rounds) * math.sqrt(len(rounds)) for rounds in pairs)
     if not math.isfinite(scatter):
         return [1.0] * len(pairs)
     errors = [max(precise, scatter / math.sqrt(len(rounds))) for rounds in pairs]
-    return [max(LEAST_WEIGHT, (min(errors) / error) ** 2) for error in errors]
+    return [max(MIN_WEIGHT, (min(errors) / error) ** 2) for error in errors]
 
 
 def from_values(
@@ -139,11 +150,12 @@ def from_values(
     effective: float | None = None,
     resolution: float = 0.0,
 ) -> Estimate:
-    """As :func:`estimate`, from pair values, each ``counting`` (above 0) what :func:`weights` says. Sums are exact
-    (``fsum``), so their order does not matter.
+    """Return the estimate from pair values, each with its weight ``counting`` (above 0; default: equal weights).
 
-    Values of unequal weights are worth (sum w)^2 / sum w^2 of equal ones (Kish 1965, "Survey Sampling"), one less
-    degrees of freedom; the variance of their mean is taken from how far each is from it, not from the weights.
+    Values of unequal weights are worth (sum w)^2 / sum w^2 of equal ones (Kish 1965, "Survey Sampling"). The
+    degrees of freedom are one less. The variance of the mean is taken from each value's distance to it, not
+    from the weights. Sums are exact (``fsum``), so their order does not matter. The other parameters are those
+    of :func:`estimate`.
     """
     count = len(values)
     shares = [1.0] * count if counting is None else counting
@@ -151,7 +163,7 @@ def from_values(
     mean = math.fsum(share * value for share, value in zip(shares, values, strict=True)) / total
     equal = total**2 / math.fsum(share**2 for share in shares)
     worth = equal if effective is None else equal * min(effective / count, 1.0)
-    if count < 2 or worth < LEAST_WORTH:
+    if count < 2 or worth < MIN_WORTH:
         return Estimate(mean, math.inf, math.inf, 0.0, count)
     off = math.fsum((share * (value - mean)) ** 2 for share, value in zip(shares, values, strict=True))
     stderr = math.sqrt(off * equal / (equal - 1) * equal / worth) / total

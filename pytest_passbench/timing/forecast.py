@@ -1,4 +1,4 @@
-"""How long a run will take, and in which order to run it, from the durations of an earlier one."""
+"""A forecast of a run, from the durations of an earlier one: its tasks, longest first, and how long it will take."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from statistics import median
 
 @dataclass(frozen=True)
 class Planned:
-    """One task: its expected seconds, how many subgraphs it has, and by phase. ``guessed``: never measured,
-    the median subgraph stands in."""
+    """A task in a forecast: its expected seconds, in all and by phase, and its number of subgraphs.
+
+    If ``guessed`` is true the task was never measured, and the median subgraph was assumed.
+    """
 
     task: str
     seconds: float
@@ -23,7 +25,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Forecast:
-    """A run: its tasks, longest first; ``seconds`` of work; ``elapsed`` on ``workers`` workers."""
+    """A run: its tasks, longest first, ``seconds`` of work, and the time ``elapsed`` on ``workers`` workers."""
 
     tasks: tuple[Planned, ...]
     workers: int
@@ -46,11 +48,12 @@ def plan(
     unknown: Mapping[str, int] | None = None,
     workers: int = 1,
 ) -> Forecast:
-    """A plan from stored records: (task id, seconds by phase) per subgraph.
+    """Return a forecast from stored records: (task id, seconds by phase) per subgraph.
 
-    ``unknown``: tasks without a record -> number of subgraphs; each counts as the median subgraph. Longest
-    first keeps the last worker from starting a long task late: at most 4/3 of the best schedule (Graham
-    1969). ValueError for fewer than one worker, or a duration that is negative or not finite.
+    ``unknown`` maps tasks without a record to their number of subgraphs. Each counts as the median subgraph.
+    The longest task goes first, so that no worker starts a long task late. This order takes at most 4/3 of the
+    best schedule's time (Graham 1969). Raises ValueError if there is less than one worker, or if a duration is
+    negative or not finite.
     """
     if workers < 1:
         raise ValueError(f"at least one worker, not {workers}")
@@ -69,7 +72,7 @@ def plan(
 
 def _check(task: str, phases: Mapping[str, float]) -> None:
     for phase, seconds in phases.items():
-        # From a file, where anything may stand.
+        # Durations come from a file, so any value is possible.
         if not isinstance(seconds, int | float) or not (math.isfinite(seconds) and seconds >= 0):
             raise ValueError(f"task {task}: the duration of {phase!r} is {seconds!r}")
 
@@ -83,7 +86,7 @@ def _measured(task: str, rows: list[Mapping[str, float]]) -> Planned:
 
 
 def _elapsed(tasks: Iterable[Planned], workers: int) -> float:
-    """When the last worker ends, each taking the next task as it becomes free."""
+    """Return the seconds until the last worker ends, if each free worker takes the next task."""
     free = [0.0] * workers
     for item in tasks:
         heapq.heapreplace(free, free[0] + item.seconds)

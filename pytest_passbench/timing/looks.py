@@ -1,23 +1,24 @@
-"""Looks and verdicts: when to stop measuring, with an interval that stays honest although we looked.
+"""Looks and verdicts: when to stop measuring, with intervals that account for every look.
 
-Measuring until an interval looks good makes it too narrow: stopped at the first of the looks at 6, 8, 12, 16
-pairs whose plain 95 % interval suits, it covers less than it promises. So every look is paid for. The
-intervals are *repeated confidence intervals* (Jennison and Turnbull 1989, JRSS B 51:305): at every look of
-the plan the same nominal error (Pocock 1977, Biometrika 64:191), small enough that the chance that *any* of
-the plan's intervals misses the truth is 5 %. Whatever rule stops the measuring, the last interval is
-one of them, so it covers at least 95 % of the time.
+Measuring until an interval looks good makes the interval too narrow. Suppose it stops at the first look (6, 8,
+12 or 16 pairs) whose plain 95 % interval is narrow enough. That interval covers less than it promises. So the
+intervals are *repeated confidence intervals* (Jennison and Turnbull 1989, JRSS B 51:305). Every look has the
+same nominal error (Pocock 1977, Biometrika 64:191). It is so small that the chance that *any* of the intervals
+misses the truth is 5 %. Whatever rule stops the measuring, the last interval is one of them, so it covers at
+least 95 % of the time.
 
-Pocock's constants hold for a known variance. With 6 pairs the variance is anything but known, and the
-t statistics of successive looks depend less on each other than normal ones, so the nominal error was found
-for the joint law of the t statistics themselves: 4 million simulated series of 32 normal pair values,
-two-sided p-values of one-sample t tests at 6, 8, 12, 16, 32; the 5 % quantile of their minimum is 0.0143
-(a known variance: 0.0155). Where the first pairs were cut short and count for less, successive looks depend on
-each other less still: with the first 6 to 16 pairs of twice to four times the others' variance, and weights to
-match, it is 0.0131 to 0.0139. The least is taken. ``tests/test_timing_looks.py`` repeats it on a smaller scale.
+Pocock's constants hold for a known variance. With 6 pairs the variance is uncertain, and the t statistics of
+successive looks depend less on each other than normal ones. So the nominal error was found for the joint law of
+the t statistics themselves. 4 million series of 32 normal pair values were simulated, with two-sided one-sample
+t tests at 6, 8, 12, 16 and 32 values. The 5 % quantile of the smallest p-value of a series is 0.0143 (with a
+known variance: 0.0155). If the first pairs were cut short and weigh less, successive looks depend on each other
+even less. With first 6 to 16 pairs of two to four times the others' variance, and weights to match, the
+quantile is 0.0131 to 0.0139. The smallest is used. ``tests/test_timing_looks.py`` repeats the simulation on a
+smaller scale.
 
-SAME is a claim to one side at a time: that the ratio lies above the lower end of the band, and below its upper
-end. Two one-sided tests of 5 % each make it (Schuirmann 1987, J. Pharmacokin. Biopharm. 15:657), which is what a
-90 % interval inside the band says; its nominal error, from the same simulation with one-sided p-values, is 0.0273.
+SAME is two one-sided claims: the ratio lies above the lower end of the band, and below its upper end. Two
+one-sided tests of 5 % each decide it (Schuirmann 1987, J. Pharmacokin. Biopharm. 15:657). This is the same as a
+90 % interval inside the band. Its nominal error, from the same simulation with one-sided p-values, is 0.0273.
 """
 
 from __future__ import annotations
@@ -34,22 +35,25 @@ from pytest_passbench.timing.series import worth
 Verdict = Literal["FASTER", "SLOWER", "SAME", "UNRESOLVED"]
 Reason = Literal["clear", "narrow", "pairs", "time", "more"]
 
-#: The looks whose error is paid for. The last is for what is measured again at the end of a run.
+#: Numbers of pairs at which to look. The last is for subgraphs that are measured again at the end of a task.
 LOOKS = (6, 8, 12, 16, 32)
-#: The two-sided nominal error of each look: all of them together err 5 % at most.
+#: The greatest number of pairs of a subgraph: usually, and when it is measured again.
+USUAL_PAIRS, MAX_PAIRS = LOOKS[-2:]
+#: The two-sided nominal error of each look; the error of all looks together is at most 5 %.
 NOMINAL = 0.0131
-#: The same of the interval that must lie inside the band for SAME: together they err 5 % at most to either side.
+#: The nominal error of the interval that must lie inside the band for SAME; together at most 5 % to either side.
 EQUIVALENCE = 0.0273
-#: No claim is ever made about differences smaller than this, on any machine.
-LEAST_DELTA = 0.02
+#: Smaller differences (relative) are never claimed, on any machine.
+MIN_DELTA = 0.02
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What a look decided. ``reason`` says why measuring stops (or "more": it goes on):
+    """The outcome of a look: the verdict so far, and the ``reason`` to stop measuring or to go on.
 
-    "clear" the verdict is certain, "narrow" the interval is as narrow as asked, "pairs" and "time" the budget
-    is spent. UNRESOLVED for "narrow" means that the ratio lies *at* delta: measuring again would not help.
+    "clear": the verdict is certain. "narrow": the interval is as narrow as asked. "pairs" and "time": the
+    budget is spent. "more": measuring goes on. UNRESOLVED for "narrow" means that the ratio lies *at* delta, so
+    measuring again would not help.
     """
 
     stop: bool
@@ -58,60 +62,61 @@ class Decision:
 
     @property
     def worth_repeating(self) -> bool:
-        """True where the budget's end, not the answer, stopped it: the verdict is open, or the ratio still vague."""
+        """True if the budget stopped it, not the answer: the verdict is open, or the ratio still vague."""
         return self.reason in ("pairs", "time")
 
 
 @dataclass(frozen=True)
 class Stopping:
-    """When to stop. ``delta`` and the half widths are relative (0.02 is 2 %), ``seconds`` is what one
-    subgraph may take. ``clear_half_width``: a verdict may be certain while the ratio is still vague (2.0, or
-    2.6?); scores use the ratio, so its interval must be this narrow before a clear verdict stops measuring, or this
-    share (``clear_share``) of the ratio's own distance from 1, in logs.
-    ``correlation``: what this machine's pairs have in common with their neighbours
-    (:func:`pytest_passbench.timing.series.pooled_lag1` of the A/A sessions); it widens every interval.
+    """The rule for when to stop. ``delta`` and the half widths are relative (0.02 is 2 %).
+
+    ``seconds`` is the time limit of one subgraph. A verdict may be clear while the ratio is still vague (2.0 or
+    2.6). Scores use the ratio, so a clear verdict stops measuring only if the interval is narrow enough. Its
+    half width must be at most ``clear_half_width``, or ``clear_share`` of the ratio's distance from 1, in logs.
+    ``correlation`` is that of successive pairs on this machine
+    (:func:`pytest_passbench.timing.series.pooled_lag1` of the A/A sessions); it widens every interval. Raises
+    ValueError if ``delta`` is below :data:`MIN_DELTA`, or if ``max_pairs`` is not one of :data:`LOOKS`.
     """
 
-    delta: float = LEAST_DELTA
+    delta: float = MIN_DELTA
     target_half_width: float = 0.01
     clear_half_width: float = 0.05
     clear_share: float = 0.15
-    max_pairs: int = 16
+    max_pairs: int = USUAL_PAIRS
     seconds: float | None = None
     correlation: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.delta < LEAST_DELTA:
-            raise ValueError(f"delta {self.delta} is below {LEAST_DELTA}")
+        if self.delta < MIN_DELTA:
+            raise ValueError(f"delta {self.delta} is below {MIN_DELTA}")
         if self.max_pairs not in LOOKS:
             raise ValueError(f"max_pairs {self.max_pairs} is not one of the looks {LOOKS}")
 
-    @classmethod
-    def for_floor(cls, floor: float, *, max_pairs: int = 16, seconds: float | None = None) -> Stopping:
-        """The default rule on a machine with this A/A floor (relative): delta is never below it."""
-        return cls(delta=max(LEAST_DELTA, floor), max_pairs=max_pairs, seconds=seconds)
-
     def next_look(self, pairs: int) -> int | None:
-        """The next number of pairs at which to look, or None after the last."""
+        """Return the next number of pairs at which to look, or None after the last."""
         return next((look for look in LOOKS if pairs < look <= self.max_pairs), None)
 
     def look(
         self, pairs: Sequence[Sequence[float]], *, spent: float = 0.0, resolution: float = 0.0
     ) -> tuple[Estimate, Decision]:
-        """The interval and the decision after these pairs (lists of log-ratios; ``spent`` seconds in all).
+        """Return the interval and the decision after these pairs (lists of log-ratios), which took ``spent``
+        seconds.
 
-        A number of pairs between two looks stands for the later one: a run cut short looks there instead.
+        A number of pairs between two looks stands for the later one, at which a run looks if it was cut short.
         """
         effective = worth(len(pairs), self.correlation)
         result = estimate(pairs, NOMINAL, effective=effective, resolution=resolution)
         return result, self.decide(result, spent)
 
     def decide(self, result: Estimate, spent: float = 0.0) -> Decision:
-        """Whether to stop after ``spent`` seconds. Time is out when the next look would overrun it."""
+        """Return the decision after ``spent`` seconds. The reason is "time" if the next look would exceed the
+        limit.
+        """
         verdict = judge(result, self.delta)
         if result.half_width <= math.log1p(self.target_half_width):
             return Decision(True, verdict, "clear" if verdict != "UNRESOLVED" else "narrow")
-        if verdict != "UNRESOLVED" and result.half_width <= self._clear(result):
+        clear = max(math.log1p(self.clear_half_width), self.clear_share * abs(result.log_ratio))
+        if verdict != "UNRESOLVED" and result.half_width <= clear:
             return Decision(True, verdict, "clear")
         following = self.next_look(result.pairs)
         if following is None:
@@ -120,15 +125,13 @@ class Stopping:
             return Decision(True, verdict, "time")
         return Decision(False, verdict, "more")
 
-    def _clear(self, result: Estimate) -> float:
-        return max(math.log1p(self.clear_half_width), self.clear_share * abs(result.log_ratio))
-
 
 def judge(result: Estimate, delta: float) -> Verdict:
-    """FASTER or SLOWER: the interval is wholly beyond +-delta; SAME: that of :data:`EQUIVALENCE` is wholly inside;
-    else UNRESOLVED.
+    """Return the verdict of an interval on the band of +-``delta``.
 
-    The band is symmetric in logs, 1/(1 + delta) to 1 + delta, so that swapping the arms swaps the verdict.
+    FASTER or SLOWER: the interval lies wholly outside the band. SAME: the interval of error :data:`EQUIVALENCE`
+    lies wholly inside. UNRESOLVED: neither. The band is symmetric in logs, 1/(1 + delta) to 1 + delta, so
+    exchanging the arms exchanges FASTER and SLOWER.
     """
     band, distance = math.log1p(delta), abs(result.log_ratio)
     if distance - result.half_width > band:
@@ -137,7 +140,7 @@ def judge(result: Estimate, delta: float) -> Verdict:
 
 
 def _narrower(result: Estimate) -> float:
-    """The half width at :data:`EQUIVALENCE`; what a coarse clock adds to the interval stays."""
+    """Return the half width at error :data:`EQUIVALENCE`. The part that a coarse clock adds to the interval stays."""
     if not math.isfinite(result.half_width):
         return math.inf
     spare = student.two_sided(NOMINAL, result.df) - student.two_sided(EQUIVALENCE, result.df)

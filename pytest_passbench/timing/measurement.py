@@ -1,4 +1,4 @@
-"""Measure arms against the first one on a clock: pairs of fresh processes, looks, and when to stop."""
+"""The measurement of arms against the first one: pairs of fresh processes, and looks that decide when to stop."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Round = dict[str, Block]
 
 @dataclass
 class Arms:
-    """What was measured. ``pairs[i]`` holds pair i's rounds, one block per arm in each, in the order in which
-    they ran. ``arms[0]`` is eager.
+    """The blocks of all arms, measured so far. ``arms[0]`` is eager.
 
-    ``noisy`` says of each round whether others disturbed it. Nothing is dropped here: what an estimate uses
-    is chosen in :meth:`log_ratios`, so the rest stays on record.
+    ``pairs[i]`` holds the rounds of pair i, each with one block per arm in the order in which they ran.
+    ``noisy`` says of a block whether others disturbed it. No block is dropped here: :meth:`log_ratios` chooses
+    those that an estimate uses, so the rest stays on record.
     """
 
     arms: tuple[str, ...]
@@ -30,27 +30,31 @@ class Arms:
     _known: dict[str, list[list[tuple[float, bool]]]] = field(default_factory=dict, repr=False)
 
     def log_ratios(self, arm: str) -> list[list[float]]:
-        """Per pair the log ratios eager / ``arm`` of the rounds in which neither of the two was disturbed
-        (all of them where fewer than half remain), freed of what running first or second makes."""
-        known = self._known.setdefault(arm, [])  # a pair that is here is complete
+        """Return the log ratios eager / ``arm`` of each pair, without the effect of the order in a round.
+
+        Only rounds in which neither arm was disturbed count, or all if fewer than half of them remain.
+        """
+        known = self._known.setdefault(arm, [])  # pairs in here are complete, so they do not change
         known += [self._pair(rounds, arm) for rounds in self.pairs[len(known) :]]
         return orderless(known)
 
     def _pair(self, rounds: Sequence[Round], arm: str) -> list[tuple[float, bool]]:
         eager, noisy = self.arms[0], self.noisy
         flags = [noisy(item[eager]) or noisy(item[arm]) for item in rounds]
-        return [
-            (log_ratio(item[eager].per_call, item[arm].per_call), _before(eager, arm, item))
-            for item in undisturbed(rounds, flags)
-        ]
+        found = []
+        for item in undisturbed(rounds, flags):
+            order = list(item)
+            eager_first = order.index(eager) < order.index(arm)
+            found.append((log_ratio(item[eager].per_call, item[arm].per_call), eager_first))
+        return found
 
     def per_call(self, arm: str) -> float:
-        """Median seconds per call of ``arm`` over all blocks."""
+        """Return the median seconds per call of ``arm`` over all blocks."""
         return median(item[arm].per_call for rounds in self.pairs for item in rounds)
 
     @property
     def seconds(self) -> float:
-        """Timed seconds of all blocks."""
+        """Seconds of all timed blocks."""
         return sum(block.seconds for rounds in self.pairs for item in rounds for block in item.values())
 
     @property
@@ -60,15 +64,9 @@ class Arms:
         return sum(flags) / len(flags) if flags else 0.0
 
 
-def _before(one: str, other: str, item: Round) -> bool:
-    """Whether ``one`` ran before ``other``."""
-    order = list(item)
-    return order.index(one) < order.index(other)
-
-
 @dataclass(frozen=True)
 class Result:
-    """An arm's ratio eager / arm, and why measuring stopped."""
+    """An arm's ratio eager / arm, and the reason why measuring stopped."""
 
     estimate: Estimate
     decision: Decision
@@ -85,8 +83,8 @@ def measure(
 ) -> tuple[Arms, dict[str, Result]]:
     """Measure until every arm but the first has its verdict or the budget is spent.
 
-    ``earlier`` continues what an earlier call measured, at the next paid look (``stopping.max_pairs`` 32 for
-    what is measured again at the end of a run). The time budget counts timed blocks.
+    Return the blocks, and each arm's result. ``earlier`` continues an earlier measurement at the next look,
+    with a larger ``stopping.max_pairs``. The time budget counts timed blocks only.
     """
     measured = earlier if earlier is not None else Arms(tuple(arms))
     look = stopping.next_look(len(measured.pairs))
@@ -102,12 +100,14 @@ def measure(
 
 
 def measure_pair(clock: Clock, arms: Sequence[str], shape: Shape, rng: random.Random) -> list[Round]:
-    """The rounds of one pair of fresh processes: as many as its value needs, of those that ``shape`` allows."""
+    """Return the rounds of one pair of fresh processes: as many as its value needs, within the limits of
+    ``shape``.
+    """
     clock.fresh()
     rounds = _rounds(clock, arms, shape, shape.rounds, rng)
-    while len(rounds) + shape.more <= shape.most and (vague := _vagueness(arms, rounds, shape.precise)) > 1:
-        wanted = (vague**2 - 1) * len(rounds)  # the error goes with the root of their number
-        count = min(max(wanted, shape.more), len(rounds), shape.most - len(rounds))
+    while len(rounds) + shape.more <= shape.max_rounds and (vague := _vagueness(arms, rounds, shape.precise)) > 1:
+        wanted = (vague**2 - 1) * len(rounds)  # the error falls with the root of the number of rounds
+        count = min(max(wanted, shape.more), len(rounds), shape.max_rounds - len(rounds))
         rounds += _rounds(clock, arms, shape, int(count) // 2 * 2, rng)
     return rounds
 
@@ -117,14 +117,19 @@ def _rounds(clock: Clock, arms: Sequence[str], shape: Shape, count: int, rng: ra
 
 
 def _vagueness(arms: Sequence[str], rounds: list[Round], precise: float | None) -> float:
-    """A pair's standard error as a multiple of what is precise enough, of the arm where it is largest."""
+    """Return a pair's standard error as a multiple of the one that is precise enough, for the arm with the
+    largest.
+    """
     pair = Arms(tuple(arms), [rounds])
     ratios = [pair.log_ratios(arm)[0] for arm in arms[1:]]
     return max((median_error(values) / enough(values, precise) for values in ratios), default=0.0)
 
 
 def decide(measured: Arms, stopping: Stopping, resolution: float, shape: Shape) -> dict[str, Result]:
-    """Every arm's estimate and decision on what is measured so far."""
+    """Return the estimate and decision of every arm but the first, from the blocks measured so far.
+
+    ``resolution`` is the clock's step in seconds.
+    """
     results = {}
     for arm in measured.arms[1:]:
         step = resolution / (shape.calls * min(measured.per_call(measured.arms[0]), measured.per_call(arm)))

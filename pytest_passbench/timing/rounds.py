@@ -1,4 +1,4 @@
-"""Rounds: in which order the arms run, how long a block is, and which rounds others disturbed."""
+"""Rounds of a pair: the order of the arms, the length of a block, and the rounds that others disturbed."""
 
 from __future__ import annotations
 
@@ -11,44 +11,48 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-FEW_PAGES = 4  # at 1 to 2 us each; a huge page is 512 of them, and takes 0.1 to 5 ms
+MAX_NEW_PAGES = 4  # each takes 1 to 2 us to make; a huge page is 512 of them, and takes 0.1 to 5 ms
 
-#: A block this long keeps the cost of stopping and continuing a runner (about 11 us) near 2 %, and is short
-#: enough that most blocks meet no timer tick of another process. Seconds.
-BLOCK = 0.5e-3
-#: Seconds of timed blocks per pair, both arms. Where the blocks agree, more of them would say no more: what then
-#: differs is the processes.
-PAIR = 0.016
-#: Where they do not, a pair goes on for up to so many times as long: more blocks are cheaper than more processes.
-LONGER = 8
-LONGEST_PAIR = LONGER * PAIR
-#: Of a pair (even): of two, the medians of six pairs agree by accident.
-FEWEST_ROUNDS = 4
+#: With blocks of this length, stopping and continuing a runner (about 11 us) costs near 2 %. Longer blocks would
+#: more often be interrupted by another process's timer tick.
+BLOCK_SECONDS = 0.5e-3
+#: Seconds of timed blocks per pair, both arms, if the blocks agree. The rest of the spread is then that of the
+#: processes, which more blocks do not reduce.
+PAIR_SECONDS = 0.016
+#: If the blocks do not agree, a pair takes up to so many times as long: blocks cost less than processes.
+MAX_LENGTHENING = 8
+MAX_PAIR_SECONDS = MAX_LENGTHENING * PAIR_SECONDS
+#: The fewest rounds of a pair (even). With two rounds, the medians of six pairs can agree by accident.
+MIN_ROUNDS = 4
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How a pair is measured: ``rounds`` rounds (even) of one block of ``calls`` calls per arm; while its value is
-    vague as many more as it seems to need, at most doubling them, up to ``most`` (0: no more). ``precise``: the
-    standard error (log) of a value near 1 that is not vague; None for the default one."""
+    """The size of a pair: ``rounds`` rounds (even) of one block of ``calls`` calls per arm.
+
+    While the pair's value is vague, rounds are added, at most doubling them at a time, up to ``max_rounds`` in
+    all (0: none is added). ``precise`` is the standard error (log) at which a value near 1 is not vague; None
+    means the default.
+    """
 
     calls: int
     rounds: int
-    most: int = 0
+    max_rounds: int = 0
     precise: float | None = None
 
     @property
     def more(self) -> int:
-        """The fewest rounds that are added at a time: even, like all of them."""
+        """The fewest rounds that are added at a time; even, as all numbers of rounds."""
         return max(2, self.rounds // 4 * 2)
 
 
 def orders(arms: Sequence[str], rounds: int, rng: random.Random) -> list[tuple[str, ...]]:
-    """The order of the arms in each round: random, and balanced in pairs.
+    """Return the order of the arms in each round: random, and balanced in pairs.
 
-    Each order is directly followed or preceded by its reverse, so whatever drifts linearly over two rounds
-    hits all arms alike; over ``factorial(len(arms))`` rounds every order occurs equally often. ``rounds``
-    must be even (ValueError). ``rng`` is the judge's: a candidate that knew the order could act on it.
+    Each order is directly followed or preceded by its reverse. So a linear drift over two rounds affects all
+    arms alike. Over ``factorial(len(arms))`` rounds every order occurs equally often. ``rng`` is the judge's,
+    since a candidate that knew the order could make use of it. Raises ValueError if ``rounds`` is odd or
+    negative.
     """
     if rounds % 2 or rounds < 0:
         raise ValueError(f"the number of rounds must be even, not {rounds}")
@@ -59,7 +63,7 @@ def orders(arms: Sequence[str], rounds: int, rng: random.Random) -> list[tuple[s
 
 
 def _cycle(arms: Sequence[str], rng: random.Random) -> list[tuple[str, ...]]:
-    """Every order once, as shuffled couples of an order and its reverse."""
+    """Return every order once, as shuffled couples of an order and its reverse."""
     places = itertools.permutations(range(len(arms)))
     couples = [[place, place[::-1]] for place in places if place <= place[::-1]]
     rng.shuffle(couples)
@@ -68,10 +72,10 @@ def _cycle(arms: Sequence[str], rng: random.Random) -> list[tuple[str, ...]]:
     return [tuple(arms[i] for i in place) for couple in couples for place in couple]
 
 
-def calls_per_block(call: float, target: float = BLOCK, max_calls: int = 1 << 16) -> int:
-    """How many calls of ``call`` seconds make a block of about ``target`` seconds: 1 to ``max_calls``.
+def calls_per_block(call: float, target: float = BLOCK_SECONDS, max_calls: int = 1 << 16) -> int:
+    """Return the number of calls of ``call`` seconds in a block of about ``target`` seconds: 1 to ``max_calls``.
 
-    ``max_calls`` is how many different inputs the judge has laid out for one block.
+    ``max_calls`` is the number of different inputs that the judge has prepared for one block.
     """
     if call <= 0:
         return max_calls
@@ -81,29 +85,32 @@ def calls_per_block(call: float, target: float = BLOCK, max_calls: int = 1 << 16
 def shape(
     call: float,
     *,
-    target: float = BLOCK,
-    pair: float = LONGEST_PAIR,
+    target: float = BLOCK_SECONDS,
+    pair: float = MAX_PAIR_SECONDS,
     max_calls: int = 1 << 16,
-    max_rounds: int = 24,
+    max_first_rounds: int = 24,
     precise: float | None = None,
 ) -> Shape:
-    """Calls and rounds of a pair for a subgraph of ``call`` seconds (the slowest arm's), which may take ``pair``
-    seconds of blocks for every two arms, and goes on until its value is as ``precise`` as asked.
+    """Return the calls and rounds of a pair for a subgraph whose slowest arm takes ``call`` seconds.
 
-    Long calls get fewer rounds, but at least :data:`FEWEST_ROUNDS`.
+    A pair may take ``pair`` seconds of blocks for every two arms. It goes on until its value is as ``precise``
+    as asked. It begins with at most ``max_first_rounds`` rounds. Long calls get fewer rounds, but at least
+    :data:`MIN_ROUNDS`.
     """
     calls = calls_per_block(call, target, max_calls)
     each = max(2 * calls * call, 1e-9)
-    rounds = max(FEWEST_ROUNDS, min(max_rounds, int(min(pair, PAIR) / each)) // 2 * 2)
-    return Shape(calls, rounds, min(LONGER * rounds, int(pair / each)), precise)
+    rounds = max(MIN_ROUNDS, min(max_first_rounds, int(min(pair, PAIR_SECONDS) / each)) // 2 * 2)
+    return Shape(calls, rounds, min(MAX_LENGTHENING * rounds, int(pair / each)), precise)
 
 
 @dataclass(frozen=True)
 class Disturbance:
-    """What happened to a block from outside. ``switches``: involuntary context switches of the runner
-    (``nonvoluntary_ctxt_switches`` in /proc/PID/status); ``stolen``: seconds that its core was taken away
-    (``steal`` in /proc/stat, or run-queue wait in /proc/PID/schedstat); ``touched``: pages of memory that the
-    runner had not touched before; ``seconds``: the block's length.
+    """Signs that something else ran during a block of ``seconds`` seconds.
+
+    ``switches`` counts involuntary context switches of the runner (``nonvoluntary_ctxt_switches`` in
+    /proc/PID/status). ``stolen`` is the seconds that its core was taken away (``steal`` in /proc/stat, or
+    run-queue wait in /proc/PID/schedstat). ``touched`` counts pages of memory that the runner used for the
+    first time.
     """
 
     seconds: float
@@ -113,30 +120,33 @@ class Disturbance:
 
 
 def disturbed(noise: Disturbance, *, switches: int = 0, stolen: float = 0.01) -> bool:
-    """Whether others disturbed a block: more than ``switches`` switches, more than the share ``stolen`` of its
-    time taken away, or more than :data:`FEW_PAGES` of new memory, whose price is the machine's. Decided from these
-    counts alone, never from the time measured: that would be dropping outliers."""
-    return noise.switches > switches or noise.stolen > stolen * noise.seconds or noise.touched > FEW_PAGES
+    """Return True if others disturbed a block.
+
+    The signs are more than ``switches`` switches, more than the share ``stolen`` of its time, or more than
+    :data:`MAX_NEW_PAGES` new pages. The cost of new pages depends on the machine. Only these counts decide,
+    never the measured time: that would be dropping outliers.
+    """
+    return noise.switches > switches or noise.stolen > stolen * noise.seconds or noise.touched > MAX_NEW_PAGES
 
 
 def undisturbed(rounds: Sequence[T], flags: Sequence[bool]) -> list[T]:
-    """The rounds to use of a pair, in order: those in which *no* arm was disturbed (a
-    round goes as a whole, so both arms lose the same). Where fewer than half remain all are kept: a pair on a
-    busy core is noisy, and the few quiet rounds would be a choice of their own. ``flags`` is true for
-    disturbed ones.
+    """Return the rounds of a pair to use, in order: those in which *no* arm was disturbed.
+
+    ``flags`` holds True for each disturbed round. A round is dropped as a whole, so all arms lose the same. If
+    fewer than half would remain, all are kept: on a busy core, the few quiet rounds would be a biased choice.
     """
     quiet = [item for item, flag in zip(rounds, flags, strict=True) if not flag]
     return quiet if 2 * len(quiet) >= len(rounds) else list(rounds)
 
 
 def orderless(pairs: Sequence[Sequence[tuple[float, bool]]]) -> list[list[float]]:
-    """Each pair's log ratios without the effect of the order, from (log ratio, whether eager ran first).
+    """Return each pair's log ratios without the effect of the order, from (log ratio, whether eager ran first).
 
-    Whoever runs second in a round finds the caches full of the other's data, so the ratios come in two humps,
-    and a pair's median would lie anywhere between. Both humps are moved to the middle of their medians over
-    *all* pairs, since it is the program that makes them, not the process; what a pair is by itself stays. Where
-    one order is missing nothing moves.
+    The arm that runs second finds the caches full of the first arm's data. So the ratios have two modes, and a
+    pair's median could lie anywhere between. Both modes are moved to the middle of their medians over *all*
+    pairs. The program causes the two modes, not the process, so the differences between pairs stay. If one
+    order does not occur, the ratios stay as they are.
     """
-    humps = [[value for rounds in pairs for value, flag in rounds if flag is side] for side in (False, True)]
-    shift = (median(humps[1]) - median(humps[0])) / 2 if all(humps) else 0.0
+    modes = [[value for rounds in pairs for value, flag in rounds if flag is side] for side in (False, True)]
+    shift = (median(modes[1]) - median(modes[0])) / 2 if all(modes) else 0.0
     return [[value - shift if flag else value + shift for value, flag in rounds] for rounds in pairs]

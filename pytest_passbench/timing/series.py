@@ -1,12 +1,12 @@
-"""Autocorrelation of a series: are these values as many as they seem?
+"""Autocorrelation of a series, and the number of independent values that it is worth.
 
-r1 = sum (x_i - m)(x_{i+1} - m) / sum (x_i - m)^2 (Box and Jenkins); for independent values it is about normal
-with mean -1/n and standard deviation 1/sqrt(n) (Bartlett 1946). Values of a first-order autoregressive
-series are worth n (1 - r)/(1 + r) independent ones (Bayley and Hammersley 1946).
+r1 = sum (x_i - m)(x_{i+1} - m) / sum (x_i - m)^2 (Box and Jenkins). For independent values it is about normal,
+with mean -1/n and standard deviation 1/sqrt(n) (Bartlett 1946). Values of a first-order autoregressive series
+are worth n (1 - r)/(1 + r) independent ones (Bayley and Hammersley 1946).
 
-Six pairs cannot show that they are correlated (simulated: a check of each subgraph alone leaves the
-coverage at 0.86 for r = 0.5). What correlates them is the machine, so :func:`pooled_lag1` takes all
-eager-against-eager sessions of a run together; their true value is known, which a short series needs.
+Six pairs cannot show that they are correlated: in simulation, a check of each subgraph alone leaves the
+coverage at 0.86 for r = 0.5. The correlation comes from the machine. So :func:`pooled_lag1` takes all
+eager-against-eager sessions of a run together. Their true value is known, which short series need.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Z = 2.326
 
 
 def lag1(values: Sequence[float]) -> float:
-    """The lag-1 autocorrelation, corrected by 1/n for its bias; 0 for constant or fewer than three values."""
+    """Return the lag-1 autocorrelation, corrected by 1/n for its bias; 0 for constant or fewer than three values."""
     count = len(values)
     if count < 3:
         return 0.0
@@ -33,11 +33,11 @@ def lag1(values: Sequence[float]) -> float:
 
 
 def pooled_lag1(sessions: Iterable[Sequence[float]]) -> float:
-    """The lag-1 autocorrelation of the pair values of many eager-against-eager sessions, each in order.
+    """Return the lag-1 autocorrelation of the pair values of many eager-against-eager sessions, each in order.
 
-    Their true value is 0, so r = mean(x_i x_{i+1}) / mean(x_i^2), without the bias that subtracting a short
-    series' own mean brings; an error that a session's pairs share counts as correlation, as it should. 0
-    where it is within chance (1 %, one-sided).
+    Their true value is 0, so r = mean(x_i x_{i+1}) / mean(x_i^2). Thus it lacks the bias that comes from
+    subtracting the mean of a short series. An error that the pairs of a session share counts as correlation, as
+    it should. The result is 0 if it is within chance (1 %, one-sided).
     """
     usable = [values for values in sessions if len(values) > 1]
     squares = math.fsum(x * x for values in usable for x in values)
@@ -50,19 +50,19 @@ def pooled_lag1(sessions: Iterable[Sequence[float]]) -> float:
 
 
 def correlated(values: Sequence[float]) -> bool:
-    """Whether neighbours resemble each other more than chance (1 %, one-sided) makes them."""
+    """Return True if neighbours resemble each other more than by chance (1 %, one-sided)."""
     return lag1(values) > _Z / math.sqrt(max(len(values), 1))
 
 
 def effective_size(values: Sequence[float]) -> float:
-    """How many independent values these are worth: n where the check finds nothing, else as :func:`worth`."""
+    """Return the number of independent values that these are worth: :func:`worth` if they are correlated, else n."""
     return worth(len(values), lag1(values) if correlated(values) else 0.0)
 
 
 def worth(count: int, r: float) -> float:
-    """How many independent values ``count`` of lag-1 correlation ``r`` are worth: n (1 - r)/(1 + r).
+    """Return the number of independent values that ``count`` values of lag-1 correlation ``r`` are worth.
 
-    At least 2, so that an interval exists. Negative correlation never counts as more than n.
+    It is n (1 - r)/(1 + r), but at least 2, so that an interval exists. Negative correlation counts as 0.
     """
     r = min(max(r, 0.0), 0.99)
     return min(float(count), max(2.0, count * (1 - r) / (1 + r)))

@@ -1,9 +1,9 @@
 """Student's t without scipy: the distribution function and its quantiles, for any real degrees of freedom.
 
-P(T <= t) = 1 - I_x(df/2, 1/2)/2 for t >= 0 with x = df/(df + t^2), I the regularised incomplete beta
-function (Abramowitz and Stegun 26.7.1); I by its continued fraction (DLMF 8.17.22) evaluated with
-Lentz's method (Thompson and Barnett 1986). The quantile is found by bisection, so it is as monotone as the
-distribution function itself.
+For t >= 0, P(T <= t) = 1 - I_x(df/2, 1/2)/2 with x = df/(df + t^2). I is the regularised incomplete beta
+function (Abramowitz and Stegun 26.7.1). It is computed by its continued fraction (DLMF 8.17.22) with Lentz's
+method (Thompson and Barnett 1986). The quantile is found by bisection, so it is as monotone as the distribution
+function itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _TINY = 1e-300
 
 
 def cdf(t: float, df: float) -> float:
-    """P(T <= t) for Student's t with ``df`` > 0 degrees of freedom (not necessarily whole)."""
+    """Return P(T <= t) for Student's t with ``df`` > 0 degrees of freedom (not necessarily whole)."""
     if math.isinf(t):
         return 1.0 if t > 0 else 0.0
     tail = 0.5 * _incomplete_beta(df / (df + t * t), df / 2, 0.5)
@@ -24,7 +24,10 @@ def cdf(t: float, df: float) -> float:
 
 @lru_cache(maxsize=1024)
 def two_sided(alpha: float, df: float) -> float:
-    """The t with P(|T| > t) = ``alpha``, 0 < alpha < 1. Infinite for df <= 0: the spread is unknown."""
+    """Return the t with P(|T| > t) = ``alpha``; infinite for df <= 0, since the spread is then unknown.
+
+    Raises ValueError if ``alpha`` is not between 0 and 1.
+    """
     if not 0 < alpha < 1:
         raise ValueError(f"alpha must lie between 0 and 1, not {alpha}")
     if df <= 0:
@@ -46,7 +49,7 @@ def _outside(t: float, df: float) -> float:
 
 
 def _incomplete_beta(x: float, a: float, b: float) -> float:
-    """I_x(a, b). The fraction converges fast for x < (a+1)/(a+b+2); beyond, I_x(a,b) = 1 - I_{1-x}(b,a)."""
+    """Return I_x(a, b). The fraction converges fast for x < (a+1)/(a+b+2); beyond, I_x(a,b) = 1 - I_{1-x}(b,a)."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):
@@ -56,7 +59,7 @@ def _incomplete_beta(x: float, a: float, b: float) -> float:
 
 
 def _fraction(x: float, a: float, b: float) -> float:
-    """Lentz's evaluation of the continued fraction DLMF 8.17.22, without its leading factor."""
+    """Return the continued fraction DLMF 8.17.22 by Lentz's method, without its leading factor."""
     c, d = 1.0, 1.0 / _away(1 - (a + b) * x / (a + 1))
     value = d
     for m in range(1, 500):
@@ -73,5 +76,5 @@ def _fraction(x: float, a: float, b: float) -> float:
 
 
 def _away(value: float) -> float:
-    """``value``, kept from zero: Lentz's method divides by it."""
+    """Return ``value``, kept away from 0, since Lentz's method divides by it."""
     return value if abs(value) > _TINY else _TINY

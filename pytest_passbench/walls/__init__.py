@@ -1,1 +1,1 @@
-"""What a process of the untrusted side gives up by itself, before it runs anything of a candidate."""
+"""Rights that a process of the untrusted side gives up before it runs anything of a candidate."""

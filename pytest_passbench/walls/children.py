@@ -1,4 +1,4 @@
-"""Children that ended."""
+"""Child processes that have ended."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def reap() -> list[list[int]]:
-    """Return the children that ended: process id (in this namespace) and the signal that ended it, or 0."""
+    """Return the children that have ended: the process id in this namespace, and the signal that ended it or 0."""
     ended: list[list[int]] = []
     while True:
         try:

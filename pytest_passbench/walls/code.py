@@ -1,4 +1,4 @@
-"""Machine code that was made at run time: where it lies, and that nobody writes to it in a measured process."""
+"""Machine code made at run time: finding it, and protecting it from writes in measured processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-_PAGE = 4096
+_PAGE_BYTES = 4096
 _READ, _WRITE, _EXECUTE = 1, 2, 4
 _libc = ctypes.CDLL(None)
 _libc.mprotect.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
@@ -18,7 +18,11 @@ _libc.mincore.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p
 
 @dataclass(frozen=True)
 class CodePages:
-    """A piece of memory with code of no file (a JIT's): its first page, bytes, rights, and the pages that it uses."""
+    """A piece of memory with code of a JIT, in no file.
+
+    ``start`` is its address, ``size`` its bytes, ``rights`` those of ``mprotect``. ``used`` are the addresses of the
+    pages that are in memory.
+    """
 
     start: int
     size: int
@@ -27,19 +31,25 @@ class CodePages:
 
 
 def made_here() -> list[CodePages]:
-    """In a template, before its first fork: what was compiled here."""
+    """Return the code that was compiled in this process. A template calls this before its first fork."""
     kinds = {"rwxp": _READ | _WRITE | _EXECUTE, "r-xp": _READ | _EXECUTE}
-    found = [(start, end, number) for name, number in kinds.items() for start, end in _nameless(name)]
+    found = [
+        (start, end, number)
+        for name, number in kinds.items()
+        for start, end in _nameless(Path("/proc/self/maps").read_text(), name)
+    ]
     return [CodePages(start, end - start, number, _used(start, end)) for start, end, number in found]
 
 
 def own(pieces: list[CodePages]) -> None:
-    """In a measured process: have these pieces of code in pages of its own, by writing to each what is there. Nobody
-    can write to them afterwards: what a compiler left writable would be room for machine code made later.
+    """Copy these pieces of code to pages of this process, and make them read-only.
 
-    Where in the machine's memory the template's lie made oneDNN's gelu 5 to 20 % slower in one arm, in each of its
-    forks alike: a bias, in a place that moving the heap does not reach. CodePages in files is not moved; all arms
-    share it, but for what a candidate brings.
+    A measured process calls this. It writes to each page what is there, which makes the kernel copy the page. Pages
+    that a compiler left writable would be room for other machine code.
+
+    The physical place of the template's pages changes the speed of code (docs/measuring-memory.md). It is the same in
+    all forks of a template, which is a bias, and moving the heap does not change it. Code in files is not copied. All
+    arms share it, except what a candidate brings.
     """
     for piece in pieces:
         if not _libc.mprotect(piece.start, piece.size, _READ | _WRITE):
@@ -49,27 +59,26 @@ def own(pieces: list[CodePages]) -> None:
 
 
 def seal(maps: int) -> None:
-    """In a measured process that compiled more: let nobody write to it any more. ``maps`` is the open file
-    ``/proc/self/maps``, which is closed."""
+    """Make code read-only that this process has compiled.
+
+    A measured process calls this. It cannot open files, so ``maps`` is ``/proc/self/maps``, opened before. It is
+    closed here.
+    """
     parts = list(iter(partial(os.read, maps, 1 << 16), b""))
     os.close(maps)
-    for start, end in _nameless_in(b"".join(parts).decode(), "rwxp"):
+    for start, end in _nameless(b"".join(parts).decode(), "rwxp"):
         _libc.mprotect(start, end - start, _READ | _EXECUTE)
 
 
 def _used(start: int, end: int) -> list[int]:
-    """The pages between that are in memory; a JIT may have reserved many more."""
-    flags = (ctypes.c_ubyte * ((end - start) // _PAGE))()
+    """Return the pages of a range that are in memory. A JIT may have reserved many more."""
+    flags = (ctypes.c_ubyte * ((end - start) // _PAGE_BYTES))()
     _libc.mincore(start, end - start, flags)
-    return [start + _PAGE * index for index, flag in enumerate(flags) if flag & 1]
+    return [start + _PAGE_BYTES * index for index, flag in enumerate(flags) if flag & 1]
 
 
-def _nameless(wanted: str) -> Iterator[tuple[int, int]]:
-    """Where the heap and other memory of no file lies that has exactly these rights."""
-    return _nameless_in(Path("/proc/self/maps").read_text(), wanted)
-
-
-def _nameless_in(maps: str, wanted: str) -> Iterator[tuple[int, int]]:
+def _nameless(maps: str, wanted: str) -> Iterator[tuple[int, int]]:
+    """Yield the ranges in ``maps`` that have exactly these rights and no file. The heap is one of them."""
     for line in maps.splitlines():
         place, rights, _offset, _device, _inode, *name = line.split()
         if rights == wanted and name in ([], ["[heap]"]):

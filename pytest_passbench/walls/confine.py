@@ -1,8 +1,8 @@
-"""What an arm gives up where no bubblewrap does it: files by Landlock, capabilities, and its orphans.
+"""Confinement of an arm without bubblewrap: files by Landlock, capabilities, and orphaned processes.
 
-Landlock (the kernel's ``Documentation/userspace-api/landlock.rst``): afterwards this process and all it starts can
-open only what the judge listed, cannot trace or read the memory of a process outside, and, from the sixth version
-of the interface on, cannot signal one or reach its abstract sockets.
+Landlock is described in the kernel's ``Documentation/userspace-api/landlock.rst``. It binds this process and all that
+it starts. They can open only the listed paths. They cannot trace processes outside or read their memory. From version
+6 of the interface on, they cannot signal processes outside or reach their abstract sockets.
 """
 
 from __future__ import annotations
@@ -26,24 +26,26 @@ _CAPABILITY_VERSION_3 = 0x20080522
 
 
 def confine(readable: Sequence[str], writable: Sequence[str]) -> bool:
-    """Keep to these paths from now on. Returns False where the kernel has no Landlock."""
+    """Confine this process to these paths from now on. Return False if the kernel has no Landlock."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
     zero = ctypes.c_ulong(0)
     one = ctypes.c_ulong(1)
-    libc.prctl(_PR_SET_CHILD_SUBREAPER, one, zero, zero, zero)  # so that the judge finds every orphan
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, one, zero, zero, zero)  # so that the judge finds all orphans
     libc.prctl(_PR_SET_NO_NEW_PRIVS, one, zero, zero, zero)
     held = _landlock(libc, readable, writable)
     header = struct.pack("<Ii", _CAPABILITY_VERSION_3, 0)
-    libc.capset(header, bytes(24))  # of root's: none
+    libc.capset(header, bytes(24))  # drops all capabilities
     return held
 
 
 def _landlock(libc: ctypes.CDLL, readable: Sequence[str], writable: Sequence[str]) -> bool:
+    """Put this process under a Landlock ruleset. Return False if the kernel does not do it."""
     version = libc.syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
     if version < 1:
         return False
-    every = _rights(version)
+    newer = (_REFER, 2), (_TRUNCATE, 3), (_DEVICES, 5)
+    every = _READ | _WRITE | sum(right for right, since in newer if version >= since)
     ruleset = struct.pack("<QQQ", every, _TCP if version >= 4 else 0, _SCOPES if version >= 6 else 0)
     size = 8 if version < 4 else 16 if version < 6 else 24
     rules = libc.syscall(_CREATE, ruleset, ctypes.c_size_t(size), ctypes.c_uint32(0))
@@ -59,13 +61,8 @@ def _landlock(libc: ctypes.CDLL, readable: Sequence[str], writable: Sequence[str
         os.close(rules)
 
 
-def _rights(version: int) -> int:
-    newer = (_REFER, 2), (_TRUNCATE, 3), (_DEVICES, 5)
-    return _READ | _WRITE | sum(right for right, since in newer if version >= since)
-
-
 def _allow(libc: ctypes.CDLL, rules: int, path: str, rights: int) -> None:
-    """A path that is not there needs no rule."""
+    """Add a rule for a path. A path that does not exist needs none."""
     try:
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:

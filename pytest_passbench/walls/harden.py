@@ -1,8 +1,7 @@
-"""What a process of the untrusted side gives up, by itself, before it runs a candidate's code.
+"""Limits that a process of the untrusted side sets for itself before it runs a candidate's code.
 
-The sandbox (namespaces) is the judge's doing; this is the rest: resource limits, no core dumps, and seccomp filters
-(:mod:`pytest_passbench.walls.seccomp`) in two steps, one for whatever sees a candidate and one more for measured
-runners.
+They are resource limits, no core dumps, and the end with its parent. The judge makes the sandbox and its namespaces.
+Filters of system calls are in :mod:`pytest_passbench.walls.seccomp`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import sys
 
 _PR_SET_DUMPABLE, _PR_SET_PDEATHSIG = 4, 1
 _PERSONALITY_QUERY, _ADDR_NO_RANDOMIZE = 0xFFFFFFFF, 0x0040000
-_libc = ctypes.CDLL(None, use_errno=True)  # once: each new one would make types anew, in every fork
+_libc = ctypes.CDLL(None, use_errno=True)  # once, since each new one makes types anew
 
 
 def _prctl(option: int, value: int, pointer: int = 0) -> int:
@@ -24,34 +23,34 @@ def _prctl(option: int, value: int, pointer: int = 0) -> int:
 
 
 def not_dumpable() -> None:
-    """Keep this process's memory from others of the same user."""
+    """Hide this process's memory from other processes of the same user."""
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
 def dumpable() -> None:
-    """Let the judge (and only what may ptrace us) read this process's memory."""
+    """Let the judge read this process's memory. Only processes that may trace this one can."""
     _prctl(_PR_SET_DUMPABLE, 1)
 
 
 def die_with_parent() -> None:
-    """Be killed when the parent ends."""
+    """Make the kernel kill this process when its parent ends."""
     _prctl(_PR_SET_PDEATHSIG, 9)
 
 
 def heed_no_interrupt() -> None:
-    """Have SIGINT do what the kernel does with it: nothing to process 1 of a namespace, if it comes from inside.
+    """Restore the kernel's default for SIGINT.
 
-    Python's own handler would let a process of the sandbox end the zygote.
+    Process 1 of a namespace then ignores SIGINT from inside. With Python's own handler, a process of the sandbox
+    could end the zygote.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def same_layout() -> None:
-    """Start this interpreter anew without address randomisation, unless it has none already.
+    """Start this interpreter again without address randomisation, unless it has none already.
 
-    Where things lie in memory makes a program a few per cent faster or slower, and all forks of a zygote inherit
-    its layout. So arms that run the same program must have the same one; between different programs it stays part
-    of what is measured.
+    The memory layout changes a program's speed by a few per cent, and all forks of a zygote inherit it. So arms that
+    run the same program must have the same layout. Between different programs it remains a part of the measurement.
     """
     now = _libc.personality(_PERSONALITY_QUERY)
     if now >= 0 and not now & _ADDR_NO_RANDOMIZE and _libc.personality(now | _ADDR_NO_RANDOMIZE) >= 0:
@@ -59,7 +58,10 @@ def same_layout() -> None:
 
 
 def limit_resources(memory: int, file_bytes: int, processes: int) -> None:
-    """Set hard limits: address space and file size in bytes, number of processes of this user."""
+    """Set hard limits: bytes of address space and of a file, and the number of this user's processes.
+
+    Core dumps are switched off, and a process may have 1024 open files.
+    """
     for kind, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_AS, memory),
@@ -67,10 +69,6 @@ def limit_resources(memory: int, file_bytes: int, processes: int) -> None:
         (resource.RLIMIT_NPROC, processes),
         (resource.RLIMIT_NOFILE, 1024),
     ):
-        _lower(kind, value)
-
-
-def _lower(kind: int, value: int) -> None:
-    _soft, hard = resource.getrlimit(kind)
-    ceiling = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    resource.setrlimit(kind, (ceiling, ceiling))
+        _soft, hard = resource.getrlimit(kind)
+        ceiling = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (ceiling, ceiling))

@@ -1,31 +1,31 @@
-"""Numbers of system calls per machine, and the names of those that the filters of ``seccomp`` are about."""
+"""Numbers of system calls per machine, and the names of the calls in the filters of ``seccomp``."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Which calls send a signal, and which of their arguments it is.
+#: Calls that send a signal, with the position of the signal among their arguments.
 SIGNALS = (("kill", 1), ("tkill", 1), ("tgkill", 2), ("rt_sigqueueinfo", 1), ("rt_tgsigqueueinfo", 2))
-#: Denied to whatever sees a candidate.
+#: Denied to all processes that run anything of a candidate.
 _DENIED = (
     # other processes' memory and state
     "ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_open", "pidfd_getfd", "pidfd_send_signal",
-    # signals from the kernel to a stopped process; a group or session of one's own, whose orphans get SIGCONT
+    # signals from the kernel to a stopped process; new process groups and sessions, whose orphans get SIGCONT
     "timer_create", "mq_notify", "setpgid", "setsid",
-    # doors to much of the kernel
+    # interfaces to large parts of the kernel
     "io_uring_setup", "io_uring_enter", "io_uring_register", "bpf", "perf_event_open", "userfaultfd",
     "add_key", "request_key", "keyctl",
     # other file systems and namespaces
     "mount", "umount2", "pivot_root", "chroot", "unshare", "setns",
     "open_tree", "move_mount", "fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr",
-    # readable memory that is executable as well
+    # a personality in which readable memory is executable
     "personality",
 )  # fmt: skip
 #: Allowed to a measured process, the most frequent first.
 _ALLOWED = (
-    # the channel to the judge, which is open, and what is printed
+    # the open channel to the judge, and printing
     "recvfrom", "sendto", "read", "write", "recvmsg", "sendmsg", "close",
-    # memory (mmap and mprotect are looked at more closely)
+    # memory (arguments of mmap and mprotect are checked)
     "futex", "brk", "munmap", "mremap", "madvise",
     # time, and the process itself
     "clock_gettime", "clock_getres", "gettimeofday", "nanosleep", "clock_nanosleep", "restart_syscall",
@@ -71,7 +71,7 @@ _AARCH64 = {
     "setns": 268, "process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272, "sched_setattr": 274,
     "seccomp": 277, "getrandom": 278, "bpf": 280, "execveat": 281, "userfaultfd": 282, "rseq": 293,
 }  # fmt: skip
-#: Since all machines number new calls alike.
+#: New calls have the same numbers on all machines.
 _COMMON = {
     "pidfd_send_signal": 424, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
     "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433,
@@ -81,7 +81,7 @@ _COMMON = {
 
 @dataclass(frozen=True)
 class Machine:
-    """One kind of processor: the kernel's number for it, the numbers of calls by name, and lists of names."""
+    """A processor architecture: the kernel's number for it, the numbers of calls by name, and lists of names."""
 
     arch: int
     calls: dict[str, int]
@@ -92,7 +92,7 @@ class Machine:
 
 
 MACHINES = {
-    # Only x86-64 still has calls of their own for what clone and clock_gettime do.
+    # Only x86-64 has the old calls fork, vfork and time beside clone and clock_gettime.
     "x86_64": Machine(
         0xC000003E, {**_X86_64, **_COMMON}, allowed=(*_ALLOWED, "time"), processes=(*_PROCESSES, "fork", "vfork")
     ),

@@ -1,6 +1,6 @@
-"""Triton kernels as text: found in the candidate's files, checked against an allow-list, written anew.
+"""The text of Triton kernels: found in the candidate's files, checked against an allow-list, and written anew.
 
-This side imports neither torch nor Triton, and runs nothing of the candidate.
+These modules import neither torch nor Triton. They run nothing of the candidate.
 """
 
 from pytest_passbench.candidate.triton.options import check_options

@@ -1,8 +1,8 @@
 """A kernel's body, checked against the allow-list and written anew.
 
-Nothing is copied unseen: each node of the result is made here, from a kind of node that is listed. Names from outside
-are replaced by what they stand for: numbers by themselves, members of modules by one fixed spelling, kernels by the
-names under which they are emitted.
+Each node of the result is made here, from a kind of node that is listed. Outer names are replaced by what they stand
+for. Constants become literals. Members of modules get one fixed spelling, and kernels the names that they are written
+with.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pytest_passbench.candidate.triton.names import (
 from pytest_passbench.candidate.triton.refusal import KernelRefusal
 from pytest_passbench.candidate.triton.values import (
     MAX_INTEGER,
-    MAX_STRING,
+    MAX_STRING_CHARACTERS,
     Constant,
     Function,
     Member,
@@ -34,13 +34,18 @@ from pytest_passbench.candidate.triton.values import (
 )
 
 MAX_NODES = 20_000
-MAX_DEPTH = 150  # unparsing takes three frames a level
+MAX_DEPTH = 150  # of nesting; unparsing takes three frames a level
 _PLAIN = (ast.Pass, ast.Break, ast.Continue)
 
 
 @dataclass
 class Body:
-    """The checker and rewriter of one function. ``emitted`` gives the name of another kernel by its index."""
+    """The checker and rewriter of a function's body.
+
+    ``values`` are the recorded values of outer names. ``local`` are the names that the function binds.
+    ``callable_parameters`` are those of them that it may call. ``emitted`` returns the name of another kernel by its
+    index. All methods raise KernelRefusal for what is not on the list.
+    """
 
     file: str
     values: Mapping[str, Value]
@@ -50,7 +55,7 @@ class Body:
     nodes: int = field(default=0, init=False)
 
     def statements(self, body: list[ast.stmt], depth: int = 0) -> list[ast.stmt]:
-        """The statements that do something, rewritten; ``pass`` if there is none."""
+        """Return the statements rewritten, without those that do nothing. Return ``pass`` if none is left."""
         made = [self._placed(node, depth + 1) for node in body if not _does_nothing(node)]
         return made or [ast.Pass()]
 
@@ -109,7 +114,7 @@ class Body:
         return ast.Name(node.id, ast.Store())
 
     def expression(self, node: ast.expr, depth: int) -> ast.expr:
-        """The expression, rewritten. Raises KernelRefusal for what is not on the list."""
+        """Return the expression, rewritten. Raises KernelRefusal for what is not on the list."""
         depth += 1
         self._count(node, depth)
         match node:
@@ -146,8 +151,9 @@ class Body:
             raise self._refusal(node, f"a Triton kernel may not contain a {type(value).__name__}")
         if isinstance(value, int) and value >= MAX_INTEGER:
             raise self._refusal(node, "an integer of more than 64 bits")
-        if isinstance(value, str) and (len(value) > MAX_STRING or not value.isascii() or not value.isprintable()):
-            raise self._refusal(node, f"a string here has at most {MAX_STRING} printable ASCII characters")
+        plain = not isinstance(value, str) or (value.isascii() and value.isprintable())
+        if not plain or (isinstance(value, str) and len(value) > MAX_STRING_CHARACTERS):
+            raise self._refusal(node, f"a string here has at most {MAX_STRING_CHARACTERS} printable ASCII characters")
         return ast.Constant(value)
 
     def _call(self, node: ast.Call, depth: int) -> ast.expr:
@@ -167,7 +173,7 @@ class Body:
         return ast.Call(called, made, [self._keyword(item, depth) for item in keywords])
 
     def _drop_message(self, called: ast.expr, node: ast.Call) -> tuple[list[ast.expr], list[ast.keyword]]:
-        """A call's arguments, less what an assertion says when it fails: a message may be any text."""
+        """Return a call's arguments and keywords. An assertion's message is left out, since it may be any text."""
         if isinstance(called, ast.Attribute) and called.attr == "static_assert":
             return node.args[:1], [item for item in node.keywords if item.arg == "cond"]
         return node.args, node.keywords
@@ -179,7 +185,7 @@ class Body:
         return ast.keyword(node.arg, self.expression(node.value, depth))
 
     def _path(self, node: ast.Name | ast.Attribute, depth: int) -> ast.expr:
-        """A name with its attributes: first the members of modules, then attributes of what that gives."""
+        """Return a name with its attributes: first members of modules, then attributes of the value."""
         attributes: list[ast.Attribute] = []
         root: ast.expr = node
         while isinstance(root, ast.Attribute):
@@ -265,7 +271,10 @@ class Body:
             raise self._refusal(node, "a Triton kernel is too long or nests too deeply")
 
     def _no_syntax(self, node: ast.expr | ast.stmt) -> KernelRefusal:
-        """What only plain Python has breaks a rule; what Triton may learn one day is a fault."""
+        """Return the refusal of a kind of node: a violation for what only Python has, a fault for the rest.
+
+        Triton may support the rest one day.
+        """
         kind = _PYTHON.get(type(node)) or _UNKNOWN.get(type(node), type(node).__name__)
         rule = "kernel-syntax" if type(node) in _PYTHON else None
         return self._refusal(node, f"a Triton kernel may not contain {kind}", rule)
@@ -310,14 +319,18 @@ _UNKNOWN: dict[type[ast.AST], str] = {
 
 
 def check_name(file: str, line: int, name: str, *, private: bool = False) -> None:
-    """Refuse a name that Triton's own code could mean by it, or one that is not plain ASCII."""
+    """Raise KernelRefusal for a name that a kernel may not bind.
+
+    It may not bind names that the written text or Triton uses, hidden names, and names that are not plain ASCII.
+    ``private`` refuses names with one leading underscore too.
+    """
     hidden = name.startswith("_") if private else name.startswith("__")
-    if name in RESERVED or hidden or not name.isascii() or len(name) > MAX_STRING:
+    if name in RESERVED or hidden or not name.isascii() or len(name) > MAX_STRING_CHARACTERS:
         raise KernelRefusal(file, line, f"a Triton kernel may not bind the name {name:.40}", "kernel-names")
 
 
 def is_constexpr(annotation: ast.expr) -> bool:
-    """Whether an annotation says ``tl.constexpr``, as a name or as a string."""
+    """Return True if an annotation is ``tl.constexpr``, as a name or as a string."""
     match annotation:
         case ast.Name("constexpr") | ast.Attribute(attr="constexpr"):
             return True
@@ -327,12 +340,12 @@ def is_constexpr(annotation: ast.expr) -> bool:
 
 
 def constexpr() -> ast.expr:
-    """The annotation ``tl.constexpr``."""
+    """Return the annotation ``tl.constexpr``."""
     return ast.Attribute(ast.Name("tl", ast.Load()), "constexpr", ast.Load())
 
 
 def _does_nothing(node: ast.stmt) -> bool:
-    """Docstrings, prints and assertions: text that is for people or for debugging."""
+    """Return True for docstrings, prints and assertions, which a kernel does not need."""
     match node:
         case ast.Expr(ast.Constant()) | ast.Assert():
             return True

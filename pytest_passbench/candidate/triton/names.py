@@ -1,12 +1,13 @@
-"""The allow-lists: what of Triton's language a kernel may name. What is not listed is refused.
+"""The allow-lists of names in Triton's language. A kernel that uses another name is refused.
 
-A name that some release lacks is listed all the same; using it there is Triton's error to report.
+The lists cover all releases. If a release lacks a name, Triton itself reports the error.
 """
 
 from __future__ import annotations
 
 
 def words(text: str) -> frozenset[str]:
+    """Return the words of a text."""
     return frozenset(text.split())
 
 
@@ -16,7 +17,10 @@ DTYPES = words("""
 MATH = words("""
     umulhi exp exp2 log log2 cos sin sqrt sqrt_rn rsqrt abs fdiv div_rn erf floor ceil fma
     cdiv max min maximum minimum clamp sigmoid softmax""")
-LANGUAGE = DTYPES | MATH | words("""
+LANGUAGE = (
+    DTYPES
+    | MATH
+    | words("""
     load store make_block_ptr advance arange program_id num_programs full zeros zeros_like cat join split
     broadcast broadcast_to expand_dims permute trans reshape view ravel interleave flip gather histogram
     squeeze unsqueeze dot dot_scaled where cast to_tensor add sub mul
@@ -27,6 +31,7 @@ LANGUAGE = DTYPES | MATH | words("""
     make_tensor_descriptor load_tensor_descriptor store_tensor_descriptor
     philox rand rand4x randn randn4x randint randint4x uint_to_uniform_float pair_uniform_to_normal
     """)
+)
 HOST = words("cdiv next_power_of_2")
 LIBDEVICE = words("""
     clz popc byte_perm mulhi mul24 brev sad abs floor rcp64h rsqrt ceil trunc exp2 saturatef fma_rn fma_rz
@@ -50,7 +55,7 @@ LIBDEVICE = words("""
     isfinited""")
 PYTHON_MATH = words("pi e tau inf nan sqrt log log2 log10 exp ceil floor pow")
 
-# module: how the emitted text names it, its members, its submodules
+# By module: its name in the written text, its members, its submodules.
 MODULES: dict[str, tuple[str, frozenset[str], frozenset[str]]] = {
     "triton": ("triton", HOST, words("language")),
     "triton.language": ("tl", LANGUAGE, words("math extra")),
@@ -61,7 +66,7 @@ MODULES: dict[str, tuple[str, frozenset[str], frozenset[str]]] = {
     "triton.language.extra.cuda.libdevice": ("libdevice", LIBDEVICE, frozenset()),
     "math": ("math", PYTHON_MATH, frozenset()),
 }
-# How a recorded value names a member that was imported by itself: {"tl": "float32"}.
+# Modules of members that were imported by themselves, by their tag in a recorded value: {"tl": "float32"}.
 MEMBERS = {
     "tl": "triton.language",
     "tl.math": "triton.language.math",
@@ -70,7 +75,7 @@ MEMBERS = {
     "math": "math",
 }
 
-# These are no typing errors: each runs foreign code or Python, or reads what a kernel has no business with.
+# Names whose use is a violation: they run foreign code or Python, or read clocks.
 NEVER: dict[str, str] = {
     "inline_asm_elementwise": "inline assembly",
     "extern_elementwise": "an external library",
@@ -95,7 +100,7 @@ ATTRIBUTES = words("""
     logical_and logical_or atomic_add atomic_and atomic_or atomic_xor atomic_max atomic_min atomic_cas
     atomic_xchg exp exp2 log log2 cos sin sqrt sqrt_rn rsqrt abs erf floor ceil sigmoid softmax cdiv
     reduce associative_scan histogram sum max min argmax argmin xor_sum reduce_or cumsum cumprod sort flip""")
-HIDDEN_ATTRIBUTES = words("handle data builder fn run src params cache_key warmup")  # the way to Python's objects
+HIDDEN_ATTRIBUTES = words("handle data builder fn run src params cache_key warmup")  # they lead to Python's objects
 CALLABLE_BUILTINS = words("range min max abs len int float bool")
 DROPPED_CALLS = words("device_print static_print device_assert print")
 RESERVED = words("tl triton libdevice math interpreter_semantic interpreter_builder _InterpreterComparison")

@@ -1,4 +1,4 @@
-"""The options of a launch: plain numbers that say how to compile, and nothing that brings code."""
+"""The options of a launch. Only numbers and switches for the compiler are allowed; none of them brings code."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _SWITCHES = frozenset({"enable_fp_fusion", "launch_cooperative_grid", "launch_pd
 
 
 def check_options(options: Mapping[str, object]) -> dict[str, int | bool]:
-    """The options of a launch as plain numbers, without those that are None.
+    """Return the options of a launch, without those that are None.
 
-    Raises ValueError naming the first that is not allowed (an external library, an override) or out of range.
+    Raises ValueError, with the option's name, for one that is not allowed (an external library) or out of range.
     """
     checked: dict[str, int | bool] = {}
     for name, value in options.items():

@@ -1,4 +1,4 @@
-"""Where a launched kernel says that its text is, and what its outer names are bound to: a reader's claim, as data."""
+"""References to kernels: a reader's claim about the place of a text and the values of outer names, as data."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _QUALIFIED = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}(\.([A-Za-z_][A-Za-z0-9_]{0
 
 @dataclass(frozen=True)
 class KernelReference:
-    """One function: its file relative to the candidate's folder, qualified name, first line, and values.
+    """A reference to a function: its file in the candidate's folder, qualified name, first line, and outer values.
 
-    ``functions`` are all other kernels that it uses directly or not; ``Function(i)`` in anybody's values is the i-th.
+    ``functions`` are the other kernels that it uses, directly or not. ``Function(i)`` in a value is the i-th of them.
     """
 
     file: str
@@ -30,12 +30,15 @@ class KernelReference:
 
     @classmethod
     def from_json(cls, data: object) -> KernelReference:
-        """Check a reader's message: ``{"file", "name", "line", "values", "functions"}``. Raises ValueError."""
+        """Return the reference in a reader's message ``{"file", "name", "line", "values", "functions"}``.
+
+        Raises ValueError for any other data.
+        """
         if not isinstance(data, dict) or set(data) != {"file", "name", "line", "values", "functions"}:
             raise ValueError("a kernel's reference has file, name, line, values and functions")
         listed = data["functions"]
         if not isinstance(listed, list) or len(listed) > MAX_FUNCTIONS:
-            raise ValueError(f"functions is no list of at most {MAX_FUNCTIONS}")
+            raise ValueError(f"functions is not a list of at most {MAX_FUNCTIONS}")
         functions = tuple(_function(item, len(listed)) for item in listed)
         own = _function({key: data[key] for key in ("file", "name", "line", "values")}, len(listed))
         return cls(own.file, own.name, own.line, own.values, functions)

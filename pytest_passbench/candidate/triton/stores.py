@@ -1,7 +1,7 @@
-"""Through which of its parameters a Triton kernel stores, read from its checked text.
+"""The parameters through which a Triton kernel stores, read from its checked text.
 
-An address counts as made of every name in its expression, and of what was assigned to those. A value that was loaded
-is no address. So an index of an address is named as well; a parameter that is stored through is not left out.
+An address depends on all names in its expression, and on all values that were assigned to them. A loaded value is not
+an address. So the result may have parameters that are only indices. It misses none that is stored through.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pytest_passbench.candidate.triton.text import KernelText
 
 _LOADS = frozenset({"load", "gather", "load_tensor_descriptor", "atomic_load"})
 _STORES = frozenset({"store", "scatter", "store_tensor_descriptor"})
-_ADDRESS = frozenset({"pointer", "desc"})  # keywords of Triton's functions that store
+_ADDRESSES = frozenset({"pointer", "desc"})  # keywords for the address in Triton's functions that store
 
 
 def stored(text: KernelText) -> frozenset[str]:
-    """Return the names of the parameters that a kernel, or a function it uses, may store through."""
+    """Return the parameters that a kernel, or a function that it uses, may store through."""
     known: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {}
     for function in (*text.functions, text):
         known[function.name] = (function.parameters, _stored(function, known))
@@ -27,7 +27,7 @@ def stored(text: KernelText) -> frozenset[str]:
 def _stored(text: KernelText, known: Mapping[str, tuple[tuple[str, ...], frozenset[str]]]) -> frozenset[str]:
     nodes = list(ast.walk(ast.parse(text.source)))
     todo = [name for node in nodes if isinstance(node, ast.Call) for name in _addressed(node, known)]
-    made: dict[str, list[str]] = {}  # by name: the names in what is assigned to it
+    made: dict[str, list[str]] = {}  # by name: the names in the values that it was assigned
     for node in nodes:
         for target, value in _assigned(node):
             made.setdefault(target, []).extend(_names(value))
@@ -50,7 +50,7 @@ def _addressed(node: ast.Call, known: Mapping[str, tuple[tuple[str, ...], frozen
                 yield from _names(value)
     elif isinstance(function, ast.Attribute) and _is_store(function.attr):
         yield from _names(function.value)  # of a descriptor, or of a pointer
-        for value in (*node.args[:1], *(item.value for item in node.keywords if item.arg in _ADDRESS)):
+        for value in (*node.args[:1], *(item.value for item in node.keywords if item.arg in _ADDRESSES)):
             yield from _names(value)
 
 

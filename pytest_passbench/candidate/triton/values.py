@@ -1,9 +1,14 @@
-"""Recorded values of the names that a kernel's text takes from outside, as JSON, checked against a schema.
+"""Recorded values of outer names in a kernel's text, as JSON that is checked against a schema.
 
-A number, a string, a bool, None, or a list of values (a tuple); ``{"float": "inf"}``, ``"-inf"`` or ``"nan"``;
-``{"constexpr": value}``; ``{"tl": "float32"}`` for a member of Triton's language that was imported by itself (also
-``tl.math``, ``libdevice``, ``triton``, ``math``); ``{"module": "triton.language"}``; ``{"kernel": 0}`` for the first
-of the reference's functions; ``{"unsupported": "its type"}`` for everything else.
+Numbers, strings, booleans and None stand for themselves, and a list stands for a tuple. Objects stand for the rest:
+
+- ``{"float": "inf"}``, and likewise ``"-inf"`` and ``"nan"``;
+- ``{"constexpr": value}``;
+- ``{"tl": "float32"}``: a member of Triton's language that was imported by itself. Other tags are ``tl.math``,
+  ``libdevice``, ``triton`` and ``math``;
+- ``{"module": "triton.language"}``;
+- ``{"kernel": 0}``: the first of the reference's functions;
+- ``{"unsupported": "its type"}``: a value of any other type.
 """
 
 from __future__ import annotations
@@ -15,15 +20,15 @@ from dataclasses import dataclass
 
 from pytest_passbench.candidate.triton.names import MEMBERS, MODULES
 
-MAX_INTEGER = 2**64
-MAX_STRING = 100
-MAX_ELEMENTS = 64
-MAX_DEPTH = 4
+MAX_INTEGER = 2**64  # exclusive, of the absolute value
+MAX_STRING_CHARACTERS = 100
+MAX_ELEMENTS = 64  # of a tuple
+MAX_DEPTH = 4  # of nested tuples
 
 
 @dataclass(frozen=True)
 class Constant:
-    """A value that is written into the kernel's text in place of its name."""
+    """A value that is written into the kernel's text in place of its name, as an expression."""
 
     expression: ast.expr
     constexpr: bool = False
@@ -31,7 +36,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Member:
-    """A member of one of the modules that a kernel may use, as the emitted text names it."""
+    """A member of a module that a kernel may use."""
 
     module: str
     name: str
@@ -39,21 +44,21 @@ class Member:
 
 @dataclass(frozen=True)
 class Module:
-    """A module by its full name."""
+    """A module, by its full name."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Function:
-    """Another kernel: its index among the reference's functions."""
+    """Another kernel, by its index among the reference's functions."""
 
     index: int
 
 
 @dataclass(frozen=True)
 class Unsupported:
-    """A value that is no data, by the name of its type."""
+    """A value that a kernel cannot use, by the name of its type."""
 
     kind: str
 
@@ -62,7 +67,10 @@ Value = Constant | Member | Module | Function | Unsupported
 
 
 def read_value(data: object, functions: int) -> Value:
-    """The recorded value that JSON describes. Raises ValueError if that is not of the schema."""
+    """Return the value that JSON data states. Raises ValueError if the data does not fit the schema.
+
+    ``functions`` is the number of the reference's functions.
+    """
     if not isinstance(data, dict):
         return Constant(_literal(data, 0))
     [(kind, inner)] = data.items() if len(data) == 1 else [("", None)]
@@ -82,8 +90,8 @@ def read_value(data: object, functions: int) -> Value:
 
 
 def _text(data: object) -> str:
-    if not isinstance(data, str) or len(data) > MAX_STRING or not data.isascii() or not data.isprintable():
-        raise ValueError("not a short printable string")
+    if not isinstance(data, str) or len(data) > MAX_STRING_CHARACTERS or not data.isascii() or not data.isprintable():
+        raise ValueError(f"not a string of at most {MAX_STRING_CHARACTERS} printable ASCII characters")
     return data
 
 
@@ -118,7 +126,7 @@ def _tuple(items: Sequence[object], depth: int) -> ast.expr:
 
 
 def number(value: float) -> ast.expr:
-    """An expression for a number: exactly it, and of the same type."""
+    """Return an expression of exactly this number and its type."""
     if isinstance(value, float) and not math.isfinite(value):
         name = ast.Name("float", ast.Load())
         return ast.Call(name, [ast.Constant(str(value))], [])
@@ -127,7 +135,7 @@ def number(value: float) -> ast.expr:
 
 
 def member_expression(member: Member) -> ast.expr:
-    """How the emitted text names a member. Raises ValueError if it is not on the list."""
+    """Return the expression of a member in the written text. Raises ValueError if the member is not on the list."""
     prefix, members, _ = MODULES[member.module]
     if member.name not in members:
         raise ValueError(f"{member.module} has no {member.name} on the list of what a kernel may use")

@@ -1,1 +1,1 @@
-"""The processes of a run, from outside: sandboxes, templates, runners, and what they say."""
+"""The judge's handles for the processes of a run: sandboxes, templates, runners, and their messages."""

@@ -21,17 +21,17 @@ from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.wire import hear, peer, socket_pair
 from pytest_passbench.protocol import READ, ProtocolError, send
 
-START_LIMIT = 120.0  # seconds for a zygote to import what it needs
-FILE_BYTES = 256 << 20
-PROCESSES = 2048
-OUTPUT_LIMIT = 8192  # bytes of an arm's own output that go into a record
-NAME_WIDTH = 24  # of an arm's name on its command line, for people: the same length for all
-MOST_ATTEMPTS = 100  # to end all processes of a sandbox, a millisecond apart
+START_TIMEOUT_SECONDS = 120.0  # for a zygote to import what it needs
+MAX_FILE_BYTES = 256 << 20
+MAX_PROCESSES = 2048
+MAX_OUTPUT_BYTES = 8192  # of an arm's printed output that go into a record
+NAME_WIDTH = 24  # characters: names on command lines are padded, since the length changes an arm's speed
+MAX_ATTEMPTS = 100  # to end all processes of a sandbox, one millisecond apart
 
 
 @dataclass(frozen=True)
 class ArmSettings:
-    """What a sandbox is started with."""
+    """The settings that a sandbox is started with. ``timeout`` is in seconds, for each answer."""
 
     name: str
     device: str
@@ -44,7 +44,7 @@ class ArmSettings:
 
 
 class Arm:
-    """One sandbox with its zygote. Starts at once, in the background; :meth:`ready` waits for it."""
+    """A sandbox with its zygote. It starts in the background at once; :meth:`ready` waits for it."""
 
     def __init__(self, settings: ArmSettings) -> None:
         self.settings = settings
@@ -52,7 +52,7 @@ class Arm:
         self._channel, theirs = socket_pair()
         self._status_read, status_write = os.pipe()
         strong = settings.walls.strong
-        #: Where an arm behind weak walls may write: its alone, and removed with it.
+        #: The only folder that an arm without bubblewrap may write to. It is removed with the arm.
         self._scratch = None if strong else tempfile.TemporaryDirectory(prefix="passbench-")
         send(self._channel, self._wants())
         command = self._command(theirs.fileno(), status_write)
@@ -74,12 +74,14 @@ class Arm:
     def _environment(self) -> dict[str, str]:
         own = {} if self._scratch is None else {"HOME": self._scratch.name, "TMPDIR": self._scratch.name}
         if self.settings.pipeline == READ:
-            own["TRITON_INTERPRET"] = ""  # launches are noted, not interpreted
+            own["TRITON_INTERPRET"] = ""  # launches are recorded, not interpreted
         return sandbox.environment(self.settings.threads, self.settings.device, own)
 
     def _wants(self) -> dict[str, Any]:
-        """What the zygote is told first, eager's the same as the candidate's: what a process has loaded, and where,
-        makes a program some per cent faster or slower. So it is not on the command line either, above the stack.
+        """Return the zygote's first message. Eager's is the same as the candidate's.
+
+        The modules in a process and their addresses make a program some per cent faster or slower. The command line
+        lies above the stack and would move it, so this goes through the channel.
         """
         wants: dict[str, Any] = {"pipeline": self.settings.pipeline}
         if self._scratch is not None:
@@ -90,51 +92,45 @@ class Arm:
 
     def _command(self, channel: int, status: int) -> list[str]:
         parent = str(IMPORTED_FROM)
-        start = (
-            f"import sys; sys.path.insert(0, {parent!r}); from pytest_passbench.runner.zygote import main; main()"
-        )
+        start = f"import sys; sys.path.insert(0, {parent!r}); from pytest_passbench.runner.zygote import main; main()"
         program = [sys.executable, "-P", "-c", start, f"{channel:08}", f"{self.settings.name:{NAME_WIDTH}}"]
-        line = sandbox.command(
-            program, self.settings.walls, self.settings.candidate, is_cuda(self.settings.device)
-        )
+        line = sandbox.command(program, self.settings.walls, self.settings.candidate, is_cuda(self.settings.device))
         if self.settings.walls.strong:
             line[1:1] = ["--json-status-fd", str(status)]
         return line
 
     def ready(self) -> None:
-        """Wait until the zygote has imported what it needs.
+        """Wait until the zygote has imported its modules.
 
-        Raises UserError: no candidate has run yet, so it is this machine's or this installation's fault.
+        Raises UserError if it fails: no candidate has run yet, so the machine or the installation is at fault.
         """
         if self.zygote:
             return
-        self._channel.settimeout(START_LIMIT)
+        self._channel.settimeout(START_TIMEOUT_SECONDS)
         try:
             self.zygote = peer(self._channel)
             hello = hear(self._channel, replies.ZYGOTE, "start")
         except (ProtocolError, TimeoutError, ArmFailure) as error:
+            self._errors.seek(0)
+            said = self._errors.read()[-MAX_OUTPUT_BYTES:].decode("utf-8", "replace").strip() or "no message"
             raise UserError(
-                f"the sandbox of the arm {self.settings.name!r} did not start: {self._said()}",
+                f"the sandbox of the arm {self.settings.name!r} did not start: {said}",
                 remedy="`passbench doctor` says what this machine lacks",
             ) from error
         self.versions = hello["versions"]
 
-    def _said(self) -> str:
-        self._errors.seek(0)
-        return self._errors.read()[-OUTPUT_LIMIT:].decode("utf-8", "replace").strip() or "no message"
-
     def fork(
         self, message: dict[str, Any], descriptors: tuple[int, ...] = ()
     ) -> tuple[socket.socket, IO[bytes], int]:
-        """Have the zygote fork a child that works on an order; ``descriptors`` go with it.
+        """Have the zygote fork a child that works on an order. ``descriptors`` are sent along with the order.
 
-        Return the judge's end of the child's channel, the file with what it prints, and its process number inside
-        the sandbox. Raises ArmFailure.
+        Return the judge's end of the child's channel, the file with what it prints, and its process id inside
+        the sandbox. Raises ArmFailure if the zygote does not answer, UserError if the sandbox did not start.
         """
         self.ready()
-        log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by whoever gets it
+        log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the caller
         mine, theirs = socket_pair()
-        limits = {"memory": self._memory(), "file_bytes": FILE_BYTES, "processes": PROCESSES}
+        limits = {"memory": self._memory(), "file_bytes": MAX_FILE_BYTES, "processes": MAX_PROCESSES}
         limits["network"] = self.settings.walls.strong
         try:
             send(self._channel, {**message, "limits": limits}, (theirs.fileno(), *descriptors, log.fileno()))
@@ -146,24 +142,24 @@ class Arm:
         return mine, log, number
 
     def _memory(self) -> int:
-        """Bytes of address space: CUDA reserves far more than it uses."""
+        """Return the limit of a child's address space in bytes. CUDA reserves far more than it uses."""
         physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         return int(physical * (64 if is_cuda(self.settings.device) else 0.6))
 
     def everything_inside(self) -> list[int]:
-        """All processes of the sandbox but the zygote (host process ids)."""
+        """Return the process ids, as the host sees them, of all processes of the sandbox but the zygote."""
         root = self._process.pid
         walls_own = {root, self.zygote, processes.parent_if_any(self.zygote)}
         inside = [pid for pid in processes.descendants(root) if pid not in walls_own]
         return [pid for pid in inside if processes.alive(pid)]
 
     def end_strays(self, template: int) -> None:
-        """End what else runs in the sandbox once a template is built: compilers, and whatever a pass started.
+        """End the other processes of the sandbox once a template is built, such as compilers.
 
-        Raises ArmFailure where that goes on making processes.
+        Raises ArmFailure if new processes keep appearing.
         """
         self._own.add(template)
-        for _ in range(MOST_ATTEMPTS):
+        for _ in range(MAX_ATTEMPTS):
             strays = self.strays()
             if not strays:
                 return
@@ -173,24 +169,27 @@ class Arm:
         raise ArmFailure("integrity", "build", "the candidate goes on starting processes after it is built")
 
     def note_runner(self, pid: int) -> None:
-        """Take a runner for one of ours. Raises ArmFailure where anything runs beside it that is not."""
+        """Register a runner as the harness's own. Raises ArmFailure if any unknown process runs beside it."""
         self._own.add(pid)
         if self.strays():
             raise ArmFailure("integrity", "fork", "a process that the candidate started still runs beside its runner")
 
     def strays(self) -> list[int]:
-        """Processes of a candidate's sandbox that are neither templates nor runners: they are never stopped."""
+        """Return the processes of a candidate's sandbox that are neither templates nor runners.
+
+        They matter because the judge never stops them.
+        """
         if not self.settings.judged:
             return []
         return [pid for pid in self.everything_inside() if pid not in self._own]
 
     def end_children(self) -> None:
-        """Kill whatever runs in the sandbox besides the zygote, and let the zygote bury it. Waits until it is so."""
+        """Kill all processes of the sandbox but the zygote, wait until they end, and have the zygote reap them."""
         if not self.zygote:
             return
         if self.everything_inside():
             self.signal_all(signal.SIGKILL)
-        for _ in range(MOST_ATTEMPTS):
+        for _ in range(MAX_ATTEMPTS):
             if not self.kill_children():
                 break
             time.sleep(0.001)
@@ -198,9 +197,9 @@ class Arm:
         self.reap()
 
     def signal_all(self, number: signal.Signals) -> None:
-        """Have the zygote send a signal to whatever else runs in the sandbox, if the walls are strong.
+        """Have the zygote send a signal to all other processes of the sandbox, if bubblewrap is used.
 
-        A zygote that answers anything else is no zygote any more: its sandbox ends.
+        A zygote that gives a wrong answer can't be trusted any more: its sandbox is ended.
         """
         try:
             send(self._channel, {"op": "signal", "number": int(number)})
@@ -211,23 +210,23 @@ class Arm:
             self._process.kill()
 
     def kill_children(self) -> bool:
-        """Kill whatever runs in the sandbox besides the zygote; whether there was anything."""
+        """Kill all processes of the sandbox but the zygote. Return True if there were any."""
         inside = self.everything_inside() if self.zygote else []
         for pid in inside:
             processes.kill(pid)
         return bool(inside)
 
     def destroy(self) -> None:
-        """End the sandbox at once: with its first process all others end, however many they are."""
+        """End the sandbox at once. All its processes end with its first one, however many they are."""
         if self.zygote:
             processes.kill(self.zygote)
         self._process.kill()
         self.kill_children()
 
     def reap(self) -> list[list[int]]:
-        """Templates that ended: pid inside, signal. Empty where the zygote is gone too.
+        """Return ``[process id inside, signal]`` of each template that ended. Empty if the zygote is gone too.
 
-        A zygote that answers anything else is no zygote any more: its sandbox ends.
+        A zygote that gives a wrong answer can't be trusted any more: its sandbox is ended.
         """
         try:
             send(self._channel, {"op": "reap"})
@@ -241,11 +240,11 @@ class Arm:
 
     @property
     def alive(self) -> bool:
-        """Whether the sandbox still runs."""
+        """True if the sandbox still runs."""
         return self._process.poll() is None
 
     def close(self) -> None:
-        """End the sandbox and everything in it."""
+        """End the sandbox and everything in it, and close its files."""
         if not self.settings.walls.strong:
             for pid in self.everything_inside():
                 processes.kill(pid)

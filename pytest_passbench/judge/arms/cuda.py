@@ -1,6 +1,6 @@
-"""The judge's handles where arms run on a CUDA device: one process per arm and subgraph builds and runs.
+"""The judge's handles for arms on a CUDA device: one process per arm and subgraph builds and runs the program.
 
-The judge itself opens no device: its clock is its own, around a block that begins and ends with the device idle.
+The judge itself opens no device. It times a block with its own clock, and the device is idle at both ends.
 """
 
 from __future__ import annotations
@@ -17,40 +17,40 @@ _DOUBLE = struct.Struct("<d")
 
 
 class CudaTemplate(Template):
-    """Turns into the runner when first asked for one, and is that runner for the rest of the subgraph."""
+    """A template that becomes the runner at the first fork order, and stays it for the rest of the subgraph."""
 
     runner: CudaRunner | None = None
     rehearses = False
-    _may_have_threads = True  # the driver's
+    _may_have_threads = True  # the driver starts some
 
     def start_fork(
         self, program: Effects, calls: int, place: int, _rehearse: bool = False, audit: bool = False
     ) -> Fork:
-        """The runner. The first time decides how many calls a block may have."""
+        """Return the runner on its way. The first call decides how many calls a block may have."""
         if self.runner is not None:
             return _Known(self, self.runner)
         return _Turning(self, super().start_fork(program, calls, place, audit=audit))
 
     @property
     def resting(self) -> list[int]:
-        """The zygote alone: the template is what is measured."""
+        """The zygote alone, since the template is the process that is measured."""
         return [self.arm.zygote]
 
     def forked(self) -> None:
-        """Nothing to hear: nothing was forked."""
+        """Do nothing: no process was forked, so no answer comes."""
 
     def runner_signal(self) -> int:
-        """The signal that ended it, or 0."""
+        """Return the signal that ended it, or 0."""
         signals = [number for _pid, number in self.arm.reap() if number]
         return signals[-1] if signals else 0
 
     def leave(self) -> None:
-        """Hang up; the process ends by itself."""
+        """Close the channel; the process then ends by itself."""
         self._end_runner()
         super().leave()
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self._end_runner()
         super().close()
 
@@ -61,7 +61,7 @@ class CudaTemplate(Template):
 
 
 class _Turning(Fork):
-    """A template that is turning into a runner."""
+    """A template that is about to become the runner."""
 
     def __init__(self, template: CudaTemplate, fork: Fork) -> None:
         super().__init__(template, fork.channel)
@@ -74,21 +74,24 @@ class _Turning(Fork):
 
 
 class _Known(Fork):
-    """A runner that is there already."""
+    """A runner that already exists."""
 
     def __init__(self, template: Template, runner: CudaRunner) -> None:
         super().__init__(template, runner._channel)
         self._runner = runner
 
     def begin(self) -> None:
-        """Nothing: no order was sent."""
+        """Do nothing: no order was sent."""
 
     def wait(self, _core: frozenset[int]) -> Runner:
         return self._runner
 
 
 class CudaRunner(Runner):
-    """A runner whose inputs and outputs lie on the device. ``device_seconds``: of the last block, by its own word."""
+    """A runner whose inputs and outputs lie on the device.
+
+    ``device_seconds`` is the time of the last block as the runner states it; it is evidence only.
+    """
 
     device_seconds = 0.0
     hello_form = replies.CUDA_RUNNER
@@ -97,7 +100,7 @@ class CudaRunner(Runner):
         return self.pid == self.template.pid
 
     def block(self, calls: int, empty: bool = False, depth: int = 0) -> BlockTime:
-        """Have the inputs copied, then run a block."""
+        """Have the runner copy the inputs to the device, then run a block. Raises ArmFailure."""
         if not empty:
             self._step(calls, FLAG_PREPARE)
         taken = super().block(calls, empty, depth)
@@ -106,20 +109,23 @@ class CudaRunner(Runner):
         return taken
 
     def fetch(self, call: int) -> list[int] | None:
-        """Have a call's outputs and inputs copied to the host; addresses of the outputs there."""
+        """Have a call's outputs and inputs copied to the host. Return the outputs' addresses there.
+
+        Raises ArmFailure.
+        """
         self._step(call, FLAG_COLLECT)
         width = self.hello["width"]
         return list(struct.unpack(f"<{width}Q", self.memory(self.hello["copies"], 8 * width)))
 
     def input_bytes(self, layout: Layout, _slot: int, index: int, place: range) -> bytearray:
-        """What these bytes of an input of the call last fetched held then."""
+        """Return bytes of an input of the call that was last fetched, as they were then. Raises ArmFailure."""
         return self.memory(self.hello["input_copy"] + layout.offsets[index] + place.start, len(place))
 
     def written(self, _layout: Layout, _slot: int, _index: int, _size: int) -> None:
-        """Nobody knows that of a device's memory."""
+        """Return None: the kernel does not know which parts of a device's memory were written to."""
 
     def close(self, _core: int | None = None) -> None:
-        """Nothing: it serves for all pairs of its subgraph."""
+        """Do nothing: the runner serves all pairs of its subgraph."""
 
     def end(self) -> None:
         """End the process."""

@@ -1,4 +1,4 @@
-"""How an arm fails, in the record's words."""
+"""The failures of arms, in the words of the record."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pytest_passbench.core.record import Finding
 
 
 class ArmFailure(Exception):
-    """An arm failed on a subgraph: ``status`` as in the record, the phase, a message.
+    """The failure of an arm on a subgraph: ``status`` and ``phase`` as in the record, and a message.
 
-    ``findings`` say which rule was broken, if one was, and ``culprits`` by which passes.
+    If a rule was broken, ``findings`` name it, and ``culprits`` are the passes that broke it.
     """
 
     def __init__(
@@ -29,7 +29,10 @@ class ArmFailure(Exception):
 
 
 def unexpected(error: Exception) -> ArmFailure:
-    """The failure of an arm whose data led the judge to an exception of its own; the place is for who mends it."""
+    """Return the failure of an arm whose data caused an exception in the judge.
+
+    The message has the file and line of the judge, so that the exception can be found and mended.
+    """
     place = traceback.extract_tb(error.__traceback__)[-1:]
     where = "".join(f" ({Path(frame.filename).name}:{frame.lineno})" for frame in place)
     said = f"the judge could not handle what it said: {type(error).__name__}{where}: {error}"
@@ -37,17 +40,12 @@ def unexpected(error: Exception) -> ArmFailure:
 
 
 def ending(number: int, who: str) -> str:
-    """How a process ended, in words."""
+    """Return a sentence on how a process ended, from the number of a signal or 0. ``who`` is its subject."""
     if not number:
         return f"{who} ended by itself (exit) without an answer"
     try:
         name = signal.Signals(number).name
-    except ValueError:  # a real-time signal, or no signal at all
+    except ValueError:  # a real-time signal, or a number that is not a signal
         name = f"signal {number}"
     hint = " (out of memory, or killed from outside)" if number == signal.SIGKILL else ""
     return f"{who} was killed by {name}{hint}"
-
-
-def printable(text: str) -> str:
-    """Control characters made visible, so that a candidate can't write to anyone's terminal."""
-    return "".join(char if char.isprintable() or char in "\n\t" else f"\\x{ord(char):02x}" for char in text)

@@ -1,9 +1,9 @@
-"""New runners of several arms at once: each template forks on a core of its own, where there is one."""
+"""Starts new runners of several arms at once. Each template forks on its own core, if there are enough cores."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import cycle
 
@@ -17,16 +17,18 @@ from pytest_passbench.protocol import MAX_OUTPUTS
 
 
 class ArmFailed(Exception):
-    """An arm failed; whose failure it is decides what the record says."""
+    """An arm's failure together with the arm's name, which decides what the record says."""
 
     def __init__(self, arm: str, failure: ArmFailure) -> None:
         self.arm, self.failure = arm, failure
         super().__init__(f"{arm}: {failure}")
 
 
-class blaming:  # noqa: N801 - used as a function; a generator's context takes more than twice as long, twice a block
-    """Say whose failure it is, as a context. Any exception is one, as whatever the judge handles here is the arm's:
-    what it can't handle must not end the run."""
+class blaming:  # noqa: N801 - used as a function. A class costs half of a generator's context, twice in each block
+    """A context that turns exceptions into ArmFailed with the arm's name.
+
+    Any exception counts as the arm's failure: the judge handles the arm's data, and bad data must not end the run.
+    """
 
     __slots__ = ("_arm",)
 
@@ -53,31 +55,35 @@ def fork_all(
     rehearse: bool = False,
     audited: Collection[str] = (),
 ) -> dict[str, Runner]:
-    """A runner per arm, stopped, for blocks of up to ``calls`` calls on the arms' cores.
+    """Fork a runner per arm, for blocks of up to ``calls`` calls on the arms' cores. Return them, stopped.
 
-    With ``rehearse`` each has run a block on what the input pages hold, all at once on the cores where they were
-    forked: what a process touches first takes longer than the calls themselves.
-    All get the same place in memory, another one every time: two runners of one program then differ by nothing.
-    Raises ArmFailed for the first arm that fails, once no other's answer is left unread; there are no runners then.
+    With ``rehearse`` each runner first runs a block on the present contents of the input pages. They do so at the
+    same time, on the cores where they were forked, because first touches of memory take longer than the calls.
+    All runners get the same random place in memory, so that two runners of one program do not differ.
+    ``audited`` arms get runners whose plans allocate memory full of NaN.
+    Raises ArmFailed for the first arm that fails. Then no runner is left, and no other arm's answer is unread.
     """
-    _spread(templates, cores.forking)
+    # Chance decides which template forks on which core. The kernel hands out the pages of an ended process again on
+    # the core where it ended. An arm that always got the same pages would be as fast or slow as they are, in every
+    # pair.
+    order = secrets.SystemRandom().sample(cores.forking, len(cores.forking))
+    for template, core in zip(templates.values(), cycle(order)):
+        template.pin(core)
     place, failed = secrets.randbits(32), list[ArmFailed]()
     forks: dict[str, Fork] = {}
     for arm, template in templates.items():
         with _noting(arm, failed):
             forks[arm] = template.start_fork(program, calls, place, rehearse, audit=arm in audited)
     begun: list[str] = []
-    for arm in sorted(forks, key=lambda arm: templates[arm].cores <= cores.judge):  # what forks there delays us
+    for arm in sorted(forks, key=lambda arm: templates[arm].cores <= cores.judge):  # last: those that delay the judge
         with _noting(arm, failed):
             forks[arm].begin()
             begun.append(arm)
     return _all_of({arm: forks[arm] for arm in begun}, program, cores, failed)
 
 
-def _all_of(
-    forks: Mapping[str, Fork], program: Effects, cores: Cores, failed: list[ArmFailed]
-) -> dict[str, Runner]:
-    """The runners, once all of them are there; none where any arm failed, or did so before."""
+def _all_of(forks: Mapping[str, Fork], program: Effects, cores: Cores, failed: list[ArmFailed]) -> dict[str, Runner]:
+    """Wait for all runners and return them. Raises the first of ``failed`` if any arm failed now or before."""
     width = min(program.outputs + len(program.mutated), MAX_OUTPUTS)
     runners: dict[str, Runner] = {}
     for arm, fork in forks.items():
@@ -90,15 +96,6 @@ def _all_of(
             runner.close()
         raise failed[0]
     return runners
-
-
-def _spread(templates: Mapping[str, Template], cores: Sequence[int]) -> None:
-    """Let chance say which template forks on which core: the pages that a process gave back are given out again on
-    the core where it ended, and an arm that always got them would be as fast or slow as they are, pair after pair.
-    """
-    order = secrets.SystemRandom().sample(cores, len(cores))
-    for template, core in zip(templates.values(), cycle(order)):
-        template.pin(core)
 
 
 @contextmanager

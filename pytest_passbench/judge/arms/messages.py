@@ -1,8 +1,8 @@
-"""A checker for what an untrusted process says: bytes to plain values of a known form, or :class:`BadMessage`.
+"""A checker for messages of untrusted processes. It turns bytes into plain values of a known form.
 
 A schema is a value: ``Fields({"name": Text(80), "sizes": Items(Whole(0, 99), most=8)})``. :func:`check` returns a
-copy that has the schema's form and nothing else, :func:`parse` does that from the bytes of a JSON text. Neither
-raises anything but BadMessage, whatever it is given.
+copy that has the schema's form and nothing else. :func:`parse` does the same from the bytes of a JSON text. Neither
+raises anything but :class:`BadMessage`, whatever it is given.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-MOST_BYTES = 1 << 22
-MOST_DEPTH = 32  # of lists and objects in each other
-MOST_DIGITS = 64  # of a number: all that a 64-bit number has, and what is printed of a float
+MAX_BYTES = 1 << 22
+MAX_DEPTH = 32  # of nested lists and objects
+MAX_DIGITS = 64  # of a number: enough for any 64-bit integer and any printed float
 ADDRESS_END = 1 << 64
 
-#: A string as a whole (one that never ends goes on to the end of the text), or a bracket.
+#: A whole string (to the end of the text if it is not closed), or a bracket.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
-_SHOWN = 40  # characters of a name or a value that go into a message
+_MAX_SHOWN_CHARACTERS = 40  # of a name or a value in an error message
 
 
 class BadMessage(Exception):
-    """Something is not a message of ours. ``path`` says which part of it, ``what`` what is wrong there."""
+    """An error in a received message. ``path`` names the wrong part; ``what`` says what is wrong with it."""
 
     def __init__(self, path: str, what: str) -> None:
         self.path, self.what = path, what
@@ -38,7 +38,7 @@ class Schema(ABC):
 
     @abstractmethod
     def check(self, value: object, path: str) -> Any:
-        """Return the value in this form; ``path`` is where it stands. Raises BadMessage."""
+        """Return the value in this form. ``path`` is its place in the message. Raises BadMessage."""
 
 
 def check(schema: Schema, value: object) -> Any:
@@ -46,15 +46,20 @@ def check(schema: Schema, value: object) -> Any:
     return schema.check(value, "")
 
 
-def parse(schema: Schema, data: bytes, most_bytes: int = MOST_BYTES, most_depth: int = MOST_DEPTH) -> Any:
-    """Return what the JSON text ``data`` holds, in the form of ``schema``. Raises BadMessage.
+def parse(schema: Schema, data: bytes, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> Any:
+    """Return the content of the JSON text ``data``, in the form of ``schema``. Raises BadMessage.
 
-    Numbers that are none, huge numbers, two fields of one name and deep nesting are refused before or while the
-    text is read: a list of lists of lists would end the reading, and digits by the thousand take long.
+    NaN, infinities, huge numbers, repeated field names and deep nesting are refused before or while the text is
+    read. Deep nesting would overflow the parser's stack, and numbers of thousands of digits take long to convert.
     """
-    if len(data) > most_bytes:
-        raise BadMessage("", f"has {len(data)} bytes, more than {most_bytes}")
-    _limit_depth(data, most_depth)
+    if len(data) > max_bytes:
+        raise BadMessage("", f"has {len(data)} bytes, more than {max_bytes}")
+    depth = 0
+    for token in _TOKEN.finditer(data):
+        first = data[token.start()]
+        depth += (first in b"[{") - (first in b"]}")
+        if depth > max_depth:
+            raise BadMessage("", f"is nested more than {max_depth} deep")
     try:
         value = _DECODER.decode(data.decode("utf-8"))
     except ValueError as error:
@@ -62,21 +67,9 @@ def parse(schema: Schema, data: bytes, most_bytes: int = MOST_BYTES, most_depth:
     return schema.check(value, "")
 
 
-def _limit_depth(data: bytes, most: int) -> None:
-    depth = 0
-    for token in _TOKEN.finditer(data):
-        first = data[token.start()]
-        if first in b"[{":
-            depth += 1
-            if depth > most:
-                raise BadMessage("", f"is nested more than {most} deep")
-        elif first in b"]}":
-            depth -= 1
-
-
 def _number(convert: Callable[[str], int | float]) -> Callable[[str], int | float]:
     def read(text: str) -> int | float:
-        if len(text) > MOST_DIGITS:
+        if len(text) > MAX_DIGITS:
             raise BadMessage("", f"has a number of {len(text)} digits")
         return convert(text)
 
@@ -101,7 +94,7 @@ _DECODER = json.JSONDecoder(
 
 @dataclass(frozen=True)
 class Text(Schema):
-    """A string of up to ``most`` characters. Lone surrogates, which no file can hold, are written out."""
+    """A string of up to ``most`` characters. Lone surrogates are escaped, since no UTF-8 file can hold them."""
 
     most: int
 
@@ -115,7 +108,7 @@ class Text(Schema):
 
 @dataclass(frozen=True)
 class Word(Schema):
-    """One of a few strings."""
+    """A string from a short list."""
 
     words: tuple[str, ...]
 
@@ -149,7 +142,7 @@ ADDRESS = Whole(0, ADDRESS_END - 1)
 
 @dataclass(frozen=True)
 class Flag(Schema):
-    """True or false."""
+    """A truth value."""
 
     def check(self, value: object, path: str) -> bool:
         if type(value) is not bool:
@@ -191,7 +184,7 @@ class Row(Schema):
 
 @dataclass(frozen=True)
 class Fields(Schema):
-    """An object with the fields of ``required``, any of ``optional``, and no other."""
+    """An object with all fields of ``required``, any fields of ``optional``, and no others."""
 
     required: Mapping[str, Schema]
     optional: Mapping[str, Schema] = field(default_factory=dict)
@@ -210,7 +203,7 @@ class Fields(Schema):
 
 @dataclass(frozen=True)
 class Anything(Schema):
-    """Any JSON value: whoever takes it checks it further."""
+    """Any JSON value. The code that uses it has to check it further."""
 
     def check(self, value: object, path: str) -> Any:  # noqa: ARG002
         return value
@@ -231,7 +224,7 @@ class OneOf(Schema):
 
 @dataclass(frozen=True)
 class Kinds(Schema):
-    """An object whose field ``tag`` says which of several forms the rest of it has."""
+    """An object whose field ``tag`` names the form of its other fields."""
 
     tag: str
     kinds: Mapping[str, Fields]
@@ -272,9 +265,9 @@ def _kind(value: object) -> str:
 
 
 def _shown(value: object) -> str:
-    """A text or a number as it may stand in a message; of anything else, and of what is long, its kind."""
-    if type(value) is int and value.bit_length() > MOST_DIGITS:
+    """Return a string or an integer, shortened, for an error message. Return the kind of any other value."""
+    if type(value) is int and value.bit_length() > MAX_DIGITS:
         return f"a number of {value.bit_length()} bits"
     if type(value) is str:
-        return ascii(value[:_SHOWN])
+        return ascii(value[:_MAX_SHOWN_CHARACTERS])
     return str(value) if type(value) is int else _kind(value)

@@ -1,8 +1,8 @@
-"""The names of a run's arms; a baseline is named by its compiler."""
+"""The names of a run's arms. A baseline has the name of its compiler."""
 
 from __future__ import annotations
 
 CANDIDATE = "candidate"
 EAGER = "eager"
-TWIN = "eager-again"  # eager in a second sandbox: what differs between the two is the machine's noise
+TWIN = "eager-again"  # eager in a second sandbox: any difference between the two is the machine's noise
 FLOAT64 = "float64"  # eager in double precision: called in the probe only, never timed for a score

@@ -1,7 +1,8 @@
-"""Which pages of a private mapping a process has written to: the kernel has given it copies of those.
+"""The pages of a private mapping that a process has written to, from ``/proc/PID/pagemap``.
 
-What it has not written to is the judge's own memory, and need not be read to know what is there
-(``Documentation/admin-guide/mm/pagemap.rst`` of the kernel).
+The kernel gives a process its own copy of each page that it writes to. All other pages are still the judge's memory,
+so the judge need not read them to know their contents.
+Source: ``Documentation/admin-guide/mm/pagemap.rst`` of the Linux kernel.
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ import numpy as np
 
 PAGE = mmap.PAGESIZE
 _PRESENT, _SWAPPED, _SHARED = np.uint64(1 << 63), np.uint64(1 << 62), np.uint64(1 << 61)
-_ENTRY = 8  # bytes that pagemap has for a page
+_ENTRY_BYTES = 8  # of pagemap for each page
 
 
 def own_pages(pid: int, address: int, size: int) -> list[range] | None:
-    """Where in ``size`` bytes (at least one) from ``address`` on lie pages of the process's own: ranges of bytes,
-    counted from ``address``. None where the kernel does not tell."""
+    """Return the process's own pages in the ``size`` bytes (at least one) from ``address`` on.
+
+    They are ranges of bytes, counted from ``address``. Return None if the kernel does not tell.
+    """
     first, last = address // PAGE, (address + size - 1) // PAGE
     try:
         with Path(f"/proc/{pid}/pagemap").open("rb", buffering=0) as file:
-            data = os.pread(file.fileno(), _ENTRY * (last - first + 1), _ENTRY * first)
+            data = os.pread(file.fileno(), _ENTRY_BYTES * (last - first + 1), _ENTRY_BYTES * first)
     except OSError:
         return None
     flags = np.frombuffer(data, np.uint64)

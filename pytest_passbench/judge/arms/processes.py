@@ -1,4 +1,4 @@
-"""Watching and stopping processes of a sandbox from outside: signals, CPU clocks, memory."""
+"""Functions to watch and stop processes of a sandbox from outside: signals, CPU clocks, memory."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import signal
 import time
 from pathlib import Path
 
-_MOMENT = 2e-5  # seconds: a process that sleeps stops within this time
-_ROOM = 1 << 16  # bytes
+_POLL_SECONDS = 2e-5  # a sleeping process stops within this time
+_MAX_FILE_BYTES = 1 << 16  # read of a file of /proc
 _INNER = re.compile(r"^NSpid:.*?(\d+)$", re.M)
 
 
 class Gone(Exception):
-    """The process ended."""
+    """The process ended, or can't be read."""
 
 
 class _Vector(ctypes.Structure):
@@ -31,7 +31,7 @@ _libc.process_vm_readv.restype = ctypes.c_ssize_t
 
 
 def read_memory(pid: int, address: int, size: int) -> bytearray:
-    """``size`` bytes of another process's memory. Raises Gone where they can't be had."""
+    """Return ``size`` bytes of another process's memory. Raises Gone if they can't be read."""
     data = bytearray(size)
     if size:
         buffer = (ctypes.c_char * size).from_buffer(data)
@@ -43,17 +43,17 @@ def read_memory(pid: int, address: int, size: int) -> bytearray:
 
 
 def stop(pid: int) -> None:
-    """Ask for a stop; :func:`wait_stopped` waits until it holds."""
+    """Send SIGSTOP. :func:`wait_stopped` waits until it takes effect. Raises Gone."""
     _signal(pid, signal.SIGSTOP)
 
 
 def go_on(pid: int) -> None:
-    """Continue a stopped process."""
+    """Continue a stopped process. Raises Gone."""
     _signal(pid, signal.SIGCONT)
 
 
 def kill(pid: int) -> None:
-    """End a process for good; one that is gone already is fine."""
+    """Kill a process. A process that has already ended is fine."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
 
@@ -66,9 +66,11 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def wait_stopped(pid: int, limit: float = 5.0) -> None:
-    """Return once every thread of ``pid`` is stopped. Raises Gone.
+    """Wait until every thread of ``pid`` is stopped.
 
-    The kernel tells each thread by itself, and one that runs on may still start another.
+    Raises Gone if the process ended or does not stop within ``limit`` seconds.
+    Each thread stops by itself, and a thread that still runs may start another. So threads are listed again until
+    no new one appears.
     """
     deadline, stopped = time.monotonic() + limit, set[int]()
     while (found := set(threads(pid))) != stopped:
@@ -78,13 +80,13 @@ def wait_stopped(pid: int, limit: float = 5.0) -> None:
 
 
 def _wait_stopped(path: str, deadline: float, alone: bool) -> None:
-    """Wait for a thread. One that has ended uses no time either, while others of its process go on."""
+    """Wait for one thread. An ended thread counts as stopped if its process has others (not ``alone``)."""
     while (state := _state(path)) != "T":
         if state in "ZX" and not alone:
             return
         if state in "ZX" or time.monotonic() > deadline:
             raise Gone(f"{path}: does not stop (state {state})")
-        time.sleep(_MOMENT)  # it may have to stop on this very core, where we may go before it
+        time.sleep(_POLL_SECONDS)  # it may have to stop on this core, where the judge may have priority
 
 
 def _state(path: str) -> str:
@@ -96,16 +98,22 @@ def _state(path: str) -> str:
 
 
 def _read(path: str) -> bytes:
-    """Return what a short file of /proc holds now; several times as fast as by a Path, which counts at each fork."""
+    """Return the contents of a short file of /proc.
+
+    It is several times as fast as Path.read_bytes, which matters because it runs at each fork.
+    """
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return os.read(file, _ROOM)
+        return os.read(file, _MAX_FILE_BYTES)
     finally:
         os.close(file)
 
 
 def _states(pid: int) -> list[str]:
-    """Return the states of all threads; none if the process is gone. The first may have ended before the others."""
+    """Return the states of all threads; an empty list if the process is gone.
+
+    All threads are asked, because the first may end before the others.
+    """
     found: list[str] = []
     with contextlib.suppress(Gone):
         for thread in threads(pid):
@@ -115,17 +123,17 @@ def _states(pid: int) -> list[str]:
 
 
 def stopped(pid: int) -> bool:
-    """Return whether a process uses no time: each of its threads is stopped, or has ended."""
+    """Return True if a process uses no time: each of its threads is stopped, or has ended."""
     return all(state in "TZX" for state in _states(pid))
 
 
 def alive(pid: int) -> bool:
-    """Whether the process still runs or could (a dead one that nobody has buried yet does not)."""
+    """Return True if the process runs or could run. A zombie, which has ended and waits for its parent, does not."""
     return any(state not in "ZX" for state in _states(pid))
 
 
 def parent(pid: int) -> int:
-    """The parent's process id. Raises Gone."""
+    """Return the parent's process id. Raises Gone."""
     try:
         data = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError as error:
@@ -134,7 +142,7 @@ def parent(pid: int) -> int:
 
 
 def parent_if_any(pid: int) -> int:
-    """The parent of ``pid``, or 0 where it is gone."""
+    """Return the parent of ``pid``, or 0 if the process is gone."""
     try:
         return parent(pid)
     except Gone:
@@ -142,7 +150,7 @@ def parent_if_any(pid: int) -> int:
 
 
 def inner(pid: int) -> int:
-    """The process's number in its own namespace. Raises Gone."""
+    """Return the process's id in its own pid namespace. Raises Gone."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(errors="replace")
     except OSError as error:
@@ -152,12 +160,15 @@ def inner(pid: int) -> int:
 
 
 def cpu_clock(pid: int) -> int:
-    """The id of another process's CPU-time clock, all threads together (Linux: ``~pid << 3 | CPUCLOCK_SCHED``)."""
+    """Return the id of another process's CPU-time clock, all threads together.
+
+    Source: Linux, ``include/linux/posix-timers.h``: ``~pid << 3 | CPUCLOCK_SCHED``.
+    """
     return (~pid << 3) | 2
 
 
 def cpu_seconds(clock: int) -> float:
-    """CPU seconds used so far. Raises Gone."""
+    """Return the CPU seconds used so far by the process of a :func:`cpu_clock`. Raises Gone."""
     try:
         return time.clock_gettime(clock)
     except OSError as error:
@@ -165,7 +176,7 @@ def cpu_seconds(clock: int) -> float:
 
 
 def threads(pid: int) -> list[int]:
-    """A process's threads, itself among them. Raises Gone."""
+    """Return the ids of a process's threads, ``pid`` itself among them. Raises Gone."""
     try:
         with os.scandir(f"/proc/{pid}/task") as found:
             return [int(thread.name) for thread in found]
@@ -174,33 +185,27 @@ def threads(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """All processes below ``pid``, in no special order."""
+    """Return the ids of all processes below ``pid``, in no special order."""
     found: list[int] = []
     todo = [pid]
     while todo:
-        for child in _children(todo.pop()):
-            found.append(child)
-            todo.append(child)
+        children = _children(todo.pop())
+        found += children
+        todo += children
     return found
 
 
 def _children(pid: int) -> list[int]:
     found: list[int] = []
-    with contextlib.suppress(Gone):  # it may end while we look
+    with contextlib.suppress(Gone):  # the process may end meanwhile
         for thread in threads(pid):
-            found += _children_of_thread(f"/proc/{pid}/task/{thread}/children")
+            with contextlib.suppress(OSError):  # and so may a thread
+                found += [int(child) for child in _read(f"/proc/{pid}/task/{thread}/children").split()]
     return found
 
 
-def _children_of_thread(path: str) -> list[int]:
-    try:
-        return [int(child) for child in _read(path).split()]
-    except OSError:
-        return []
-
-
 def name(pid: int) -> str:
-    """A process's short name, or "?" where it has ended."""
+    """Return a process's short name, or "?" if it has ended."""
     try:
         return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""The forms of all control messages that the judge hears: of a sandbox's zygote, a template, a runner."""
+"""The schemas of all control messages that the judge receives from zygotes, templates, runners and readers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from pytest_passbench.judge.arms.messages import (
     Whole,
     Word,
 )
-from pytest_passbench.plans.launch import MAX_SOURCE
+from pytest_passbench.plans.launch import MAX_SOURCE_CHARACTERS
 from pytest_passbench.protocol import MAX_OUTPUTS
 
 _PID = Whole(0, 1 << 31)
 _NAME = Text(400)
-_LONG = Text(1 << 18)  # what explains itself: shortened where it is kept, not refused
+_LONG = Text(1 << 18)  # explanations: a long one is shortened when it is stored, not refused
 _OPERATORS = Items(_NAME, most=1 << 16)
 
-#: What a zygote says first.
+#: A zygote's first message.
 ZYGOTE = Fields(
     {
         "status": Word("ready"),
@@ -71,7 +71,7 @@ BUILT = Kinds(
         "ready": _READY,
         "compile_fail": _FAILED,
         "runtime_fail": _FAILED,
-        # A launch plan, before the building goes on; for a CUDA device of this capability (90 for 9.0).
+        # A launch plan that the template needs before it goes on. The capability is its CUDA device's (90 for 9.0).
         "wanted": Fields({"request": Anything()}, optional={"capability": Whole(10, 1000)}),
     },
 )
@@ -86,10 +86,10 @@ _TABLES = {
     "width": Whole(0, MAX_OUTPUTS),
 }
 
-#: What a runner says first: where its tables lie.
+#: A runner's first message: the addresses of its tables.
 RUNNER = Fields(_TABLES)
 
-#: The same of a runner on a device, which keeps copies on the host.
+#: The same from a runner on a device, which keeps copies on the host.
 CUDA_RUNNER = Fields({**_TABLES, "copies": ADDRESS, "input_copy": ADDRESS, "device_seconds": ADDRESS})
 
 _REFUSED = Fields({"rule": Text(40), "message": _LONG, "file": _NAME, "line": Whole(0, 1 << 31)})
@@ -108,10 +108,10 @@ READ = Kinds(
 #: The kernels of a reader's modules.
 KERNELS = Fields(
     {
-        "libraries": Items(Row(Text(MAX_SOURCE), Items(_NAME, most=64), Flag()), most=1 << 12),
-        "triton": Items(Text(MAX_SOURCE), most=1 << 12),
+        "libraries": Items(Row(Text(MAX_SOURCE_CHARACTERS), Items(_NAME, most=64), Flag()), most=1 << 12),
+        "triton": Items(Text(MAX_SOURCE_CHARACTERS), most=1 << 12),
     }
 )
 
-#: A recording: a plan (whose content :mod:`pytest_passbench.plans.parse` checks), or why there is none.
+#: A recording: a plan, whose content :mod:`pytest_passbench.plans.parse` checks, or the reason why it failed.
 RECORDED = OneOf({"plan": Anything(), "refused": _REFUSED, "raised": _LONG, "ended": Whole(0, 127)})

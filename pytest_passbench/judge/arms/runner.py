@@ -1,4 +1,4 @@
-"""A measured process, from outside: stopped, except while a block runs."""
+"""The judge's handle for a measured process, which is stopped except while a block runs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import time
 from dataclasses import dataclass
 from typing import Protocol
 
+from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.judge.arms import processes, replies
 from pytest_passbench.judge.arms.arm import Arm
-from pytest_passbench.judge.arms.failures import ArmFailure, ending, printable
+from pytest_passbench.judge.arms.failures import ArmFailure, ending
 from pytest_passbench.judge.arms.messages import ADDRESS_END
 from pytest_passbench.judge.arms.ownpages import own_pages
 from pytest_passbench.judge.arms.processes import Gone
@@ -21,7 +22,7 @@ from pytest_passbench.judge.arms.watch import Watch
 from pytest_passbench.judge.arms.wire import hear, peer
 from pytest_passbench.judge.machine import priority
 from pytest_passbench.protocol import DONE, FLAG_EMPTY, GO, NONCE_BYTES, OUTCOME_RAISED, TEXT_BYTES, Layout
-from pytest_passbench.timing.rounds import FEW_PAGES
+from pytest_passbench.timing.rounds import MAX_NEW_PAGES
 
 _SO_RCVTIMEO_FORM = struct.Struct("@ll")
 
@@ -38,7 +39,7 @@ class Parent(Protocol):
 
 @dataclass(frozen=True)
 class BlockTime:
-    """One block: wall seconds by the judge's clock, CPU seconds of the runner, pages touched for the first time."""
+    """The cost of a block: wall seconds by the judge's clock, the runner's CPU seconds, pages newly touched."""
 
     wall: float
     cpu: float
@@ -46,12 +47,12 @@ class BlockTime:
 
     @property
     def warm(self) -> bool:
-        """Whether the process had (nearly) all its memory already."""
-        return self.touched <= FEW_PAGES
+        """True if the process had (nearly) all its memory before the block."""
+        return self.touched <= MAX_NEW_PAGES
 
 
 class Runner:
-    """A measured process. Stopped, except during :meth:`block`."""
+    """A measured process. It is stopped, except during :meth:`block`."""
 
     hello_form = replies.RUNNER
 
@@ -62,16 +63,16 @@ class Runner:
         if not self._expected():
             raise ArmFailure("integrity", "fork", "another process than the runner answered")
         self.hello = hear(channel, self.hello_form, "fork")
-        _place(self.pid, core)  # first, so that it stops there and not on the judge's core
+        _place(self.pid, core)  # before the stop, so that it stops there and not on the judge's core
         processes.stop(self.pid)
         self.watch = Watch(self.pid)
         self.watch.wait_stopped()
-        for thread in processes.threads(self.pid):  # of a process that uses a device there are several
+        for thread in processes.threads(self.pid):  # a process that uses a device has several
             _place(thread, core)
             priority.prefer(thread)
         self._clock, self._memory = processes.cpu_clock(self.pid), self.watch.memory()
-        #: Whether the judge waits for answers without going to sleep: where it has a core to itself. Waking up
-        #: takes as long as a short call, and while it sleeps, others on its core disturb the arm's caches.
+        #: True if the judge polls for answers instead of sleeping. It does so if it has a core to itself. Waking up
+        #: takes as long as a short call, and other processes on the judge's core would disturb the arm's caches.
         self.polling = core.isdisjoint(os.sched_getaffinity(0))
         self._limit(template.arm.settings.timeout)
         try:
@@ -81,19 +82,19 @@ class Runner:
             raise
 
     def _expected(self) -> bool:
-        """Whether the process that answered is the one that the template forked."""
+        """Return True if the process that answered is the one that the template forked."""
         return processes.parent_if_any(self.pid) == self.template.pid
 
     def _limit(self, seconds: float) -> None:
-        # A blocking socket with the kernel's own time-out: one system call less than Python's, in every block.
+        # A blocking socket with the kernel's time-out needs one system call less per block than Python's time-out.
         self._channel.settimeout(None)
         form = _SO_RCVTIMEO_FORM.pack(int(seconds), int(seconds % 1 * 1e6))
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, form)
 
     def block(self, calls: int, empty: bool = False, depth: int = 0) -> BlockTime:
-        """Run a block and stop the clock once the stop is on its way. Raises ArmFailure.
+        """Run a block of ``calls`` calls, and return its times. Raises ArmFailure.
 
-        ``depth``: one of the :data:`DEPTHS` of the stack.
+        The clock ends right after SIGSTOP is sent. ``depth`` is the number of a stack depth, below :data:`DEPTHS`.
         """
         return self._step(calls, FLAG_EMPTY if empty else 0, depth)
 
@@ -122,7 +123,7 @@ class Runner:
         return BlockTime((end - begin) * 1e-9, cpu, touched)
 
     def _poll(self) -> bytes:
-        """Ask for the answer until it is there, as long as the socket's own time-out."""
+        """Poll for the answer. Raises BlockingIOError after the arm's time-out."""
         receive, deadline = self._channel.recv, time.monotonic() + self.template.arm.settings.timeout
         while True:
             try:
@@ -138,43 +139,43 @@ class Runner:
         if echoed != nonce or made != calls:
             raise ArmFailure("integrity", "run", "the runner's answer is not to the judge's question")
         if outcome == OUTCOME_RAISED:
-            raise ArmFailure("runtime_fail", "run", self._text())
-
-    def _text(self) -> str:
-        data = processes.read_memory(self.pid, self.hello["text"], TEXT_BYTES)
-        return printable(bytes(data).split(b"\0", 1)[0].decode("utf-8", "replace"))
+            data = processes.read_memory(self.pid, self.hello["text"], TEXT_BYTES)
+            text = printable(bytes(data).split(b"\0", 1)[0].decode("utf-8", "replace"), LINES)
+            raise ArmFailure("runtime_fail", "run", text)
 
     def _ended(self) -> ArmFailure:
         time.sleep(0.01)
-        message = ending(self.template.runner_signal(), "the runner")
-        return ArmFailure("crash", "run", message)
+        return ArmFailure("crash", "run", ending(self.template.runner_signal(), "the runner"))
 
     def fetch(self, _call: int) -> list[int] | None:
-        """Where copies of a call's outputs lie on the host; None where the outputs themselves do."""
+        """Return the addresses of copies of a call's outputs; None if the outputs themselves are on the host."""
         return None
 
     def input_bytes(self, layout: Layout, slot: int, index: int, place: range) -> bytearray:
-        """What these bytes of a call's input hold now. Raises ArmFailure."""
+        """Return the present contents of these bytes of a call's input. Raises ArmFailure."""
         return self.memory(self._input(layout, slot, index) + place.start, len(place))
 
     def written(self, layout: Layout, slot: int, index: int, size: int) -> list[range] | None:
-        """Which of the ``size`` bytes of a call's input the process may have written to; None where nobody knows."""
+        """Return the ranges of a call's input of ``size`` bytes that the process may have written to.
+
+        Return None if that is not known.
+        """
         return own_pages(self.pid, self._input(layout, slot, index), size)
 
     def _input(self, layout: Layout, slot: int, index: int) -> int:
         return int(self.hello["pages"]) + slot * layout.stride + layout.offsets[index]
 
     def memory(self, address: int, size: int) -> bytearray:
-        """Memory of the stopped runner. Raises ArmFailure where it has none there."""
+        """Return ``size`` bytes of the stopped runner's memory. Raises ArmFailure if they can't be read."""
         if not 0 <= address <= address + size < ADDRESS_END:
-            raise ArmFailure("integrity", "read", f"said that something lies at {address}, which is no address")
+            raise ArmFailure("integrity", "read", f"gave {address} as an address, which is not one")
         try:
             return processes.read_memory(self.pid, address, size)
         except Gone as error:
             raise ArmFailure("crash", "read", str(error)) from error
 
     def close(self, core: int | None = None) -> None:
-        """End the process, in the background, on the arms' cores or on ``core``."""
+        """Kill the process. It ends in the background, on ``core`` if one is given, else on the arms' cores."""
         self._channel.close()
         self.watch.close()
         priority.no_longer(self.pid)
@@ -184,6 +185,6 @@ class Runner:
 
 
 def _place(thread: int, cores: frozenset[int]) -> None:
-    """Have it run there; that it is gone will be told by whoever asks it next."""
+    """Pin a thread to cores. If it is gone, the next message to its process fails and reports that."""
     with contextlib.suppress(ProcessLookupError):
         os.sched_setaffinity(thread, cores)

@@ -1,8 +1,13 @@
-"""The walls around an arm: bubblewrap where it works, otherwise what a process can give up by itself (weak).
+"""The walls around an arm: bubblewrap if it works, otherwise rights that a process gives up by itself (weak).
 
-One sandbox per arm, because processes of one sandbox can read each other's memory. Inside there are the system's
-programs and libraries, Python, this package without its judge and its tasks, the candidate's folder (read-only, and
-only in the candidate's sandbox), and an empty, limited /tmp. No home directory, no network, no other process.
+Each arm has its own sandbox, because processes of one sandbox can read each other's memory. A sandbox shows these:
+
+- the system's programs and libraries, and Python;
+- this package without its judge and its tasks;
+- the candidate's folder, read-only, and only in the sandbox of its reader;
+- an empty /tmp of limited size.
+
+It has no home directory, no network, and no other processes.
 """
 
 from __future__ import annotations
@@ -26,38 +31,34 @@ CANDIDATE_MOUNT = "/candidate"
 SCRATCH_BYTES = 2 << 30
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "group", "nsswitch.conf", "localtime")
-#: Process 1 is our own: bubblewrap's could be written to by what runs inside, is under no filter and never stopped.
+#: ``--as-pid-1`` makes the zygote process 1. Bubblewrap's own process 1 has no filter and is never stopped, and the
+#: processes inside could write to its memory.
 _BARE = ["--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--die-with-parent", "--new-session", "--as-pid-1"]
 
 
 @dataclass(frozen=True)
 class Walls:
-    """Which form of sandbox this machine gives: ``strong`` is bubblewrap; ``reason`` says why not."""
+    """The form of sandbox on this machine: ``strong`` is bubblewrap; ``reason`` says why it is not available."""
 
     strong: bool
     reason: str = ""
     disable_userns: bool = True
 
     def __str__(self) -> str:
-        return "bubblewrap" if self.strong else f"weak ({self.reason}; {_held()})"
+        return "bubblewrap" if self.strong else f"weak ({self.reason}; {weak_protection()})"
 
 
-def _held() -> str:
-    """What the weak form still keeps, for the header."""
-    version = _landlock_version()
+def weak_protection() -> str:
+    """Return what the weak form still protects on this machine, for the header of a run."""
+    version = int(ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint32(1)))  # of Landlock
     files = "Landlock: files, memory" + (", signals" if version >= 6 else "") if version > 0 else "no Landlock"
     calls = "seccomp: sockets, processes" if platform.machine() in ("x86_64", "aarch64") else "no seccomp"
     return f"{files}; {calls}"
 
 
-def _landlock_version() -> int:
-    libc = ctypes.CDLL(None)
-    return int(libc.syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint32(1)))
-
-
 @functools.cache
 def walls() -> Walls:
-    """Find out, once per process, by trying."""
+    """Return the form of sandbox that works here. It is tried once per process."""
     program = shutil.which("bwrap")
     if program is None:
         return Walls(False, "bubblewrap is not installed")
@@ -70,7 +71,7 @@ def walls() -> Walls:
 
 
 def require(mode: str) -> Walls:
-    """The walls, or a UserError where ``mode`` is "required" and they are weak."""
+    """Return the walls. Raises UserError if ``mode`` is "required" and they are weak."""
     found = walls()
     if mode == "required" and not found.strong:
         raise UserError(
@@ -84,55 +85,63 @@ def require(mode: str) -> Walls:
 def command(
     program: list[str], walls: Walls, candidate: Path | None, devices: bool, scratch_bytes: int = SCRATCH_BYTES
 ) -> list[str]:
-    """The command line that runs ``program`` behind these walls."""
+    """Return the command line that runs a ``program`` of this package behind these walls.
+
+    ``candidate`` is a folder to show, ``devices`` adds the GPUs, ``scratch_bytes`` is the size of /tmp.
+    """
     if not walls.strong:
         return program
-    bwrap = shutil.which("bwrap") or "bwrap"
-    userns = ["--disable-userns"] if walls.disable_userns else []
-    mounts = [*_mounts(candidate, scratch_bytes), *_device_mounts(devices)]
-    return [bwrap, *_BARE, *userns, *mounts, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp", *program]
+    mounts = [*system_mounts(scratch_bytes), "--size", str(scratch_bytes), "--tmpfs", "/dev/shm"]
+    for path in _python_folders():
+        mounts += ["--ro-bind", str(path), str(path)]
+    mounts += ["--size", "65536", "--tmpfs", str(PACKAGE)]
+    for path in visible():
+        mounts += ["--ro-bind", str(path), str(path)]
+    mounts += ["--remount-ro", str(PACKAGE)]
+    if candidate is not None:
+        mounts += ["--ro-bind", str(candidate.resolve()), CANDIDATE_MOUNT]
+    if devices:
+        mounts += ["--ro-bind-try", "/sys", "/sys"]
+        for node in sorted(Path("/dev").glob("nvidia*")):
+            mounts += ["--dev-bind", str(node), str(node)]
+    return [*_bubblewrap(walls, mounts), "--chdir", "/tmp", *program]
 
 
 def tool_command(program: list[str], walls: Walls, readable: list[Path], scratch_bytes: int) -> list[str]:
-    """The command line that runs a tool of the system's, a compiler say: with the system's folders, ``readable``
-    ones, and a /tmp of its own; nothing of this package, of Python's or of a candidate's."""
+    """Return the command line that runs a tool of the system, such as a compiler.
+
+    It sees the system's folders, the ``readable`` ones, and its own /tmp of ``scratch_bytes``. It sees no file of
+    this package, of Python or of a candidate.
+    """
     if not walls.strong:
         return program
-    mounts: list[str] = []
-    for folder in _SYSTEM:
-        mounts += _link_or_bind(Path(folder))
-    for name in _ETC:
-        mounts += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    mounts += ["--proc", "/proc", "--dev", "/dev", "--size", str(scratch_bytes), "--tmpfs", "/tmp"]
+    mounts = system_mounts(scratch_bytes)
     for path in readable:
         if path != Path("/") and not any(path.is_relative_to(folder) for folder in _SYSTEM):
             mounts += ["--ro-bind", str(path), str(path)]
+    return [*_bubblewrap(walls, mounts), *program]
+
+
+def _bubblewrap(walls: Walls, mounts: list[str]) -> list[str]:
     userns = ["--disable-userns"] if walls.disable_userns else []
-    bwrap = shutil.which("bwrap") or "bwrap"
-    return [bwrap, *_BARE, *userns, *mounts, "--remount-ro", "/dev", "--remount-ro", "/", *program]
+    return [shutil.which("bwrap") or "bwrap", *_BARE, *userns, *mounts, "--remount-ro", "/dev", "--remount-ro", "/"]
 
 
-def _mounts(candidate: Path | None, scratch_bytes: int) -> list[str]:
-    arguments: list[str] = []
-    for folder in _SYSTEM:
-        arguments += _link_or_bind(Path(folder))
+def system_mounts(scratch_bytes: int) -> list[str]:
+    """Return bubblewrap's arguments for the system's folders, /proc, /dev and a /tmp of ``scratch_bytes``."""
+    mounts: list[str] = []
+    for folder in map(Path, _SYSTEM):
+        if folder.is_symlink():
+            mounts += ["--symlink", str(folder.readlink()), str(folder)]
+        else:
+            mounts += ["--ro-bind-try", str(folder), str(folder)]
     for name in _ETC:
-        arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    arguments += ["--proc", "/proc", "--dev", "/dev", "--size", str(scratch_bytes), "--tmpfs", "/tmp"]
-    arguments += ["--size", str(scratch_bytes), "--tmpfs", "/dev/shm"]
-    for path in _python_folders():
-        arguments += ["--ro-bind", str(path), str(path)]
-    arguments += ["--size", "65536", "--tmpfs", str(PACKAGE)]
-    for path in visible():
-        arguments += ["--ro-bind", str(path), str(path)]
-    arguments += ["--remount-ro", str(PACKAGE)]
-    if candidate is not None:
-        arguments += ["--ro-bind", str(candidate.resolve()), CANDIDATE_MOUNT]
-    return arguments
+        mounts += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    return [*mounts, "--proc", "/proc", "--dev", "/dev", "--size", str(scratch_bytes), "--tmpfs", "/tmp"]
 
 
 def weak_paths(candidate: Path | None, scratch: Path, devices: bool) -> dict[str, list[str]]:
-    """What an arm behind weak walls may read and write, as far as Landlock is there to see to it."""
+    """Return the paths that an arm without bubblewrap may ``read`` and ``write``. Landlock, if any, enforces them."""
     readable = [*_SYSTEM, *(f"/etc/{name}" for name in _ETC), "/proc", "/sys/devices", "/dev/urandom", "/dev/random"]
     readable += [str(path) for path in (*_python_folders(), *visible()) if path != PACKAGE]
     readable += [str(candidate.resolve())] if candidate is not None else []
@@ -140,14 +149,8 @@ def weak_paths(candidate: Path | None, scratch: Path, devices: bool) -> dict[str
     return {"read": readable, "write": [str(scratch), "/dev/null", "/dev/zero", *nodes]}
 
 
-def _link_or_bind(folder: Path) -> list[str]:
-    if folder.is_symlink():
-        return ["--symlink", str(folder.readlink()), str(folder)]
-    return ["--ro-bind-try", str(folder), str(folder)]
-
-
 def _python_folders() -> list[Path]:
-    """Where the interpreter, its packages and this package lie; nothing that another of them contains."""
+    """Return the folders of the interpreter, its packages and this package, without folders inside each other."""
     found = [Path(sys.prefix), Path(sys.base_prefix), Path(sys.exec_prefix), PACKAGE]
     found += [Path(folder) for folder in site.getsitepackages()]
     if Path(site.getusersitepackages()).is_dir() and site.ENABLE_USER_SITE:
@@ -162,30 +165,21 @@ def _python_folders() -> list[Path]:
     return kept
 
 
-def _device_mounts(devices: bool) -> list[str]:
-    if not devices:
-        return []
-    arguments = ["--ro-bind-try", "/sys", "/sys"]
-    for node in sorted(Path("/dev").glob("nvidia*")):
-        arguments += ["--dev-bind", str(node), str(node)]
-    return arguments
-
-
 def environment(threads: int, device: str, extra: dict[str, str]) -> dict[str, str]:
-    """The whole environment of an arm: nothing of the judge's own but what is listed here."""
+    """Return the whole environment of an arm. Only the variables listed here come from the judge's own."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "CUDA_VISIBLE_DEVICES", "CXX") if name in os.environ}
     fixed = {
         "HOME": "/tmp",
         "TMPDIR": "/tmp",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONSAFEPATH": "1",
-        "PYTHONHASHSEED": "0",  # the same dictionaries in every arm, laid out alike
+        "PYTHONHASHSEED": "0",  # so that dictionaries have the same layout in every arm
         "PYTHONNOUSERSITE": "" if site.ENABLE_USER_SITE else "1",
         "OMP_NUM_THREADS": str(threads),
-        "OMP_THREAD_LIMIT": str(threads),  # a kernel that asks for more gets these, instead of being refused any
-        "OPENBLAS_NUM_THREADS": "1",  # numpy's own pool: a process with threads can't be forked from
+        "OMP_THREAD_LIMIT": str(threads),  # a kernel that asks for more threads gets these, not an error
+        "OPENBLAS_NUM_THREADS": "1",  # numpy's pool, since a process with threads can't be forked
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        # One thread per arm and outputs kept alive: give freed memory back to the next block, not to the kernel.
+        # malloc keeps freed memory for the next block instead of giving it back to the kernel.
         "MALLOC_ARENA_MAX": "2",
         "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
         "MALLOC_TRIM_THRESHOLD_": str(1 << 32),

@@ -1,4 +1,4 @@
-"""A process that holds one arm's program for one subgraph, from outside; measured runners are forked from it."""
+"""The judge's handle for a process with one arm's program for one subgraph. Measured runners are forked from it."""
 
 from __future__ import annotations
 
@@ -10,53 +10,57 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
+from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.arms import processes, replies
-from pytest_passbench.judge.arms.arm import OUTPUT_LIMIT, Arm
-from pytest_passbench.judge.arms.failures import ArmFailure, ending, printable
+from pytest_passbench.judge.arms.arm import MAX_OUTPUT_BYTES, Arm
+from pytest_passbench.judge.arms.failures import ArmFailure, ending
 from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.arms.wire import hear, peer, socket_pair
 from pytest_passbench.protocol import ProtocolError, send
 
-MOST_REQUESTS = 256  # of launch plans, for one program
+MAX_REQUESTS = 256  # for launch plans, by one program
 
 
 @dataclass(frozen=True)
 class Effects:
-    """What eager's template says of a subgraph: inputs changed in place (indices), number of outputs."""
+    """A subgraph's effects, as eager's template states them: inputs changed in place (indices), number of outputs."""
 
     mutated: list[int]
     outputs: int
 
 
 class Answer(Protocol):
-    """A launch plan with its kernels, as it goes to a template."""
+    """A launch plan with its kernels, as it is sent to a template."""
 
     @property
     def message(self) -> dict[str, Any]:
-        """What is sent, JSON-ready."""
+        """The message to send, JSON-ready."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What was found about the plan."""
+        """The findings about the plan."""
 
     def descriptors(self) -> tuple[int, ...]:
-        """Return a new descriptor of each library, for the caller to close."""
+        """Return a new file descriptor of each library. The caller closes them."""
 
 
 class Answering(Protocol):
-    """Who answers a template's requests for launch plans."""
+    """An object that answers a template's requests for launch plans."""
 
     def answer(self, data: Any, capability: int | None) -> Answer:
-        """Return the answer for the CUDA device of this capability, if there is one. Raises ArmFailure."""
+        """Return the answer to a request. ``capability`` is the CUDA device's, None on a CPU. Raises ArmFailure."""
 
 
 class Template:
-    """A process that holds one arm's program for one subgraph, ready to be forked from."""
+    """A process with one arm's program for one subgraph, which runners are forked from.
+
+    It stops itself after each answer. It works only while it is asked for a runner.
+    """
 
     def __init__(self, arm: Arm, channel: socket.socket, log: Any, number: int) -> None:
-        """``number`` is the process's in its sandbox, as the zygote says that forked it."""
+        """Take over a forked process. ``number`` is its process id in the sandbox, as the zygote states it."""
         self.arm, self._channel, self._log, self._number = arm, channel, log, number
         self.pid = 0
         self.cores = os.sched_getaffinity(0)
@@ -64,14 +68,14 @@ class Template:
         self.findings: list[Finding] = []
 
     def wait(self, planner: Answering | None = None) -> dict[str, Any]:
-        """Wait for the program to be built, answering its requests for launch plans. Returns its report.
+        """Wait until the program is built, and answer its requests for launch plans. Return its report.
 
-        Raises ArmFailure.
+        Raises ArmFailure if the program can't be built, or if the process breaks a rule meanwhile.
         """
         self._channel.settimeout(self.arm.settings.timeout)
         try:
             self.pid = peer(self._channel)
-            if processes.inner(self.pid) != self._number:  # its parent does not tell: orphans become the zygote's too
+            if processes.inner(self.pid) != self._number:  # its parent proves nothing: the zygote also adopts orphans
                 raise ArmFailure("integrity", "build", "another process than the template answered")
             self.report = self._built(planner)
         except TimeoutError as error:
@@ -87,7 +91,7 @@ class Template:
 
     def _built(self, planner: Answering | None) -> dict[str, Any]:
         deadline = time.monotonic() + self.arm.settings.timeout
-        for _ in range(MOST_REQUESTS):
+        for _ in range(MAX_REQUESTS):
             left = deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError
@@ -108,9 +112,9 @@ class Template:
         raise ArmFailure("integrity", "build", "asks for launch plans without end, or has no passes to ask for")
 
     def _settle(self) -> None:
-        """Wait for its stop: from now on it works only when it is asked for a runner. Raises ArmFailure."""
+        """Wait until the process has stopped itself. Raises ArmFailure if it ended, or has threads left."""
         try:
-            self._wait_stopped()
+            processes.wait_stopped(self.pid)
             found = processes.threads(self.pid)
         except Gone as error:
             raise ArmFailure("crash", "build", self._how_it_ended()) from error
@@ -123,23 +127,25 @@ class Template:
         return ending(signals[-1] if signals else 0, "the process that builds the candidate's program")
 
     def pin(self, core: int) -> None:
-        """Have it fork on ``core``: a core for each template keeps none waiting."""
+        """Have the template fork on ``core``. Templates on cores of their own do not wait for each other."""
         self.cores = {core}
-        with contextlib.suppress(ProcessLookupError):  # that it is gone will be told by whoever asks it next
+        with contextlib.suppress(ProcessLookupError):  # if it is gone, the next message to it reports that
             os.sched_setaffinity(self.pid, self.cores)
 
-    #: Whether its process may have more than one thread when it is built.
+    #: True if the process may have more than one thread when its program is built.
     _may_have_threads = False
 
     @property
     def rehearses(self) -> bool:
-        """Whether its runners can run a block where they are forked. Not with several threads: they would have to
-        share that core, where one that waits for another in a loop keeps it from running."""
+        """True if its runners can run a block on the core where they are forked. Only runners of one thread can.
+
+        Several threads would share that core. A thread that spins for another one would keep it from running.
+        """
         return self.arm.settings.threads == 1
 
     @property
     def resting(self) -> list[int]:
-        """The processes that do nothing unless they are asked for a runner, or for another template."""
+        """The process ids of the zygote and the template. They use no time unless they get an order."""
         return [self.arm.zygote, self.pid]
 
     def start_fork(
@@ -147,9 +153,9 @@ class Template:
     ) -> Fork:
         """Order a runner; :meth:`Fork.begin` has it forked. Raises ArmFailure.
 
-        ``place`` is a random number that says where in memory it is to run. With ``rehearse`` it runs a block
-        before it tells that it is there, if it is one that :attr:`rehearses`.
-        With ``audit``, one whose plans get memory full of NaN; to the kernels it looks like any other.
+        ``place`` is a random number that decides where in memory the runner works. With ``rehearse`` the runner runs
+        a block before it reports, if the template :attr:`rehearses`. With ``audit`` its plans allocate memory full
+        of NaN; apart from that, kernels can't tell it from other runners.
         """
         mine, theirs = socket_pair()
         order = {
@@ -167,17 +173,16 @@ class Template:
         return Fork(self, mine)
 
     def forked(self) -> None:
-        """Wait until the runner is there, and stop, all of it. Raises ArmFailure, Gone."""
+        """Wait until the runner is forked and the template has stopped again. Raises ArmFailure, Gone."""
         hear(self._channel, replies.FORKED, "fork")
-        self._wait_stopped()
-
-    def _wait_stopped(self) -> None:
-        """Wait until all of it is stopped: it stops itself after each answer. Raises Gone if it does not."""
         processes.wait_stopped(self.pid)
 
     @contextlib.contextmanager
     def forking(self, channel: socket.socket) -> Iterator[None]:
-        """Say of whatever goes wrong meanwhile how it ended; closes the runner's channel then."""
+        """Turn errors within this context into ArmFailure that says how the process ended.
+
+        The runner's channel is closed then.
+        """
         try:
             yield
         except (ProtocolError, Gone) as error:
@@ -191,26 +196,26 @@ class Template:
             raise
 
     def runner_signal(self) -> int:
-        """The signal that ended this template's last runner, or 0."""
+        """Return the signal that ended this template's last runner, or 0."""
         try:
             processes.go_on(self.pid)
             send(self._channel, {"op": "reap"})
             message = hear(self._channel, replies.ENDED, "run")
-            self._wait_stopped()
+            processes.wait_stopped(self.pid)
         except (ProtocolError, TimeoutError, Gone):
             return 0
         signals = [number for _pid, number in message["ended"] if number]
         return signals[-1] if signals else 0
 
     def output(self) -> str:
-        """What the arm printed, capped, control characters made visible."""
+        """Return the first :data:`MAX_OUTPUT_BYTES` that the arm printed, with control characters escaped."""
         self._log.seek(0)
-        data = self._log.read(OUTPUT_LIMIT + 1)
-        text = data[:OUTPUT_LIMIT].decode("utf-8", "replace")
-        return printable(text) + (" […]" if len(data) > OUTPUT_LIMIT else "")
+        data = self._log.read(MAX_OUTPUT_BYTES + 1)
+        text = data[:MAX_OUTPUT_BYTES].decode("utf-8", "replace")
+        return printable(text, LINES) + (" […]" if len(data) > MAX_OUTPUT_BYTES else "")
 
     def leave(self) -> None:
-        """Hang up; the process ends by itself, if nobody ends it."""
+        """Close the channel. The process then ends by itself, unless it is killed first."""
         self._channel.close()
         self._log.close()
 
@@ -229,12 +234,12 @@ class Fork:
         self._template, self.channel = template, channel
 
     def begin(self) -> None:
-        """Let the template fork; several can do that at once. Raises ArmFailure."""
+        """Let the template fork. Several templates can fork at the same time. Raises ArmFailure."""
         with self._template.forking(self.channel):
             processes.go_on(self._template.pid)
 
     def wait(self, core: frozenset[int]) -> Runner:
-        """The runner, stopped. Raises ArmFailure."""
+        """Wait for the runner and return it, stopped and pinned to the cores ``core``. Raises ArmFailure."""
         with self._template.forking(self.channel):
             self._template.forked()
             return Runner(self._template, self.channel, core)

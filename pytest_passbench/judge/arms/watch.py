@@ -1,6 +1,7 @@
-"""What the kernel says of a runner: whether it is stopped, its page faults, and how long it waited for its core.
+"""A runner's state as the kernel reports it: whether it is stopped, its page faults, its waiting for a core.
 
-The files in /proc stay open from one block to the next; opening them costs more than reading them.
+The files in /proc stay open from one block to the next, because opening them costs more than reading them.
+Source for their fields: proc(5), and ``Documentation/scheduler/sched-stats.rst`` of the Linux kernel.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import time
 
 from pytest_passbench.judge.arms.processes import Gone, threads
 
-_ROOM = 1024
-_MINOR_FAULTS, _THREADS, _RESIDENT = 7, 17, 21  # the fields' places behind the name
+_MAX_FILE_BYTES = 1024
+_MINOR_FAULTS, _THREADS, _RESIDENT = 7, 17, 21  # indices of the fields of ``stat`` after the process's name
 
 
 def waiting(path: str) -> int:
-    """A descriptor of a thread's ``schedstat``. Raises Gone where there is no such thread, or no such file."""
+    """Return a descriptor of a thread's file of /proc. Raises Gone if there is no such thread, or no such file."""
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -24,16 +25,16 @@ def waiting(path: str) -> int:
 
 
 def waited(descriptor: int) -> float:
-    """Seconds that the thread spent ready to run, while its core ran others (``schedstat``, second field)."""
-    return int(os.pread(descriptor, _ROOM, 0).split()[1]) * 1e-9
+    """Return the seconds that a thread was ready to run but had to wait (second field of ``schedstat``)."""
+    return int(os.pread(descriptor, _MAX_FILE_BYTES, 0).split()[1]) * 1e-9
 
 
 class _Ended(Gone):
-    """A process or thread that is no more."""
+    """A process or thread has ended."""
 
 
 class _Thread:
-    """One thread of a process, by its open files in /proc. Raises Gone."""
+    """A thread of a process, with its open files of /proc. Raises Gone."""
 
     def __init__(self, process: int, thread: int) -> None:
         folder = f"/proc/{process}/task/{thread}"
@@ -45,7 +46,7 @@ class _Thread:
             raise
 
     def waited(self) -> float:
-        """Seconds that it has waited for a core. Raises Gone."""
+        """Return the seconds that it has waited for a core. Raises Gone."""
         try:
             return waited(self._waited)
         except (OSError, IndexError) as error:
@@ -58,7 +59,7 @@ class _Thread:
 
 
 class Watch:
-    """One runner, seen through /proc. Raises Gone once it has ended."""
+    """A runner as /proc shows it. Its methods raise Gone once it has ended."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -67,8 +68,10 @@ class Watch:
         self.find_threads()
 
     def find_threads(self) -> None:
-        """Look for threads that started since, and let go of those that ended. That the process has ended is told of
-        by whoever asks it next."""
+        """Look for new threads, and close the files of ended ones.
+
+        If the process has ended, this does nothing: the next method that needs it raises Gone.
+        """
         with contextlib.suppress(Gone):
             there = threads(self.pid)
             for thread in self._threads.keys() - there:
@@ -78,7 +81,7 @@ class Watch:
                     self._threads[thread] = _Thread(self.pid, thread)
 
     def waited(self) -> float:
-        """Seconds that its threads have waited for a core, all together."""
+        """Return the seconds that its threads have waited for a core, all together."""
         whole = 0.0
         for number, thread in self._threads.items():
             try:
@@ -89,14 +92,17 @@ class Watch:
         return whole
 
     def wait_stopped(self, limit: float = 5.0) -> None:
-        """Return once it is stopped: all its threads, each of which does so by itself."""
+        """Wait until all its threads are stopped. Raises Gone if they are not within ``limit`` seconds.
+
+        Each thread stops by itself.
+        """
         deadline = time.monotonic() + limit
         if self._stopped(self._stat, deadline) > 1:
             self._wait_for_threads(deadline)
 
     def _wait_for_threads(self, deadline: float) -> None:
         seen: set[int] = set()
-        while True:  # one that runs on may still start another
+        while True:  # a thread that still runs may start another
             self.find_threads()
             if seen == set(self._threads):
                 return
@@ -106,19 +112,19 @@ class Watch:
                     self._stopped(thread.stat, deadline)
 
     def _stopped(self, stat: int, deadline: float) -> int:
-        """Wait until who has this ``stat`` is stopped; the number of threads that its process then has."""
+        """Wait until the thread with this ``stat`` is stopped. Return the number of threads of its process then."""
         while (fields := _fields(stat, self.pid))[0] != "T":
             if fields[0] in "ZX":
                 raise _Ended(f"process {self.pid} does not stop: it ended")
             if time.monotonic() > deadline:
                 raise Gone(f"process {self.pid} does not stop (state {fields[0]})")
-            os.sched_yield()  # it may have to stop on this very core
+            os.sched_yield()  # it may have to stop on this core
         return int(fields.split(None, _THREADS + 1)[_THREADS])
 
     def memory(self) -> tuple[int, int]:
-        """Its page faults so far (minor ones, all its threads), and the pages that it has now.
+        """Return its minor page faults so far (all threads), and the number of its pages now.
 
-        A fault may be about one page, or about a huge one of 512.
+        A fault may bring one page, or a huge page, which counts as 512.
         """
         fields = _fields(self._stat, self.pid).split()
         return int(fields[_MINOR_FAULTS]), int(fields[_RESIDENT])
@@ -132,9 +138,9 @@ class Watch:
 
 
 def _fields(stat: int, pid: int) -> str:
-    """What follows the name in a ``stat``: the state, and numbers. Raises Gone."""
+    """Return the fields of a ``stat`` file after the process's name: a state and numbers. Raises Gone."""
     try:
-        data = os.pread(stat, _ROOM, 0)
+        data = os.pread(stat, _MAX_FILE_BYTES, 0)
     except OSError as error:
         raise _Ended(f"process {pid} ended") from error
     return data[data.rindex(b")") + 2 :].decode()

@@ -1,5 +1,7 @@
-"""The judge's ends of the channels to a sandbox: who speaks is the kernel's word, and nothing is taken but messages
-of a known form."""
+"""The judge's ends of the channels to a sandbox.
+
+The kernel tells which process sent a message. Only messages of a known form are accepted.
+"""
 
 from __future__ import annotations
 
@@ -10,35 +12,31 @@ from typing import Any
 
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.messages import BadMessage, Schema, parse
-from pytest_passbench.protocol import LENGTH, LIMIT, ProtocolError
+from pytest_passbench.protocol import LENGTH, MAX_MESSAGE_BYTES, ProtocolError
 
 
-def hear(channel: socket.socket, schema: Schema, phase: str, limit: int = LIMIT) -> Any:
-    """A control message of up to ``limit`` bytes in the form of ``schema``, within the channel's time-out as a whole.
+def hear(channel: socket.socket, schema: Schema, phase: str, limit: int = MAX_MESSAGE_BYTES) -> Any:
+    """Return a control message of up to ``limit`` bytes, in the form of ``schema``.
 
-    Descriptors that come with it are dropped by the kernel, unopened. Raises ArmFailure (``integrity`` in ``phase``)
-    for anything else that is said, ProtocolError where the other side is gone, TimeoutError.
+    The channel's time-out holds for the message as a whole. File descriptors that come with it are dropped by the
+    kernel, unopened. Raises ArmFailure (``integrity`` in ``phase``) for a message of another form, ProtocolError if
+    the other side is gone, TimeoutError.
     """
-    try:
-        return parse(schema, _body(channel, limit), limit)
-    except BadMessage as bad:
-        raise ArmFailure("integrity", phase, f"sent a message that is not one of the harness's: {bad}") from bad
-
-
-def _body(channel: socket.socket, limit: int) -> bytes:
-    patience = channel.gettimeout()
-    deadline = None if patience is None else time.monotonic() + patience
+    timeout = channel.gettimeout()
+    deadline = None if timeout is None else time.monotonic() + timeout
     try:
         (length,) = LENGTH.unpack(_exactly(channel, LENGTH.size, deadline))
         if length > limit:
             raise BadMessage("", f"has {length} bytes, more than {limit}")
-        return _exactly(channel, length, deadline)
+        return parse(schema, _exactly(channel, length, deadline), limit)
+    except BadMessage as bad:
+        raise ArmFailure("integrity", phase, f"sent a message that is not one of the harness's: {bad}") from bad
     finally:
-        channel.settimeout(patience)
+        channel.settimeout(timeout)
 
 
 def _exactly(channel: socket.socket, count: int, deadline: float | None) -> bytes:
-    """So many bytes. They may come one at a time, but no longer than until the deadline."""
+    """Return ``count`` bytes. They may arrive one at a time, but not after ``deadline`` (of time.monotonic)."""
     parts = bytearray()
     while len(parts) < count:
         if deadline is not None:
@@ -59,22 +57,22 @@ def _exactly(channel: socket.socket, count: int, deadline: float | None) -> byte
 
 
 def socket_pair() -> tuple[socket.socket, socket.socket]:
-    """Ours, which tells who speaks, and theirs."""
+    """Return the judge's end, on which the kernel names the sender of each message, and the other end."""
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     mine.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
     return mine, theirs
 
 
 def peer(channel: socket.socket) -> int:
-    """The process that sent the message now waiting, as the kernel says (seen from our own namespace).
+    """Return the id of the process that sent the waiting message, as the kernel states it for the judge's namespace.
 
-    Raises ProtocolError where the other side is gone, TimeoutError.
+    Raises ProtocolError if the other side is gone, TimeoutError.
     """
     try:
         data, ancillary, _flags, _address = channel.recvmsg(1, socket.CMSG_SPACE(12), socket.MSG_PEEK)
     except TimeoutError:
         raise
-    except OSError as error:  # it ended before it had read all that it was sent
+    except OSError as error:  # it ended before it had read all messages
         raise ProtocolError(f"receiving failed: {error}") from error
     for level, kind, body in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:

@@ -1,1 +1,1 @@
-"""The judge's audit layers (docs/integrity.md): what the separation of processes does not remove by itself."""
+"""The audit's layers (docs/integrity.md), against cheating that the separation of processes does not rule out."""

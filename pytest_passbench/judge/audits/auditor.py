@@ -1,4 +1,4 @@
-"""The runtime layers around one subgraph: what to look at when, and what was found."""
+"""The auditor of a subgraph: it runs the audit's layers at the right time and collects their findings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pytest_passbench.judge.verify.checker import Checker
 from pytest_passbench.judge.verify.outputs import read_call
 from pytest_passbench.timing.measurement import Arms
 
-#: Operators that ``replacement_args`` may put into a graph: they move or describe data.
+#: Operators that ``replacement_args`` may put into a graph, since they only move or describe data.
 ALLOWED = frozenset({
     "view", "reshape", "expand", "expand_as", "permute", "transpose", "t", "unsqueeze", "squeeze", "flatten",
     "unflatten", "narrow", "select", "movedim", "swapaxes", "chunk", "split", "unbind", "detach", "broadcast_to",
@@ -29,21 +29,21 @@ ALLOWED = frozenset({
 
 
 class Auditor:
-    """One subgraph's findings. Nothing here raises for what a candidate does but ArmFailed, in a block."""
+    """The audit of a subgraph, with its findings. Its methods raise ArmFailed if an arm fails in a block."""
 
     def __init__(self, settings: Settings, bench: Bench, arm: Arm) -> None:
-        """``arm`` is the candidate's."""
+        """Set up for a subgraph. ``arm`` is the candidate's."""
         self.layers = chosen(settings)
         self.findings: list[Finding] = []
         self._settings, self._bench, self._arm = settings, bench, arm
 
     @property
     def violated(self) -> bool:
-        """Whether there is a violation so far."""
+        """True if a violation was found so far."""
         return any(finding.severity == "violation" for finding in self.findings)
 
     def built(self, record: Record) -> None:
-        """The candidate's program is there: look at what was done on the way, and what was left behind."""
+        """Look at how the candidate's program was built, and for processes that were left behind."""
         if self._settings.policy != "open":
             computed = {name for item in record.passes for name in item.computed} - ALLOWED
             if computed:
@@ -60,30 +60,25 @@ class Auditor:
         per_call: Mapping[str, float],
         measured: Arms | None,
     ) -> None:
-        """Look at the candidate after its calls, and make the extra blocks. Raises ArmFailed.
+        """Look at the candidate after its calls, and run the extra blocks. Raises ArmFailed.
 
-        ``template`` is the candidate's, ``per_call`` the seconds per call of every arm, ``measured`` the timed
-        rounds, if there were any.
+        ``template`` is the candidate's. ``per_call`` has the seconds per call of every arm. ``measured`` are the
+        timed rounds, if there were any.
         """
         if not self.layers:
             return
         if CANDIDATE in clock.runners:
-            self._timed(clock, measured)
-            self._physics(clock, checker, measured)
+            if "clock" in self.layers:
+                self.findings += clock_evidence.strays(self._arm) + clock_evidence.excess(clock, CANDIDATE)
+                self.findings += clock_evidence.others(clock, CANDIDATE)
+                if measured is not None:
+                    self.findings += clock_evidence.first_call(clock, CANDIDATE, clock.calls)
+            if "plausibility" in self.layers and measured is not None:
+                self._plausibility(clock, checker, measured)
         clock.leave_only(EAGER)
         self._blocks(template, clock, checker, per_call)
 
-    def _timed(self, clock: CpuClock, measured: Arms | None) -> None:
-        if "clock" not in self.layers:
-            return
-        self.findings += clock_evidence.strays(self._arm) + clock_evidence.excess(clock, CANDIDATE)
-        self.findings += clock_evidence.others(clock, CANDIDATE)
-        if measured is not None:
-            self.findings += clock_evidence.first_call(clock, CANDIDATE, clock.calls)
-
-    def _physics(self, clock: CpuClock, checker: Checker, measured: Arms | None) -> None:
-        if "plausibility" not in self.layers or measured is None:
-            return
+    def _plausibility(self, clock: CpuClock, checker: Checker, measured: Arms) -> None:
         with blaming(EAGER):
             outputs = read_call(clock.runners[EAGER], 0)
             owned = owners(clock.runners[EAGER], self._bench.layout, outputs, 0)
@@ -92,9 +87,7 @@ class Auditor:
         self.findings += plausibility.floor(size, seconds, len(self._bench.cores.arms))
         self.findings += plausibility.null_answer(checker.null_from, self._settings.tolerance)
 
-    def _blocks(
-        self, template: Template, clock: CpuClock, checker: Checker, per_call: Mapping[str, float]
-    ) -> None:
+    def _blocks(self, template: Template, clock: CpuClock, checker: Checker, per_call: Mapping[str, float]) -> None:
         standing = checker.standings.get(CANDIDATE)
         if "outputs" not in self.layers or standing is None:
             return
@@ -107,5 +100,5 @@ class Auditor:
                 self.findings += blocks.run(max(per_call.values()), beyond=number == pairs)
 
     def note(self, record: Record) -> None:
-        """Put what was found into the record."""
+        """Put the findings into the record."""
         note(record, self.findings)

@@ -1,7 +1,8 @@
-"""Calls on inputs beyond what the task recorded: an answer that is right only there is wrong.
+"""Calls on inputs outside the recorded range: a program that is right only inside it is wrong.
 
-Nobody is accused: a candidate whose answer is no number where eager's is one, or is further off than rounding
-explains, is inaccurate. Elements where eager itself has no finite answer say nothing.
+A wrong answer is not a violation, but it counts as inaccurate. An answer is wrong if it is NaN or infinite and
+eager's is not, or if it is further off than rounding explains. Elements for which eager itself has no finite answer
+are ignored.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 
 from pytest_passbench.core.ladder import NEVER, T_FROZEN, tolerances
+from pytest_passbench.core.record import RAN
 from pytest_passbench.judge.arms.forks import ArmFailed, blaming
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
@@ -26,16 +28,16 @@ from pytest_passbench.judge.verify.checker import Standing
 from pytest_passbench.judge.verify.compare import Comparison
 from pytest_passbench.judge.verify.outputs import Output, read_call
 
-SECONDS = 0.008  # for all ranges: of those that are not about large values chance leaves some out if they take longer
-MOST_ELEMENTS = 1 << 16  # of an output that are compared, evenly spread from a place by chance
-ROUNDING = 2  # levels of t by which rounding may be off where a tolerance was met on ordinary inputs
-DOUBT = 32  # times what changing the last bits of the inputs makes of eager's own answer
-BIGGEST = 0.25  # of the dtype's greatest number: beyond it, rounding decides about infinity
+MAX_SECONDS = 0.008  # for all ranges. If they take longer, some are left out by chance, but none of large values
+MAX_ELEMENTS = 1 << 16  # of an output that are compared, evenly spaced from a random place on
+ROUNDING_LEVELS = 2  # levels of t that rounding may add to a tolerance that was met on ordinary inputs
+DOUBT_FACTOR = 32  # times the change of eager's own answer when the last bits of the inputs change
+MAX_SHARE = 0.25  # of the dtype's greatest number: above it, rounding decides between finite and infinite
 
 
 @dataclass
 class Beyond:
-    """Where to ask, and what to note the answers in."""
+    """The calls on inputs outside the recorded range. Their results are added to ``standing``."""
 
     bench: Bench
     standing: Standing
@@ -45,17 +47,18 @@ class Beyond:
         self._rng = self.bench.secret.stream("audit")
 
     def run(self, runners: Mapping[str, Runner]) -> None:
-        """Ask both arms, by blocks of one call: about large values always, about others while there is time.
+        """Call both arms in blocks of one call: on large values always, on other ranges while there is time.
 
-        ``thorough`` asks about all. Raises ArmFailed if the candidate fails; if eager does, it has no answer.
+        If ``thorough`` is set, all ranges are called. Raises ArmFailed if the candidate fails. A failure of eager
+        ends the range, or all of them if eager's process failed.
         """
         kinds = self.bench.inputs.ranges()
         ordered = sorted(self._rng.sample(kinds, len(kinds)), key=lambda beyond: not beyond.doubtful)
-        deadline = math.inf if self.thorough else time.monotonic() + SECONDS
+        deadline = math.inf if self.thorough else time.monotonic() + MAX_SECONDS
         for beyond in ordered:
             if not beyond.doubtful and time.monotonic() > deadline:
                 return
-            if self.standing.status != "correct" or NEVER in self.standing.correct_from:
+            if self.standing.status != RAN or NEVER in self.standing.correct_from:
                 return
             try:
                 with blaming(EAGER):
@@ -107,17 +110,18 @@ def judged(
     levels: list[int],
     place: float = 0.0,
 ) -> Comparison:
-    """Return the verdict on an answer.
+    """Return the comparison of an answer with eager's.
 
-    ``near`` is eager's to inputs with other last bits, if it was asked; ``levels`` from which t each output was right
-    so far; ``place``, from 0 to 1, which elements of a large output are compared.
+    ``near`` is eager's answer to inputs with other last bits, if there is one. ``levels`` are the smallest t at which
+    each output was right so far. ``place``, from 0 to 1, decides which elements of a large output are compared.
+    ``said`` names the range in messages.
     """
     verdict = Comparison(correct_from=list(levels))
     for index, (expected, found, other) in enumerate(zip(ours, theirs, near or ours, strict=False)):
         if expected.value is None or found.value is None or other.value is None:
             continue
         if tolerances(expected.form.dtype, tolerance) == (0.0, 0.0) or expected.value.is_complex():
-            continue  # integers and the like: rounding at an edge makes them differ by a whole one
+            continue  # integers: rounding at an edge makes them differ by 1
         wrong = _first_wrong(expected.value, found.value, other.value, tolerance, place)
         if wrong is None:
             continue
@@ -134,19 +138,23 @@ def judged(
 def _first_wrong(
     expected: torch.Tensor, found: torch.Tensor, near: torch.Tensor, tolerance: int, place: float
 ) -> tuple[list[int], float, float] | None:
-    """Return where an answer is wrong by more than rounding explains: index, eager's value, the other's."""
+    """Return the first element that is wrong by more than rounding explains: index, eager's value, the arm's value.
+
+    Return None if there is no such element.
+    """
     if not expected.shape == found.shape == near.shape or expected.dtype != found.dtype or not expected.numel():
         return None
     info, name = torch.finfo(expected.dtype), str(expected.dtype).removeprefix("torch.")
-    step = -(-expected.numel() // MOST_ELEMENTS)
+    step = -(-expected.numel() // MAX_ELEMENTS)
     first = int(place * step)
     a, b, other = (tensor.flatten()[first::step].double() for tensor in (expected, found, near))
-    told = other.isfinite() & (a.abs() < BIGGEST * info.max)
-    doubt = DOUBT * float(torch.where(told, (other - a).abs(), 0.0).amax())
+    told = other.isfinite() & (a.abs() < MAX_SHARE * info.max)
+    doubt = DOUBT_FACTOR * float(torch.where(told, (other - a).abs(), 0.0).amax())
     size = torch.where(told, a.abs(), 0.0)
     some = size[size > 0]
     usual = float(some.median()) if some.numel() else 0.0
-    relative, absolute = tolerances(name, min(tolerance + ROUNDING, T_FROZEN))[0], tolerances(name, tolerance)[1]
+    relative, _ = tolerances(name, min(tolerance + ROUNDING_LEVELS, T_FROZEN))
+    _, absolute = tolerances(name, tolerance)
     limit = size.clamp_min(usual).mul_(relative).add_(absolute + 4 * info.tiny + doubt)
     wrong = told & ~((a - b).abs() <= limit)
     if not bool(wrong.any()):

@@ -1,9 +1,9 @@
-"""Extra blocks that look like any other: poisoned memory, inputs nearly as before.
+"""Extra blocks that look like any other to a candidate: with poisoned memory, and with nearly repeated inputs.
 
-A runner of the candidate that its template made for the purpose, and the last of eager's. The first block has fresh
-inputs; before the second, a small part of each input changes at the same addresses: who answers from a sample of the
-contents, or by address, is wrong now: by far, where a kernel that rounds differently is wrong by little. That is no
-cheating, but an answer like any other that was verified.
+They run in an extra runner of the candidate, and in eager's last one. The first block has fresh inputs. Before the
+second one, a small part of each input changes at the same addresses. A program that answers from a sample of its
+inputs, or by their address, is now wrong by far. A kernel that rounds differently is wrong by little; that counts
+like any verified call, and is not a violation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pytest_passbench.core.record import Finding
+from pytest_passbench.core.record import RAN, Finding
 from pytest_passbench.judge.arms.forks import blaming, fork_all
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
@@ -23,26 +23,26 @@ from pytest_passbench.judge.audits.layers import violation
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch
 from pytest_passbench.judge.verify.checker import Standing
-from pytest_passbench.judge.verify.compare import Comparison, compare
+from pytest_passbench.judge.verify.compare import compare
 from pytest_passbench.judge.verify.outputs import Output, read_call
 
-BLOCK_SECONDS, MOST_CALLS = 0.005, 4
-VERIFIED = 2  # calls of a block
-CHANGED = 64  # one part of an input in so many is changed
-ROUNDING = 2  # levels of t by which an honest kernel may miss a tolerance that it met in other calls
-#: And units of its dtype's precision, of the element or of the output's median: in bfloat16 a logit's rounding is a
-#: seventh of a probability.
-UNITS = 32
-#: An address in the judge's pages, and the values that go there.
+BLOCK_SECONDS, MAX_CALLS = 0.005, 4
+VERIFIED_CALLS = 2  # of each block
+CHANGED_PART = 64  # one part in so many of each input is changed
+ROUNDING_LEVELS = 2  # levels of t by which an honest kernel may miss a tolerance that it met in other calls
+#: Units of the dtype's precision by which it may also miss, relative to the element or to the output's median. For
+#: example, the rounding of a logit in bfloat16 changes a probability by a seventh.
+ROUNDING_UNITS = 32
+#: An address in the judge's pages, and the values to write there.
 Change = tuple[int, torch.Tensor]
 
 
 @dataclass
 class Blocks:
-    """What the extra blocks need.
+    """The extra blocks of a subgraph.
 
     ``eager`` is a runner for blocks of up to ``most`` calls. ``standing`` is the candidate's, from calls verified
-    before and in these blocks. ``thorough`` asks about all inputs beyond the recorded ones.
+    before and in these blocks. ``thorough`` calls on all ranges outside the recorded one.
     """
 
     template: Template
@@ -57,11 +57,11 @@ class Blocks:
         self._rng = self.bench.secret.stream("audit")
 
     def run(self, per_call: float, beyond: bool) -> list[Finding]:
-        """Findings of one pair of blocks. Raises ArmFailed where an arm fails in them.
+        """Run a pair of blocks and return their findings. Raises ArmFailed if an arm fails.
 
-        With ``beyond`` both are then asked about inputs beyond the recorded ones.
+        ``per_call`` is in seconds. With ``beyond``, inputs outside the recorded range follow.
         """
-        calls = max(1, min(self.most, MOST_CALLS, int(BLOCK_SECONDS / max(per_call, 1e-6))))
+        calls = max(1, min(self.most, MAX_CALLS, int(BLOCK_SECONDS / max(per_call, 1e-6))))
         with self.bench.awake.off():
             forked = fork_all({CANDIDATE: self.template}, self.program, calls, self.bench.cores, audited=[CANDIDATE])
         try:
@@ -84,22 +84,25 @@ class Blocks:
         return found + self._block(runners, calls, where)
 
     def _block(self, runners: dict[str, Runner], calls: int, where: str) -> list[Finding]:
-        """A block of each arm, of what the pages hold: neither's writes to them are seen by anyone else."""
+        """Run a block of each arm on the present contents of the pages, and return its findings.
+
+        An arm's writes to its inputs go to pages of its own, so the other arm does not see them.
+        """
         for arm in (EAGER, CANDIDATE):
             with blaming(arm):
                 runners[arm].block(calls)
-        chosen = self._rng.sample(range(calls), min(VERIFIED, calls))
+        chosen = self._rng.sample(range(calls), min(VERIFIED_CALLS, calls))
         return [finding for call in chosen for finding in self._compared(runners, call, where)][:1]
 
     def _changes(self, batch: Batch) -> list[Change]:
-        """New values for a small part of every input of every call, and where they go."""
+        """Return new values for a small part of every input of every call, with their addresses."""
         other = self.bench.inputs.draw(len(batch))
         changes: list[Change] = []
         for slot in range(len(batch)):
             for index, value in enumerate(self.bench.inputs.call(other, slot)):
                 values = value.flatten()
                 if values.numel():
-                    size = max(1, values.numel() // CHANGED)
+                    size = max(1, values.numel() // CHANGED_PART)
                     start = self._rng.randrange(values.numel() - size + 1)
                     place = self.bench.pages.addresses[index][slot] + start * values.element_size()
                     changes.append((place, values[start : start + size]))
@@ -113,28 +116,25 @@ class Blocks:
         names = [f"output {index}" for index in range(len(outputs[EAGER]))]
         ours, theirs = outputs[EAGER], outputs[CANDIDATE]
         verdict = compare(ours, theirs, self.bench.tolerance, names)
-        if verdict.status not in ("correct", "nan_inf"):
+        if verdict.status not in (RAN, "nan_inf"):
             return [violation("outputs", "form", f"{verdict.message}, {where} only")]
-        wrong = [i for i in self._far_off(verdict) if beyond_rounding(ours[i].value, theirs[i].value)]
+        levels = enumerate(zip(verdict.correct_from, self.standing.correct_from, strict=False))
+        most = self.bench.tolerance + ROUNDING_LEVELS
+        new = [output for output, (now, before) in levels if before <= self.bench.tolerance and now > most]
+        wrong = [output for output in new if beyond_rounding(ours[output].value, theirs[output].value)]
         if not wrong:
             self.standing.add(verdict)
             return []
         said = f"output {wrong[0]} is wrong {where}: {verdict.worst or verdict.message}"
         return [violation("outputs", "differs", said)]
 
-    def _far_off(self, verdict: Comparison) -> list[int]:
-        """Outputs that were within the tolerance before, and are now wrong by more than rounding."""
-        levels = enumerate(zip(verdict.correct_from, self.standing.correct_from, strict=False))
-        far = self.bench.tolerance + ROUNDING
-        return [output for output, (now, before) in levels if before <= self.bench.tolerance and now > far]
-
 
 def beyond_rounding(expected: torch.Tensor | None, found: torch.Tensor | None) -> bool:
-    """Whether an element is further off than rounding on the way explains, or is no number where eager's is one."""
+    """Return True if an element is further off than rounding explains, or is NaN or infinite unlike eager's."""
     if expected is None or found is None or not expected.is_floating_point() or expected.numel() == 0:
         return True
     a, b = expected.double(), found.double()
     size = a.masked_fill(~a.isfinite(), 0.0).abs()
-    usual = size[size > 0].median().nan_to_num(0.0)  # not the greatest, which may be a mask's
-    near = (a - b).abs() <= UNITS * torch.finfo(expected.dtype).eps * torch.maximum(size, usual)
+    usual = size[size > 0].median().nan_to_num(0.0)  # not the greatest, which may come from a mask
+    near = (a - b).abs() <= ROUNDING_UNITS * torch.finfo(expected.dtype).eps * torch.maximum(size, usual)
     return not bool((near | (a == b) | (a.isnan() & b.isnan())).all())

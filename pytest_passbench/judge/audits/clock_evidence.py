@@ -1,7 +1,11 @@
-"""The clock layer: what the timed blocks themselves give away.
+"""The clock layer: evidence from the timed blocks themselves.
 
-CPU time beyond what the cores of an arm could give in the time; a first call that takes as long as a block, where
-eager's does not; CPU time of processes beside the runner; processes that a candidate leaves in its sandbox.
+It looks for four things:
+
+- more CPU time than an arm's cores could give in the wall time;
+- a first call that takes as long as a block, unlike eager's;
+- CPU time of processes beside the runner;
+- processes that a candidate leaves in its sandbox.
 """
 
 from __future__ import annotations
@@ -15,35 +19,35 @@ from pytest_passbench.judge.arms.names import EAGER
 from pytest_passbench.judge.audits.layers import violation
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 
-#: CPU time over what an arm's cores could give: a thread on a core of its own makes it 2. Stopping a runner may take
-#: so many seconds more; and in one block of ten it may be time that a hypervisor took away.
-EXCESS, STOPPING, SELDOM = 1.5, 5e-5, 0.1
-#: CPU time of what is stopped or asleep, over the time that a pair took; and so many seconds more.
-RESTLESS, WOKEN = 0.01, 1e-3
-SINGLES, FULL, TRIES = 5, 2, 3
-#: One call by itself costs more than one of many; what eager pays times this, and this many seconds, is honest.
-LENIENT, SLACK = 6.0, 2e-4
+#: Greatest honest ratio of CPU time to the time of an arm's cores; a thread on another core makes it 2. Stopping a
+#: runner may add so many seconds. In one block of ten, a hypervisor may have taken time away.
+MAX_CPU_RATIO, STOPPING_SECONDS, MAX_SHARE = 1.5, 5e-5, 0.1
+#: Greatest honest ratio of the CPU time of stopped or sleeping processes to a pair's wall time, and seconds on top.
+MAX_OTHER_RATIO, WAKING_SECONDS = 0.01, 1e-3
+SINGLE_BLOCKS, FULL_BLOCKS, TRIES = 5, 2, 3
+#: A call by itself costs more than one of many. So many times eager's ratio, and so many seconds, are honest.
+MAX_FIRST_RATIO, MAX_FIRST_SECONDS = 6.0, 2e-4
 
 
 def excess(clock: CpuClock, arm: str) -> list[Finding]:
-    """More CPU time than wall time on the arm's cores: a thread that ran elsewhere.
+    """Return a violation if an arm used more CPU time than its cores could give, so that a thread ran elsewhere.
 
-    In fewer blocks than are tolerated it moves no pair's median by as much as noise does.
+    A smaller share of blocks is tolerated, since it moves a pair's median by less than noise does.
     """
     blocks = clock.cpu.get(arm, [])
-    over = [cpu / room for cpu, room in blocks if cpu > EXCESS * room + STOPPING]
-    if len(over) <= SELDOM * len(blocks):
+    over = [cpu / room for cpu, room in blocks if cpu > MAX_CPU_RATIO * room + STOPPING_SECONDS]
+    if len(over) <= MAX_SHARE * len(blocks):
         return []
     said = f"{median(over):.1f} times the CPU time that its cores could give, in {len(over)} of {len(blocks)} blocks"
     return [violation("clock", "cpu-time", said)]
 
 
 def others(clock: CpuClock, arm: str) -> list[Finding]:
-    """CPU time of processes beside the arm's runner, while that was measured: they worked for it."""
+    """Return a violation if processes beside the arm's runner used CPU time while it was measured."""
     clock.others.end()
     pairs = clock.others.used.get(arm, [])
-    over = [used for used in pairs if used.cpu > RESTLESS * used.wall + WOKEN]
-    if len(over) <= SELDOM * len(pairs):
+    over = [used for used in pairs if used.cpu > MAX_OTHER_RATIO * used.wall + WAKING_SECONDS]
+    if len(over) <= MAX_SHARE * len(pairs):
         return []
     share = median(used.cpu / used.wall for used in over)
     said = f"processes beside the runner used {share:.0%} of a core, in {len(over)} of {len(pairs)} pairs"
@@ -51,12 +55,14 @@ def others(clock: CpuClock, arm: str) -> list[Finding]:
 
 
 def first_call(clock: CpuClock, arm: str, calls: int) -> list[Finding]:
-    """T(1) against T(k)/k beside eager's, by the runners of the last pair. Raises ArmFailed.
+    """Return a violation if one call by itself takes far longer than its share of a block of ``calls`` calls.
 
-    A call that does the work of all k costs k times its share: where honest ones may too, there is nothing to see.
-    Every try must say the same: others may keep a core from us for as long as one try takes.
+    It compares T(1) with T(k)/k, and the ratio with eager's, in the runners of the last pair. A first call that does
+    the work of all k calls takes k times its share; an honest one may take up to :data:`MAX_FIRST_RATIO` times. So
+    blocks of few calls are not tested. All tries must agree, since another process may hold the core for a whole try.
+    Raises ArmFailed.
     """
-    if calls <= LENIENT:
+    if calls <= MAX_FIRST_RATIO:
         return []
     said = ""
     for _ in range(TRIES):
@@ -67,10 +73,10 @@ def first_call(clock: CpuClock, arm: str, calls: int) -> list[Finding]:
 
 
 def _suspicion(clock: CpuClock, arm: str, calls: int) -> str:
-    """What speaks against the arm, in a sentence; nothing where that is no more than eager's may be."""
+    """Return the evidence against an arm as a sentence; an empty string if its first call is honest."""
     ratio, single, each = _ratio(clock, arm, calls)
     usual, _single, _each = _ratio(clock, EAGER, calls)
-    if ratio <= LENIENT * max(usual, 1.0) or single - each <= SLACK:
+    if ratio <= MAX_FIRST_RATIO * max(usual, 1.0) or single - each <= MAX_FIRST_SECONDS:
         return ""
     return (
         f"one call takes {single * 1e6:.0f} us by itself and {each * 1e6:.0f} us in a block of {calls} "
@@ -79,13 +85,13 @@ def _suspicion(clock: CpuClock, arm: str, calls: int) -> str:
 
 
 def _ratio(clock: CpuClock, arm: str, calls: int) -> tuple[float, float, float]:
-    many = median(clock.alone(arm, calls) for _ in range(FULL)) / calls
-    single = median(clock.alone(arm, 1) for _ in range(SINGLES))
+    many = median(clock.alone(arm, calls) for _ in range(FULL_BLOCKS)) / calls
+    single = median(clock.alone(arm, 1) for _ in range(SINGLE_BLOCKS))
     return single / many, single, many
 
 
 def strays(arm: Arm) -> list[Finding]:
-    """Processes in a sandbox that nobody ordered; they are ended. Runners that are still ending are ours."""
+    """Return a violation if a sandbox has unknown processes, and kill them. Runners that are ending are known."""
     found = arm.strays()
     names = sorted({processes.name(pid) for pid in found})
     for pid in found:

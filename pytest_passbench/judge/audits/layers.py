@@ -1,4 +1,4 @@
-"""Which layers a run has, and what they found put into a record."""
+"""The choice of the audit's layers for a run, and their findings in a record."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ STANDARD_BLOCKS, PARANOID_BLOCKS = 1, 4
 
 
 def chosen(settings: Settings) -> frozenset[str]:
-    """The layers that are on."""
+    """Return the layers that are on."""
     return frozenset() if settings.audit == "off" else frozenset(LAYERS) - set(settings.audit_skip)
 
 
 def pairs_of_blocks(settings: Settings) -> int:
-    """How often the extra blocks are run per subgraph."""
+    """Return the number of pairs of extra blocks for each subgraph."""
     return PARANOID_BLOCKS if settings.audit == "paranoid" else STANDARD_BLOCKS
 
 
 def violation(layer: str, rule: str, message: str, file: str = "", line: int = 0) -> Finding:
-    """A finding that costs the subgraph."""
+    """Return a finding that makes the subgraph fail."""
     return Finding(layer, rule, "violation", message, file, line)
 
 
 def warning(layer: str, rule: str, message: str) -> Finding:
-    """A finding to know of."""
+    """Return a finding that has no consequence."""
     return Finding(layer, rule, "warning", message)
 
 
 def note(record: Record, findings: Iterable[Finding]) -> None:
-    """Attach findings, each once; a violation makes the record an integrity case, with no speed."""
+    """Add findings to a record, each once. A violation sets the status ``integrity`` and removes the speed."""
     for finding in findings:
         if finding not in record.findings:
             record.findings.append(finding)
@@ -44,13 +44,13 @@ def note(record: Record, findings: Iterable[Finding]) -> None:
 
 
 def describe(finding: Finding) -> str:
-    """A finding in one line: where, what, which rule."""
+    """Return a finding in one line: file and line if known, message, layer and rule."""
     place = f"{finding.file}:{finding.line}: " if finding.file else ""
     return f"{place}{finding.message} [{finding.layer}: {finding.rule}]"
 
 
 def culprits(record: Record) -> set[str]:
-    """The passes behind a record's violations: those whose file is named, else those that matched."""
+    """Return the passes behind a record's violations: those whose files are named, else all that matched."""
     named = {
         found.file.rpartition("/")[2].removesuffix(".py")
         for found in record.findings

@@ -1,4 +1,4 @@
-"""The plausibility layer: no program writes its outputs faster than this machine can fill memory."""
+"""The plausibility layer: no program can write its outputs faster than this machine fills memory."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.audits.layers import violation, warning
 from pytest_passbench.judge.verify.outputs import Output
 
-BUFFER = 256 << 10  # bytes: what stays in a core's own cache, so the fastest that memory gets
-FASTER = 2.0  # than that is not measured but made up
+BUFFER_BYTES = 256 << 10  # stays in a core's own cache, which is the fastest memory
+MAX_SPEEDUP = 2.0  # over the measured rate of filling memory; anything faster is not honest
 
 
 @functools.cache
 def fill_rate() -> float:
-    """Bytes a second that one core fills, the best of many tries: an upper bound for writing."""
-    buffer = ctypes.create_string_buffer(BUFFER)
+    """Return the bytes per second that one core can fill, the best of 50 tries. It is measured once per process."""
+    buffer = ctypes.create_string_buffer(BUFFER_BYTES)
     best = math.inf
     for _ in range(50):
         start = time.perf_counter()
         for _ in range(4):
-            ctypes.memset(buffer, 0, BUFFER)
+            ctypes.memset(buffer, 0, BUFFER_BYTES)
         best = min(best, (time.perf_counter() - start) / 4)
-    return BUFFER / best
+    return BUFFER_BYTES / best
 
 
 def floor(written: int, seconds: float, cores: int) -> list[Finding]:
-    """``written`` bytes of fresh outputs in ``seconds`` a call on so many cores."""
+    """Return a violation if ``written`` bytes of outputs in ``seconds`` per call are too fast for so many cores."""
     least = written / (fill_rate() * cores)
-    if seconds <= 0 or seconds * FASTER >= least:
+    if seconds <= 0 or seconds * MAX_SPEEDUP >= least:
         return []
     said = (
         f"{written} bytes of outputs in {seconds * 1e6:.2f} us; "
@@ -42,7 +42,10 @@ def floor(written: int, seconds: float, cores: int) -> list[Finding]:
 
 
 def written(outputs: Sequence[Output], owners: Sequence[int], fresh: int) -> int:
-    """Bytes of the outputs that are memory of their own (``owners`` says ``fresh``), expanded elements once."""
+    """Return the bytes of the outputs in memory of their own (``owners`` says ``fresh``).
+
+    An element of an expanded dimension counts once.
+    """
     total = 0
     for output, owner in zip(outputs, owners, strict=True):
         if owner == fresh and output.value is not None:
@@ -53,7 +56,7 @@ def written(outputs: Sequence[Output], owners: Sequence[int], fresh: int) -> int
 
 
 def null_answer(null_from: int, tolerance: int) -> list[Finding]:
-    """A warning where zeros, a copy of an input or the mean would pass."""
+    """Return a warning if zeros, a copy of an input or the mean would pass at t = ``tolerance``."""
     if null_from > tolerance:
         return []
     return [warning("plausibility", "null-answer", f"a null answer passes on this subgraph from t = {null_from}")]

@@ -1,1 +1,1 @@
-"""Candidates' C++ kernels, compiled on the judge's side: screened, built in a sandbox of their own, and checked."""
+"""Kernels of candidates, compiled on the judge's side: screened, compiled in a sandbox of their own, and checked."""

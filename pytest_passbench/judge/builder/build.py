@@ -1,4 +1,7 @@
-"""From a candidate's C++ text to a library that a sandbox may load: screened, compiled, checked, kept by content."""
+"""Builds a candidate's C++ text into a library that a sandbox may load.
+
+The text is screened and compiled, the library is checked, and the result is cached under a hash of its sources.
+"""
 
 from __future__ import annotations
 
@@ -15,32 +18,33 @@ from pytest_passbench.kernels import signatures, toolchain
 from pytest_passbench.kernels.errors import CompileError
 from pytest_passbench.kernels.signatures import Signature
 
-KEPT_BYTES = 256 << 20  # of libraries, in memory
+MAX_KEPT_BYTES = 256 << 20  # of libraries in memory
 
 
 @dataclass(frozen=True)
 class Built:
-    """A checked library: its bytes, and the functions that it offers."""
+    """A checked library: its bytes, and the signatures of the functions that it exports."""
 
     data: bytes
     functions: dict[str, Signature]
 
 
 class Builder:
-    """Builds libraries behind ``walls``; ``cache`` is a folder of the judge's user, or None to keep none on disk.
+    """A builder of libraries behind ``walls``. ``cache`` is a folder of the judge's user; None keeps none on disk.
 
-    Several builders may share a cache. What is read from it is checked as what comes from the compiler is.
+    Several builders may share a cache. A library from the cache is checked like one from the compiler.
     """
 
     def __init__(self, walls: Walls, cache: Path | None) -> None:
         self._walls, self._store = walls, Store(cache)
         self._built: dict[str, Built] = {}
-        self._failed: dict[str, KernelRefused | CompileFailed] = {}  # a limit is not run into twice
+        self._failed: dict[str, KernelRefused | CompileFailed] = {}  # so that no limit is reached twice
 
     def library(self, source: str, flags: tuple[str, ...] = (), openmp: bool = False) -> Built:
-        """Return the library of ``source``.
+        """Return the library of ``source``, from the cache if it is there.
 
-        Raises KernelRefused, CompileFailed (LimitReached is one), or UserError if this machine has no compiler.
+        Raises KernelRefused if it breaks a rule, CompileFailed if it does not compile, LimitReached if compiling
+        takes too much. Raises UserError if this machine has no compiler.
         """
         screen(source, flags)
         options = toolchain.options(flags, openmp=openmp)
@@ -49,29 +53,29 @@ class Builder:
             raise self._failed[key]
         if key not in self._built:
             try:
-                declared = _declared(source)
-                self._built[key] = self._find(key, declared) or self._make(key, source, options, declared)
+                self._built[key] = self._build(key, source, options)
             except (KernelRefused, CompileFailed) as error:
                 self._failed[key] = error.with_traceback(None)
                 raise
-            while sum(len(built.data) for built in self._built.values()) > KEPT_BYTES and len(self._built) > 1:
-                self._built.pop(next(iter(self._built)))  # the oldest; who needs it again finds it on disk
+            while sum(len(built.data) for built in self._built.values()) > MAX_KEPT_BYTES and len(self._built) > 1:
+                self._built.pop(next(iter(self._built)))  # the oldest, which is still on disk
         return self._built[key]
 
-    def _make(self, key: str, source: str, options: tuple[str, ...], declared: dict[str, Signature]) -> Built:
-        data = compile.run(source, options, declared, self._walls)
-        built = _checked(data, declared)
-        self._store.put(key, data)
-        return built
-
-    def _find(self, key: str, declared: dict[str, Signature]) -> Built | None:
-        """What the cache on disk has, if it is whole."""
-        data = self._store.get(key)
-        return None if data is None else _checked(data, declared)
+    def _build(self, key: str, source: str, options: tuple[str, ...]) -> Built:
+        try:
+            declared = signatures.parse(source)
+        except CompileError as error:
+            raise CompileFailed(str(error)) from None
+        stored = self._store.get(key)
+        data = compile.run(source, options, declared, self._walls) if stored is None else stored
+        exported = check.check(data)
+        if stored is None:
+            self._store.put(key, data)
+        return Built(data, {name: signature for name, signature in declared.items() if name in exported})
 
 
 def screen(source: str, flags: tuple[str, ...]) -> None:
-    """Raise :class:`KernelRefused` (or :class:`CompileFailed`) for what the text or the flags already show."""
+    """Raise :class:`KernelRefused` if text or flags break a rule, :class:`CompileFailed` if the text prints."""
     if not source.isascii():
         try:
             source.encode()
@@ -82,15 +86,3 @@ def screen(source: str, flags: tuple[str, ...]) -> None:
         if rule == "native-prints":
             raise CompileFailed(f"line {line} of the kernel's source: {what}: {cpp_text.REMEDIES[rule]}")
         raise KernelRefused(rule, f"line {line} of the kernel's source: {what}: {cpp_text.REMEDIES[rule]}")
-
-
-def _declared(source: str) -> dict[str, Signature]:
-    try:
-        return signatures.parse(source)
-    except CompileError as error:
-        raise CompileFailed(str(error)) from None
-
-
-def _checked(data: bytes, declared: dict[str, Signature]) -> Built:
-    offered = check.check(data)
-    return Built(data, {name: signature for name, signature in declared.items() if name in offered})

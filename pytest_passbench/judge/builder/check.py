@@ -1,4 +1,8 @@
-"""Is a built library a kernel: does it compute on arguments, keep nothing, and run nothing when it is loaded?"""
+"""The check that a compiled library is a kernel: it keeps no state, runs nothing at load, and calls listed functions.
+
+Sources: System V ABI, chapters 4 and 5 (segments, dynamic table, symbols), and its processor supplements for x86-64
+and AArch64 (relocations).
+"""
 
 from __future__ import annotations
 
@@ -14,20 +18,20 @@ from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused
 _NOTE, _PHDR, _EH_FRAME, _PROPERTY = 4, 6, 0x6474E550, 0x6474E553
 _SEGMENTS = {elf.LOAD, elf.DYNAMIC, elf.STACK, elf.RELRO, _NOTE, _PHDR, _EH_FRAME, _PROPERTY}
 _FUNCTION, _IFUNC, _THREAD = 2, 10, 6
-# Needed libraries, tables of symbols, strings, versions and relocations, SONAME, flags; by number.
+# Allowed dynamic entries: needed libraries, SONAME, flags, and tables of symbols, strings, versions and relocations.
 _TABLES = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 14, 16, 20, 23, 24, 30}
-_FLAGS = {30: 0x0A, 0x6FFFFFFB: 0x01}  # bound at load; neither changes to the text nor threads' storage
+_FLAGS = {30: 0x0A, 0x6FFFFFFB: 0x01}  # bind at load. No flag for text relocations, or for static thread storage
 _MORE_TABLES = {0x6FFFFFF0, 0x6FFFFFF9, 0x6FFFFFFB, 0x6FFFFFFE, 0x6FFFFFFF, 0x70000001, 0x70000003, 0x70000005}
 _AT_LOAD = {12: "DT_INIT", 13: "DT_FINI", 25: "DT_INIT_ARRAY", 26: "DT_FINI_ARRAY", 32: "DT_PREINIT_ARRAY"}
 _AT_LOAD_SIZES = {27, 28, 33}
-# Addresses of the library itself and of named symbols. Not: copies, threads' storage, functions that choose one.
+# Relocations by machine: addresses in the library and of named symbols; no copies, no thread storage, no ifuncs.
 _RELOCATIONS = {62: {1, 6, 7, 8}, 183: {257, 1025, 1026, 1027}}
 
 
 def check(data: bytes) -> frozenset[str]:
-    """The names of the functions that the library offers.
+    """Return the names of the functions that the library exports.
 
-    Raises :class:`KernelRefused`, or :class:`CompileFailed` if all that is wrong is that it prints.
+    Raises :class:`KernelRefused`, or :class:`CompileFailed` if its only fault is that it prints.
     """
     try:
         library = Library(data)
@@ -45,9 +49,7 @@ def _segments(library: Library) -> None:
     if library.machine != elf.MACHINES.get(platform.machine()):
         raise Malformed("built for another machine")
     if library.of_kind(elf.TLS):
-        raise KernelRefused(
-            "native-state", f"the kernel keeps storage between calls (thread_local): {_INSTEAD}"
-        )
+        raise KernelRefused("native-state", f"the kernel keeps storage between calls (thread_local): {_INSTEAD}")
     if {segment.kind for segment in library.segments} - _SEGMENTS:
         raise KernelRefused("native-library", "the built library has segments that no kernel has")
     loads = library.of_kind(elf.LOAD)
@@ -74,7 +76,7 @@ def _run_at_load(library: Library) -> None:
 
 
 def _taken(library: Library) -> None:
-    """Refuse what the library takes from others."""
+    """Raise KernelRefused or CompileFailed if the library uses libraries or functions that are not listed."""
     for name in library.needed:
         if not symbols.may_need(name):
             raise KernelRefused("native-library", f"the kernel is linked with {name}")
@@ -99,23 +101,25 @@ def _taken(library: Library) -> None:
 
 
 _INSTEAD = "a kernel computes on its arguments; make tables const, and pass memory as an argument"
+_OF_THE_LINKER = ("_DYNAMIC", "_GLOBAL_OFFSET", "_ZGV")
 
 
 def _storage(library: Library) -> None:
-    """Refuse memory that stays writable once the library is loaded."""
+    """Raise KernelRefused if memory stays writable once the library is loaded."""
     relro = library.of_kind(elf.RELRO)
     for load in library.of_kind(elf.LOAD):
         if load.flags & elf.WRITE and not (len(relro) == 1 and _covers(relro[0], load)):
             sealed = relro[0].end if relro else load.address
+            names = [name for name in library.names_within(sealed, 1 << 40) if not name.startswith(_OF_THE_LINKER)]
+            shown = f", {', '.join(map(readable, names[:3]))}" if names else ""
             raise KernelRefused(
                 "native-state",
-                f"the kernel keeps storage between calls ({load.end - sealed} bytes{_names(library, sealed)}):"
-                f" {_INSTEAD}",
+                f"the kernel keeps storage between calls ({load.end - sealed} bytes{shown}): {_INSTEAD}",
             )
 
 
 def _covers(relro: Segment, load: Segment) -> bool:
-    """Does the loader make the whole of ``load`` read-only again?"""
+    """Return True if the loader makes the whole of ``load`` read-only again."""
     return _down(relro.address) <= _down(load.address) and _up(load.end) <= _down(relro.end)
 
 
@@ -128,15 +132,8 @@ def _relocations(library: Library) -> None:
             raise KernelRefused("native-load", "the built library has a relocation that no kernel has (text, ifunc)")
 
 
-def _names(library: Library, start: int) -> str:
-    """Some names of what lies at ``start`` and after, for the message."""
-    found = library.names_within(start, 1 << 40)
-    names = [readable(name) for name in found if not name.startswith(("_DYNAMIC", "_GLOBAL_OFFSET", "_ZGV"))]
-    return f", {', '.join(names[:3])}" if names else ""
-
-
 def readable(name: str) -> str:
-    """The names at the beginning of a mangled one, as far as they are simple; others as they are."""
+    """Return the readable part of a mangled C++ name, or the start of the name itself if it is not simple."""
     prefix = re.match(r"_ZG?V?Z*N?K?(St)?L?", name)
     parts, at = [], prefix.end() if prefix else len(name)
     while match := re.compile(r"(?:E|v|E[PKa-z]*E)?N?L?(\d{1,3})").match(name, at):

@@ -1,8 +1,9 @@
-"""A small reader of ELF64 libraries that says what a built kernel would do beside computing.
+"""A small reader of ELF64 libraries, for the check of compiled kernels.
 
-It reads what the dynamic loader reads: program headers, the dynamic table and what that points to, never section
-headers. Each number is checked against the file before it is used, so that any file gives either an
-answer or :class:`Malformed`. What a library must be lies in :mod:`~pytest_passbench.judge.builder.check`.
+It reads the parts that the dynamic loader reads: program headers, the dynamic table, and the tables that it points
+to. Section headers serve for names in messages only. Each number is checked against the file before it is used. So
+any file gives an answer or :class:`Malformed`. The rules for a kernel are in
+:mod:`~pytest_passbench.judge.builder.check`. Source: System V ABI, chapters 4 and 5.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ MACHINES = {"x86_64": 62, "aarch64": 183}
 LOAD, DYNAMIC, INTERP, TLS, STACK, RELRO = 1, 2, 3, 7, 0x6474E551, 0x6474E552
 EXECUTE, WRITE, READ = 1, 2, 4
 NEEDED, HASH, STRTAB, SYMTAB, RELA, RELASZ, STRSZ, JMPREL, PLTRELSZ = 1, 4, 5, 6, 7, 8, 10, 23, 2
-_MOST_HEADERS, _MOST_ENTRIES, _MOST_RECORDS, _LONGEST_NAME = 32, 256, 200_000, 4096
+_MAX_HEADERS, _MAX_ENTRIES, _MAX_RECORDS, _MAX_NAME_BYTES = 32, 256, 200_000, 4096
 
 
 class Malformed(Exception):
-    """The file is no library that could be read to its end."""
+    """The file is not a library that can be read."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class Segment:
     flags: int
     offset: int
     address: int
-    size: int  # in the file
-    memory: int  # in memory
+    size: int  # bytes in the file
+    memory: int  # bytes in memory
 
     @property
     def end(self) -> int:
@@ -42,7 +43,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Symbol:
-    """An entry of a symbol table; ``kind`` and ``section`` as in the file (section 0: taken from elsewhere)."""
+    """An entry of a symbol table. ``kind`` and ``section`` are as in the file; section 0 is another library."""
 
     name: str
     kind: int
@@ -61,7 +62,7 @@ class Relocation:
 
 
 class Library:
-    """A shared library as bytes. Attributes raise :class:`Malformed` for what can't be read."""
+    """A shared library, from its bytes. Methods and attributes raise :class:`Malformed` if a part can't be read."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -70,15 +71,14 @@ class Library:
             raise Malformed("no 64-bit little-endian shared library")
         (headers,) = self._unpack("<Q", 32)
         size, count = self._unpack("<HH", 54)
-        if size != 56 or count > _MOST_HEADERS:
+        if size != 56 or count > _MAX_HEADERS:
             raise Malformed("unusual program headers")
-        self.segments = [self._segment(headers + index * 56) for index in range(count)]
-
-    def _segment(self, at: int) -> Segment:
-        kind, flags, offset, address, _, size, memory, _ = self._unpack("<IIQQQQQQ", at)
-        if kind == LOAD and (size > memory or offset + size > len(self._data) or address + memory >= 1 << 40):
-            raise Malformed("a segment lies outside of the file")
-        return Segment(kind, flags, offset, address, size, memory)
+        self.segments: list[Segment] = []
+        for index in range(count):
+            kind, flags, offset, address, _, size, memory, _ = self._unpack("<IIQQQQQQ", headers + index * 56)
+            if kind == LOAD and (size > memory or offset + size > len(data) or address + memory >= 1 << 40):
+                raise Malformed("a segment lies outside of the file")
+            self.segments.append(Segment(kind, flags, offset, address, size, memory))
 
     def _unpack(self, form: str, at: int) -> tuple[Any, ...]:
         if not 0 <= at <= len(self._data) - struct.calcsize(form):
@@ -86,11 +86,11 @@ class Library:
         return struct.unpack_from(form, self._data, at)
 
     def of_kind(self, kind: int) -> list[Segment]:
-        """The segments of one kind, in the order of the file."""
+        """Return the segments of one kind, in the order of the file."""
         return [segment for segment in self.segments if segment.kind == kind]
 
     def _at(self, address: int, size: int) -> int:
-        """The place in the file of ``size`` bytes at ``address`` in memory."""
+        """Return the place in the file of ``size`` bytes at ``address`` in memory."""
         for segment in self.of_kind(LOAD):
             if segment.address <= address and address + size <= segment.address + segment.size:
                 return segment.offset + address - segment.address
@@ -103,7 +103,7 @@ class Library:
         if len(tables) != 1:
             raise Malformed("not one dynamic table")
         found: list[tuple[int, int]] = []
-        for index in range(_MOST_ENTRIES):
+        for index in range(_MAX_ENTRIES):
             at = self._at(tables[0].address + 16 * index, 16)
             tag, value = self._unpack("<QQ", at)
             if tag == 0:
@@ -122,7 +122,7 @@ class Library:
         if start is None or size is None or at >= size:
             raise Malformed("a name lies outside of its table")
         first = self._at(start, size)
-        end = self._data.find(b"\0", first + at, min(first + size, first + at + _LONGEST_NAME))
+        end = self._data.find(b"\0", first + at, min(first + size, first + at + _MAX_NAME_BYTES))
         if end < 0:
             raise Malformed("a name without end")
         return self._data[first + at : end].decode("ascii", "backslashreplace")
@@ -134,30 +134,30 @@ class Library:
 
     @cached_property
     def symbols(self) -> list[Symbol]:
-        """Every symbol that the loader can see."""
+        """The symbols that the loader can see."""
         table, hashes = self._value(SYMTAB), self._value(HASH)
         if table is None or hashes is None:
             raise Malformed("no symbols")
         _, count = self._unpack("<II", self._at(hashes, 8))
-        if count > _MOST_RECORDS:
+        if count > _MAX_RECORDS:
             raise Malformed("too many symbols")
         first = self._at(table, 24 * count)
-        return [self._symbol(first + 24 * index) for index in range(count)]
-
-    def _symbol(self, at: int) -> Symbol:
-        name, info, _, section, address, size = self._unpack("<IBBHQQ", at)
-        return Symbol(self._string(name), info & 15, section, address, size)
+        found: list[Symbol] = []
+        for at in range(first, first + 24 * count, 24):
+            name, info, _, section, address, size = self._unpack("<IBBHQQ", at)
+            found.append(Symbol(self._string(name), info & 15, section, address, size))
+        return found
 
     @cached_property
     def relocations(self) -> list[Relocation]:
-        """Every place that the loader fills in."""
+        """The places that the loader fills in."""
         return [*self._table(RELA, RELASZ), *self._table(JMPREL, PLTRELSZ)]
 
     def _table(self, start: int, size: int) -> Iterator[Relocation]:
         address, length = self._value(start), self._value(size)
         if address is None or not length:
             return
-        if length % 24 or length > 24 * _MOST_RECORDS:
+        if length % 24 or length > 24 * _MAX_RECORDS:
             raise Malformed("an unusual table of relocations")
         first = self._at(address, length)
         for at in range(first, first + length, 24):
@@ -165,7 +165,7 @@ class Library:
             yield Relocation(place, info & 0xFFFFFFFF, info >> 32)
 
     def names_within(self, start: int, end: int) -> list[str]:
-        """Names that the linker's own symbol table gives to places in [start, end); nothing if it can't be read."""
+        """Return names in [start, end) from the linker's own symbol table; an empty list if it can't be read."""
         try:
             return [name for name, at in self._linker_symbols() if start <= at < end]
         except Malformed:
@@ -177,8 +177,8 @@ class Library:
         for _, kind, _, _, offset, length, link, _ in heads:
             if kind != 2 or link >= len(heads):
                 continue
-            for at in range(offset, offset + min(length, 24 * _MOST_RECORDS), 24):
+            for at in range(offset, offset + min(length, 24 * _MAX_RECORDS), 24):
                 name, info, _, _, address, _ = self._unpack("<IBBHQQ", at)
                 start = heads[link][4] + name
-                if info & 15 in (1, 6) and (end := self._data.find(b"\0", start, start + _LONGEST_NAME)) > 0:
+                if info & 15 in (1, 6) and (end := self._data.find(b"\0", start, start + _MAX_NAME_BYTES)) > 0:
                     yield self._data[start:end].decode("ascii", "backslashreplace"), address

@@ -1,4 +1,4 @@
-"""Compiler flags that a candidate may add: those that only tune the code which the compiler makes."""
+"""The compiler flags that a candidate may add: flags that only tune the compiled code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from pytest_passbench.judge.builder.refusals import KernelRefused
 
-_MOST, _LONGEST = 64, 80
+_MAX_FLAGS, _MAX_FLAG_CHARACTERS = 64, 80
 _OPTIMISATIONS = """
     aggressive-loop-optimizations associative-math builtin cx-limited-range delete-null-pointer-checks exceptions
     fast-math finite-math-only gcse if-conversion inline inline-functions inline-small-functions ipa-cp ivopts
@@ -16,8 +16,8 @@ _OPTIMISATIONS = """
     strict-aliasing strict-overflow trapping-math tree-loop-distribution tree-loop-vectorize tree-slp-vectorize
     tree-vectorize unroll-all-loops unroll-loops unsafe-math-optimizations unswitch-loops vectorize wrapv"""
 _ISA = r"sse[\w.]*|ssse3|avx[\w.-]*|fma4?|f16c|bmi2?|popcnt|lzcnt|abm|adx|v?aes|gfni|v?pclmul(qdq)?|movbe|amx-\w+"
-# The range of -std begins where digit separators do: before, a quote in a number begins a literal, and the
-# compiler would read other tokens than the screen.
+# -std begins with C++14, which has digit separators. Before it, a quote in a number begins a literal, so the compiler
+# would read other tokens than the screen.
 _ALLOWED = re.compile(
     rf"""-O([0-3sz]|fast)?
        | -std=(c|gnu)\+\+(14|1y|17|1z|20|2a|23|2b)
@@ -28,7 +28,7 @@ _ALLOWED = re.compile(
        | -W(no-)?(?![alp]\b)[a-z][a-z0-9+-]*(=\d+)? | -w | -g[0-3]?""",
     re.X,
 )
-# A macro's value can't be a name: -Dname=asm would put a keyword where the screen read a name.
+# A macro's value can't be a name: with -Dname=asm the compiler would read a keyword, and the screen a name.
 _DEFINITION = re.compile(r"-D(?P<name>[A-Za-z]\w*)(=-?\d+(\.\d+)?f?)?", re.ASCII)
 _KEYWORDS_WORDS = """
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class
@@ -43,13 +43,13 @@ _KEYWORDS = frozenset(_KEYWORDS_WORDS.split())
 
 def check(flags: tuple[str, ...]) -> None:
     """Raise :class:`KernelRefused` for the first flag that does more than tune."""
-    if len(flags) > _MOST:
-        raise KernelRefused("native-flag", f"{len(flags)} compiler flags: a kernel may add {_MOST}")
+    if len(flags) > _MAX_FLAGS:
+        raise KernelRefused("native-flag", f"{len(flags)} compiler flags: a kernel may add {_MAX_FLAGS}")
     for flag in flags:
-        if not isinstance(flag, str) or len(flag) > _LONGEST or not _plain(flag):
+        if not isinstance(flag, str) or len(flag) > _MAX_FLAG_CHARACTERS or not _plain(flag):
             raise KernelRefused(
                 "native-flag",
-                f"the compiler flag {str(flag)[:_LONGEST]!r} is not one that a kernel may add:"
+                f"the compiler flag {str(flag)[:_MAX_FLAG_CHARACTERS]!r} is not one that a kernel may add:"
                 " give flags that only tune the code, -DNAME or -DNAME=number",
             )
 

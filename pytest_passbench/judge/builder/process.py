@@ -1,4 +1,4 @@
-"""A compiler's process, from its start to its end: nothing of it is left behind."""
+"""Runs a compiler's process, and ends all its processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from pytest_passbench.judge.builder.refusals import LimitReached
 
 
 def run(command: list[str], source: bytes, environment: dict[str, str], seconds: float) -> tuple[int, bytes, bytes]:
-    """Return exit code, output, and what was said on standard error. Raises :class:`LimitReached` if it is late."""
+    """Run a compiler with ``source`` on its standard input. Return exit code, output, and standard error.
+
+    Raises :class:`LimitReached` if it takes longer than ``seconds``.
+    """
     pipe = subprocess.PIPE
     with subprocess.Popen(
         command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, start_new_session=True, cwd="/"
@@ -20,7 +23,7 @@ def run(command: list[str], source: bytes, environment: dict[str, str], seconds:
             data, said = process.communicate(source, timeout=seconds)
         except BaseException as error:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # behind strong walls all others die with the first
+                os.killpg(process.pid, signal.SIGKILL)  # all processes of bubblewrap's sandbox end with the first
             if isinstance(error, subprocess.TimeoutExpired):
                 raise LimitReached(f"compiling took longer than {seconds:g} s") from None
             raise

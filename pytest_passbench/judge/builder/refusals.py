@@ -1,10 +1,10 @@
-"""How a kernel is turned away."""
+"""The errors for kernels that are refused or do not compile."""
 
 from __future__ import annotations
 
 
 class KernelRefused(Exception):
-    """A kernel breaks ``rule``; ``message`` says in a sentence how. An integrity violation of the candidate."""
+    """A kernel breaks ``rule``, as ``message`` explains. It is an integrity violation of the candidate."""
 
     def __init__(self, rule: str, message: str) -> None:
         self.rule, self.message = rule, message
@@ -12,7 +12,7 @@ class KernelRefused(Exception):
 
 
 class CompileFailed(Exception):
-    """The compiler rejected the source; the message begins with its first error. A mistake, no violation."""
+    """The compiler rejected the source. The message begins with its first error. It is a mistake, not a violation."""
 
 
 class LimitReached(CompileFailed):
@@ -27,7 +27,7 @@ _SHORT_OF = (
 
 
 def limit_reached(said: str) -> LimitReached | None:
-    """Return the limit that a compiler says it ran into, if it is one."""
+    """Return the limit that a compiler's messages name, or None if they name no limit."""
     for what, *words in _SHORT_OF:
         if any(word in said for word in words):
             return LimitReached(f"compiling needs more {what} than a kernel may take")

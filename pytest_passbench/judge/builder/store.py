@@ -1,4 +1,4 @@
-"""Compiled kernels by content: kept on disk from run to run, and handed to a sandbox as memory nobody can change."""
+"""A store of compiled kernels by content, on disk from run to run. Sandboxes get them as sealed memory."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 from pytest_passbench.core.errors import UserError
 
-CACHE_BYTES = 1 << 30  # on disk
+MAX_CACHE_BYTES = 1 << 30  # on disk
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 def cache_folder() -> Path | None:
-    """Return where built kernels are kept from run to run: a folder of this user's; None if there is no home."""
+    """Return this user's folder for compiled kernels; None if there is no writable home directory."""
     home = os.environ.get("XDG_CACHE_HOME") or (f"{os.environ['HOME']}/.cache" if "HOME" in os.environ else None)
     if home is None or not os.access(Path(home) if Path(home).exists() else Path(home).parent, os.W_OK):
         return None
@@ -23,13 +23,16 @@ def cache_folder() -> Path | None:
 
 
 class Store:
-    """A folder of the judge's user, which several builders may share; None keeps nothing."""
+    """A folder of the judge's user, which several builders may share. With None, nothing is kept.
+
+    Raises UserError if the folder belongs to another user.
+    """
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = _private(folder) if folder is not None else None
 
     def get(self, key: str) -> bytes | None:
-        """Return what is kept under a key, if it is whole."""
+        """Return the bytes under a key; None if there are none, or if their hash is wrong."""
         if self._folder is None:
             return None
         try:
@@ -40,17 +43,17 @@ class Store:
         return data if hashlib.sha256(data).digest() == stored[:_DIGEST_BYTES] else None
 
     def put(self, key: str, data: bytes) -> None:
-        """Keep something under a key."""
+        """Keep bytes under a key, with their hash."""
         if self._folder is None:
             return
         with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
             file.write(hashlib.sha256(data).digest() + data)
-        Path(file.name).rename(self._folder / key)  # of two builders that race, either's work is right
+        Path(file.name).rename(self._folder / key)  # two builders may do so at once: the result of either is right
         _prune(self._folder)
 
 
 def sealed(data: bytes) -> int:
-    """Return a descriptor of ``data`` that nobody can write through or change; the caller closes it."""
+    """Return a read-only descriptor of sealed memory that holds ``data``. The caller closes it."""
     writable = os.memfd_create("kernel", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         with os.fdopen(os.dup(writable), "wb") as file:
@@ -63,9 +66,9 @@ def sealed(data: bytes) -> int:
 
 
 def _prune(folder: Path) -> None:
-    """Remove the files that were made first, if there are more than :data:`CACHE_BYTES` of them."""
+    """Remove the oldest files, until all together have at most :data:`MAX_CACHE_BYTES`."""
     found = sorted((entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in os.scandir(folder))
-    excess = sum(size for _made, size, _path in found) - CACHE_BYTES
+    excess = sum(size for _made, size, _path in found) - MAX_CACHE_BYTES
     for _made, size, path in found:
         if excess <= 0:
             return
@@ -74,7 +77,7 @@ def _prune(folder: Path) -> None:
 
 
 def _private(folder: Path) -> Path:
-    """Make ``folder`` if need be; only its user may write there, since what lies in it is loaded."""
+    """Make ``folder`` if need be, writable by its user only, since its files are loaded. Raises UserError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     state = folder.stat()
     if state.st_uid != os.getuid():

@@ -1,7 +1,7 @@
-"""Functions of other libraries that a kernel may call: arithmetic, memory, OpenMP, and the C++ runtime's own.
+"""The functions of other libraries that a kernel may call: arithmetic, memory, OpenMP, and the C++ runtime's own.
 
-Printing is not among them, since the measured process has nothing to print to; it is no violation either. What keeps
-a state between calls (``rand``, ``omp_set_num_threads``) is one.
+Printing is not listed, since the measured process has nothing to print to; but it is a mistake, not a violation.
+Functions that keep a state between calls (``rand``, ``omp_set_num_threads``) are a violation.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ _LIBRARIES = re.compile(
 
 
 def may_call(name: str) -> bool:
-    """May a kernel take the symbol ``name`` from another library?"""
+    """Return True if a kernel may use the symbol ``name`` of another library."""
     return name in _PLAIN or any(pattern.fullmatch(name) for pattern in (_MATH, _RUNTIME, _OPENMP, _VECTOR_MATH))
 
 
 def prints(name: str) -> bool:
-    """Does ``name`` only write to the terminal?"""
+    """Return True if the function ``name`` only writes to the terminal."""
     return _PRINTING.fullmatch(name) is not None
 
 
 def may_need(library: str) -> bool:
-    """May a kernel be linked with ``library``?"""
+    """Return True if a kernel may be linked with ``library`` (a file name such as libm.so.6)."""
     return _LIBRARIES.fullmatch(library) is not None

@@ -1,4 +1,4 @@
-"""From checked Triton text to machine code that a measured process may load: compiled, checked, kept by content."""
+"""Compiles checked Triton text to machine code that a measured process may load, and caches it by content."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from pytest_passbench.judge.builder import triton_run
 from pytest_passbench.judge.builder.refusals import CompileFailed, LimitReached, limit_reached
 from pytest_passbench.judge.builder.store import Store
 from pytest_passbench.judge.builder.triton_types import Specialised
-from pytest_passbench.plans.machine_code import BYTES, Binary
+from pytest_passbench.plans.machine_code import PARAMETER_BYTES, Binary
 
-CODE_BYTES = 16 << 20
-_HIDDEN = 2  # pointers to scratch memory, at most: the kernel's own since Triton 3.2, a profiler's since 3.5
+MAX_CODE_BYTES = 16 << 20
+_MAX_HIDDEN = 2  # pointers to scratch memory: the kernel's own since Triton 3.2, a profiler's since Triton 3.5
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A launch's machine code, and what it takes to launch it."""
+    """A launch's machine code, and its description for the launcher."""
 
     binary: Binary
     code: bytes
 
 
 class Mistake(CompileFailed):
-    """Triton rejects a kernel; ``line`` is that of the candidate's file, 0 if it is not known."""
+    """Triton rejects a kernel. ``line`` is the line of the candidate's file, 0 if it is not known."""
 
     def __init__(self, line: int, message: str) -> None:
         self.line = line
@@ -43,21 +43,22 @@ class Mistake(CompileFailed):
 
 
 class TritonBuilder:
-    """Compiles launches behind ``walls``; ``cache`` is a folder of the judge's user, or None to keep none on disk.
+    """A compiler of launches behind ``walls``. ``cache`` is a folder of the judge's user; None keeps none on disk.
 
-    Several builders may share a cache. What is read from it is checked as what comes from the compiler is.
+    Several builders may share a cache. Code from the cache is checked like code from the compiler.
     """
 
     def __init__(self, walls: Walls, cache: Path | None) -> None:
         self._walls, self._store = walls, Store(cache)
-        self._failed: dict[str, CompileFailed] = {}  # a limit is not run into twice
+        self._failed: dict[str, CompileFailed] = {}  # so that no limit is reached twice
 
     def machines(
         self, text: KernelText, launches: Sequence[Specialised], capability: int
     ) -> list[Machine | CompileFailed]:
-        """Return machine code for each launch of a kernel, or why there is none.
+        """Return the machine code of each launch of a kernel, or the failure to compile it.
 
-        ``capability`` is the device's, as 90 for 9.0. Raises CompileFailed if Triton's compiler does not work here.
+        ``capability`` is the device's, such as 90 for 9.0. Raises CompileFailed if Triton's compiler does not work
+        here.
         """
         data = text.to_json()
         keys = [_key(data, launch, capability) for launch in launches]
@@ -98,30 +99,34 @@ class TritonBuilder:
 
 
 def _checked(described: dict[str, Any], code: bytes, launch: Specialised) -> Machine:
-    """Return machine code whose description is one, and whose parameters are those that a launch passes."""
+    """Return machine code whose description fits the parameters that a launch passes.
+
+    Raises CompileFailed if there is no code or it does not fit, LimitReached if it is too large.
+    """
     if not code.startswith(b"\x7fELF"):
         raise CompileFailed("Triton's compiler made no machine code")
-    if len(code) > CODE_BYTES:
-        raise LimitReached(f"the compiled kernel is larger than {CODE_BYTES >> 20} MiB")
+    if len(code) > MAX_CODE_BYTES:
+        raise LimitReached(f"the compiled kernel is larger than {MAX_CODE_BYTES >> 20} MiB")
     said = {name: value for name, value in described.items() if name not in ("status", "parameters")}
     sizes = tuple(described["parameters"])
     hidden = len(sizes) - len(launch.passed)
     made = Binary(passed=tuple(launch.passed), hidden=hidden, **said)
-    if not 0 <= hidden <= _HIDDEN or made.sizes != sizes or (made.scratch_bytes and not hidden):
-        expected = tuple(BYTES[passed.kind] for passed in launch.passed)
+    if not 0 <= hidden <= _MAX_HIDDEN or made.sizes != sizes or (made.scratch_bytes and not hidden):
+        expected = tuple(PARAMETER_BYTES[passed.kind] for passed in launch.passed)
         raise CompileFailed(
             f"this Triton compiles kernels in another form: parameters of {sizes} bytes, where the launch passes"
-            f" {expected} and up to {_HIDDEN} pointers"
+            f" {expected} and up to {_MAX_HIDDEN} pointers"
         )
     return Machine(made, code)
 
 
 def _failure(text: KernelText, described: dict[str, Any]) -> CompileFailed | None:
-    """Return what went wrong, if anything did."""
+    """Return the failure that the compiler's answer describes; None if it made the code."""
     if described["status"] == "late":
-        return LimitReached(f"compiling took longer than {triton_run.SECONDS} s")
+        return LimitReached(f"compiling took longer than {triton_run.TIMEOUT_SECONDS} s")
     if described["status"] == "skipped":
-        return LimitReached(f"compiling a kernel's configurations took longer than {triton_run.SECONDS_IN_ALL} s")
+        limit = triton_run.TOTAL_TIMEOUT_SECONDS
+        return LimitReached(f"compiling a kernel's configurations took longer than {limit} s")
     if described["status"] == "error":
         said = f"{described['message']}\n{described['said']}".strip()
         return limit_reached(said) or Mistake(text.lines.get(described["line"], 0), said)
@@ -138,7 +143,7 @@ def _key(text: dict[str, Any], launch: Specialised, capability: int) -> str:
 
 @functools.cache
 def _triton() -> tuple[str, ...]:
-    """Return what identifies Triton's compiler and what runs it, without importing it."""
+    """Return what identifies Triton's compiler and this package's program that runs it. Triton is not imported."""
     found = importlib.util.find_spec("triton")
     origin = Path(found.origin) if found is not None and found.origin else Path("/")
     worker = PACKAGE / "compiling" / "main.py"

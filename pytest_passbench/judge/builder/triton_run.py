@@ -1,7 +1,7 @@
-"""One run of Triton's compiler, in a sandbox of its own: checked text in, machine code out.
+"""Runs Triton's compiler in a sandbox of its own: checked text in, machine code out.
 
-The sandbox has Python, Triton and this package without its judge; neither a candidate's files nor a device. Where
-bubblewrap does not work the compiler runs with the same limits and environment, in a new empty folder.
+The sandbox has Python, Triton, and this package without its judge. It has no file of a candidate, and no device.
+Without bubblewrap, the compiler runs with the same limits and environment in a new empty folder.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pytest_passbench.judge.builder import process
 from pytest_passbench.judge.builder.refusals import CompileFailed
 from pytest_passbench.plans.machine_code import ANSWER
 
-SECONDS = 60  # of one launch
-SECONDS_IN_ALL = 300  # of the launches of one kernel that are asked for at once
-MEMORY_BYTES = 4 << 30  # of each process
+TIMEOUT_SECONDS = 60  # for each launch
+TOTAL_TIMEOUT_SECONDS = 300  # for all launches of a kernel that are ordered at once
+MAX_MEMORY_BYTES = 4 << 30  # of each process
 SCRATCH_BYTES = 256 << 20
-_FILE_BYTES = 64 << 20
-OUTPUT_BYTES = 128 << 20
-_SAID = Text(1 << 16)
-#: What is said of one launch: whether it was compiled, and how it is launched then.
+_MAX_FILE_BYTES = 64 << 20
+MAX_OUTPUT_BYTES = 128 << 20
+_MESSAGE = Text(1 << 16)
+#: The compiler's answer about a launch: a description of its code, or why there is no code.
 DESCRIPTION = Kinds(
     "status",
     {
@@ -43,10 +43,10 @@ DESCRIPTION = Kinds(
                 "dependent": Flag(),
             }
         ),
-        "error": Fields({"message": _SAID, "line": Whole(0, 1 << 31), "said": _SAID}),
-        "ended": Fields({"ended": Whole(-64, 255), "said": _SAID}),
+        "error": Fields({"message": _MESSAGE, "line": Whole(0, 1 << 31), "said": _MESSAGE}),
+        "ended": Fields({"ended": Whole(-64, 255), "said": _MESSAGE}),
         "late": Fields({}),
-        "skipped": Fields({}),  # the others took all the time
+        "skipped": Fields({}),  # the launches before it took all the time
     },
 )
 _START = (
@@ -54,24 +54,24 @@ _START = (
     "from pytest_passbench.compiling.main import main; main()"
 )
 _SCRIPT = f"""
-ulimit -c 0; ulimit -t {SECONDS}; ulimit -v {MEMORY_BYTES >> 10}; ulimit -f {_FILE_BYTES >> 9}
-"$@" | head -c {OUTPUT_BYTES}
+ulimit -c 0; ulimit -t {TIMEOUT_SECONDS}; ulimit -v {MAX_MEMORY_BYTES >> 10}; ulimit -f {_MAX_FILE_BYTES >> 9}
+"$@" | head -c {MAX_OUTPUT_BYTES}
 """
 
 
 def run(
     text: dict[str, Any], launches: Sequence[dict[str, Any]], capability: int, walls: sandbox.Walls
 ) -> list[tuple[dict[str, Any], bytes]]:
-    """Return description (a :data:`DESCRIPTION`) and machine code for each launch of a checked text.
+    """Return a description (see :data:`DESCRIPTION`) and the machine code of each launch of a checked text.
 
-    Raises :class:`CompileFailed` if the compiler itself does not start or says anything else.
+    Raises :class:`CompileFailed` if the compiler does not start, or gives an answer of another form.
     """
     job = {
         "text": text,
         "launches": list(launches),
         "capability": capability,
-        "seconds": SECONDS,
-        "seconds_in_all": SECONDS_IN_ALL,
+        "seconds": TIMEOUT_SECONDS,
+        "seconds_in_all": TOTAL_TIMEOUT_SECONDS,
     }
     own = contextlib.nullcontext("/tmp") if walls.strong else tempfile.TemporaryDirectory(prefix="passbench-build-")
     with own as scratch:
@@ -79,7 +79,8 @@ def run(
         command = sandbox.command(program, walls, None, devices=False, scratch_bytes=SCRATCH_BYTES)
         folders = {"HOME": scratch, "TMPDIR": scratch, "TRITON_CACHE_DIR": f"{scratch}/cache"}
         environment = sandbox.environment(1, "cuda", folders)
-        _, data, said = process.run(command, json.dumps(job).encode(), environment, SECONDS + SECONDS_IN_ALL)
+        limit = TIMEOUT_SECONDS + TOTAL_TIMEOUT_SECONDS
+        _, data, said = process.run(command, json.dumps(job).encode(), environment, limit)
     found = list(_answers(data))
     if len(found) != len(launches):
         message = said.decode(errors="replace").strip()[-2000:] or "it said nothing"
@@ -88,7 +89,7 @@ def run(
 
 
 def _answers(data: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """Return the whole answers that were given, as far as they have the form of answers."""
+    """Yield the description and code of each complete answer. Raises CompileFailed for an answer of another form."""
     place = 0
     while place + ANSWER.size <= len(data):
         described, code = ANSWER.unpack_from(data, place)

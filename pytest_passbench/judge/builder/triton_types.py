@@ -1,7 +1,7 @@
-"""What a Triton launch is compiled for: types, constants and alignment, as Triton's own launcher finds them.
+"""The types, constants and alignments that a Triton launch is compiled for, as Triton's own launcher finds them.
 
-Triton compiles a number that is 1 as a constant, and uses that an address or a number is a multiple of 16. A plan
-says all of this: its numbers are exact, and replay refuses an argument that lies otherwise than when recorded.
+Triton compiles the number 1 as a constant, and makes use of addresses and numbers that are multiples of 16. A launch
+plan holds all of this: its numbers are exact, and replay refuses an argument with another alignment.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 from pytest_passbench.candidate.triton import KernelText, check_options
 from pytest_passbench.plans.launch import Argument, Operand, TritonLaunch, TritonType
-from pytest_passbench.plans.machine_code import BYTES, Passed, fits
+from pytest_passbench.plans.machine_code import PARAMETER_BYTES, Passed, fits
 
-_MULTIPLE = 16  # of bytes in an address, or of a number
+_MULTIPLE = 16  # bytes of an address, or a divisor of a number
 _SHORT = {
     "int1": "u1",
     "float16": "fp16",
@@ -29,15 +29,15 @@ _POINTED = {**_SHORT, "bool": "i1", "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "
 
 
 class Unspecialised(Exception):
-    """A launch that a kernel cannot be compiled for; the message is a sentence without its subject."""
+    """A kernel can't be compiled for a launch. The message is a sentence without its subject."""
 
 
 @dataclass
 class Specialised:
-    """A launch as the compiler takes it. ``passed`` is what remains to be handed over when it is launched.
+    """A launch in the form that the compiler takes. ``passed`` are the values to pass when it is launched.
 
-    Signature: a type for each parameter, ``"constexpr"``, or a list of these for a tuple. Paths of constants and of
-    what is a multiple of 16 begin with the parameter's number.
+    ``signature`` has a type for each parameter, ``"constexpr"``, or a list of these for a tuple. The paths of
+    ``constants`` and of ``multiples`` of 16 begin with the parameter's number.
     """
 
     signature: list[tuple[str, Any]] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Specialised:
     passed: list[Passed] = field(default_factory=list)
 
     def to_data(self) -> dict[str, Any]:
-        """Return what the compiler needs, as JSON-ready data."""
+        """Return the compiler's part as JSON-ready data."""
         return {
             "signature": [[name, kind] for name, kind in self.signature],
             "constants": [[path, value] for path, value in self.constants],
@@ -57,7 +57,7 @@ class Specialised:
 
 
 def specialise(text: KernelText, launch: TritonLaunch, tensors: Sequence[Argument]) -> Specialised:
-    """Return what ``launch`` is compiled for; ``tensors`` are its plan's arguments. Raises Unspecialised."""
+    """Return ``launch`` in the compiler's form. ``tensors`` are its plan's arguments. Raises Unspecialised."""
     values = dict(launch.arguments)
     for name in text.parameters:
         if name not in values:
@@ -69,7 +69,7 @@ def specialise(text: KernelText, launch: TritonLaunch, tensors: Sequence[Argumen
 
 
 class _Specialiser:
-    """One launch on its way."""
+    """A launch while it is specialised, parameter by parameter."""
 
     def __init__(self, text: KernelText, tensors: Sequence[Argument], made: Specialised) -> None:
         self._text, self._tensors, self.made = text, tensors, made
@@ -90,10 +90,10 @@ class _Specialiser:
         return name in listed or number in listed
 
     def _typed(self, number: int, name: str, value: Any) -> str:
-        """Return the type that the parameter itself says."""
+        """Return the type in the parameter's annotation. Raises Unspecialised if the value does not fit it."""
         stated = self._text.types[name]
         kind = _SHORT.get(stated, stated)
-        if kind not in BYTES or not fits(kind, value):
+        if kind not in PARAMETER_BYTES or not fits(kind, value):
             raise Unspecialised(f"launches {self._text.name} with a wrong argument {name}: no tl.{stated}")
         plain = kind == "u1" or kind.startswith(("fp", "bf"))
         skipped = any(
@@ -110,7 +110,8 @@ class _Specialiser:
                 self._kind([*path, place], (*names, place), item, free, aligned) for place, item in enumerate(value)
             ]
         if isinstance(value, Operand):
-            kind, passed, multiple = self._pointer(names, value), "pointer", self._address(value) % _MULTIPLE == 0
+            begins = self._tensors[value.index].misaligned if value.source == "argument" else 0  # others are aligned
+            kind, passed, multiple = self._pointer(names, value), "pointer", (begins + value.offset) % _MULTIPLE == 0
         elif isinstance(value, bool):
             kind, passed, multiple = "u1", "u1", False
         elif isinstance(value, int) and not (free and value == 1):
@@ -131,11 +132,6 @@ class _Specialiser:
             shown = f"launches {self._text.name} with a wrong argument {names[0]}"
             raise Unspecialised(f"{shown}: Triton has no pointer to {operand.form.dtype}")
         return f"*{pointed}"
-
-    def _address(self, operand: Operand) -> int:
-        """Return an operand's address but for a multiple of 16: buffers and tables begin at one."""
-        begins = self._tensors[operand.index].misaligned if operand.source == "argument" else 0
-        return begins + operand.offset
 
     def _constant(self, path: list[int], name: str, value: Any) -> str:
         try:

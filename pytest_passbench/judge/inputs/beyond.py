@@ -1,7 +1,7 @@
-"""Inputs beyond what a task recorded: larger, smaller, zero, denormal, huge, with infinities and NaN in them.
+"""Inputs outside the range that a task recorded: larger, smaller, zero, denormal, huge, or with infinities and NaN.
 
-A value keeps its sign, so what is never negative (a variance) stays so. Integers, masks and literal values stay as
-they are, since indices must be valid.
+A value keeps its sign, so an input that is never negative (a variance) stays so. Integers, masks and literal values
+stay as they are, since indices must be valid.
 """
 
 from __future__ import annotations
@@ -15,19 +15,23 @@ import torch
 
 from pytest_passbench.judge.inputs.distribution import Draw, Normal
 
-TIMES, SHARE = 30.0, 1e-3
-TAIL = 4.4  # deviations: no value is further from its mean
-#: As far as inputs go: in float16 their squares must not overflow, since eager may well compute those in float16.
-FARTHEST, FARTHEST_HALF = 4e4, 100.0
-MOST_SPECIAL = 3  # inputs that get infinities, one at a time: all at once would leave nothing finite
+LARGER, SMALLER = 30.0, 1e-3  # factors of the recorded mean and deviation
+MAX_DEVIATIONS = 4.4  # from the mean to the furthest value that is drawn
+#: The greatest magnitude of inputs. Squares of float16 inputs must not overflow, since eager may compute in float16.
+MAX_MAGNITUDE, MAX_MAGNITUDE_HALF = 4e4, 100.0
+MAX_SPECIAL = 3  # inputs that get infinities, one at a time: all at once would leave no finite output
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 _BITS = {"float64": np.uint64, "float32": np.uint32, "float16": np.uint16, "bfloat16": np.uint16}
 
 
 @dataclass(frozen=True)
 class Range:
-    """One way of going beyond the record. ``doubtful``: rounding may decide much of the answer, so eager is asked
-    twice; ``special``: the input of which some elements become infinite or no number."""
+    """A range of inputs outside the recorded one.
+
+    ``said`` names it in messages, and ``changed`` gives an input's distribution in it, from its recorded one and its
+    dtype. ``doubtful`` ranges may let rounding decide much of the answer, so eager is asked twice. ``special`` is the
+    index of the input of which some elements become infinite or NaN.
+    """
 
     said: str
     changed: Callable[[Normal, str], Normal]
@@ -36,41 +40,45 @@ class Range:
 
 
 def ranges(draws: Sequence[Draw]) -> list[Range]:
-    """All of them, for a subgraph's inputs."""
+    """Return all ranges for a subgraph's inputs; an empty list if no input is :func:`movable`."""
     movables = [index for index, draw in enumerate(draws) if movable(draw)]
     if not movables:
         return []
-    largest = sorted(movables, key=lambda index: -draws[index].count)[:MOST_SPECIAL]
+    largest = sorted(movables, key=lambda index: -draws[index].count)[:MAX_SPECIAL]
     return [
         Range("for inputs far larger than recorded", _larger, doubtful=True),
-        Range("for inputs a thousand times smaller than recorded", lambda of, _dtype: of.scaled(SHARE)),
+        Range("for inputs a thousand times smaller than recorded", lambda of, _dtype: of.scaled(SMALLER)),
         Range("for inputs that are all zero", lambda _of, _dtype: Normal(0.0, 0.0)),
-        Range("for denormal inputs", lambda of, dtype: of.scaled(torch.finfo(_torch(dtype)).tiny / 8 / _peak(of))),
+        Range("for denormal inputs", lambda of, dtype: of.scaled(_smallest_normal(dtype) / 8 / _peak(of))),
         Range("for huge inputs", lambda of, dtype: of.scaled(_farthest(dtype) / _peak(of)), doubtful=True),
-        *(_infinite(index, draws[index].name) for index in largest),
+        *(
+            Range(f"for inputs with infinities and NaN in {draws[index].name}", lambda of, _dtype: of, special=index)
+            for index in largest
+        ),
     ]
 
 
 def changed(draw: Draw, beyond: Range) -> Draw:
-    """An input's draw in another range; the same for what has no other."""
+    """Return an input's draw in the range ``beyond``. An input that is not movable keeps its draw."""
     if not movable(draw) or not isinstance(draw.of, Normal):
         return draw
     return Draw(draw.name, draw.shape, draw.dtype, beyond.changed(draw.of, draw.dtype))
 
 
 def movable(draw: Draw) -> bool:
-    """Whether an input's values may lie elsewhere."""
+    """Return True if an input's values may lie outside the recorded range."""
     return isinstance(draw.of, Normal) and draw.dtype in FLOATS and draw.count > 0
 
 
 def other_last_bit(value: torch.Tensor) -> torch.Tensor:
-    """The values with their last bits flipped: as near as another value can be."""
-    bits = value.contiguous().flatten().view(torch.uint8).numpy().view(_BITS[_name(value)])
+    """Return the values with their last bits flipped: the nearest other values."""
+    name = str(value.dtype).removeprefix("torch.")
+    bits = value.contiguous().flatten().view(torch.uint8).numpy().view(_BITS[name])
     return torch.from_numpy((bits ^ 1).view(np.uint8)).view(value.dtype).view(value.shape)
 
 
 def with_special(value: torch.Tensor, rng: random.Random) -> torch.Tensor:
-    """The values with two infinities and a NaN in random places."""
+    """Return a copy of the values with two infinities and a NaN in random places, with the signs found there."""
     flat = value.flatten().clone()
     for number in (float("inf"), float("inf"), float("nan")):
         place = rng.randrange(flat.numel())
@@ -78,27 +86,18 @@ def with_special(value: torch.Tensor, rng: random.Random) -> torch.Tensor:
     return flat.view(value.shape)
 
 
-def _infinite(index: int, name: str) -> Range:
-    return Range(f"for inputs with infinities and NaN in {name}", lambda of, _dtype: of, special=index)
-
-
 def _larger(of: Normal, dtype: str) -> Normal:
-    return of.scaled(max(1.0, min(TIMES, _farthest(dtype) / _peak(of))))
+    return of.scaled(max(1.0, min(LARGER, _farthest(dtype) / _peak(of))))
 
 
 def _peak(of: Normal) -> float:
-    """About the greatest magnitude of its values."""
-    return max(abs(of.mean) + TAIL * of.deviation, 1e-30)
+    """Return about the greatest magnitude of its values."""
+    return max(abs(of.mean) + MAX_DEVIATIONS * of.deviation, 1e-30)
 
 
 def _farthest(dtype: str) -> float:
-    return FARTHEST_HALF if dtype == "float16" else FARTHEST
+    return MAX_MAGNITUDE_HALF if dtype == "float16" else MAX_MAGNITUDE
 
 
-def _torch(dtype: str) -> torch.dtype:
-    found: torch.dtype = getattr(torch, dtype)
-    return found
-
-
-def _name(value: torch.Tensor) -> str:
-    return str(value.dtype).removeprefix("torch.")
+def _smallest_normal(dtype: str) -> float:
+    return float(torch.finfo(getattr(torch, dtype)).tiny)

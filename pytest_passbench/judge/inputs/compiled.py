@@ -1,5 +1,7 @@
-"""Values from compiled code (native/): AES-128 in counter mode where the CPU has it, ChaCha8 elsewhere, and the
-transform to values in the same loop."""
+"""The generator in compiled code (native/), which draws random words and turns them into values in one loop.
+
+It uses AES-128 in counter mode if the CPU has instructions for it, and ChaCha8 otherwise.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ _u64, _double = ctypes.c_uint64, ctypes.c_double
 
 
 class _Input(ctypes.Structure):
-    """An input as generate.cpp has it."""
+    """The struct Input of generate.cpp."""
 
     _fields_ = (
         ("kind", ctypes.c_int32),
@@ -39,7 +41,7 @@ class _Input(ctypes.Structure):
 
 
 class Native:
-    """The compiled generator. ``cipher``: one of the three, the best one by default. Raises NoLibrary."""
+    """The compiled generator. ``cipher`` is one of the three; the fastest is the default. Raises NoLibrary."""
 
     def __init__(self, cipher: int | None = None) -> None:
         self.library: Any = library.load()
@@ -52,12 +54,12 @@ class Native:
         )
 
     def writer(self, key: bytes, draws: Sequence[Draw | None]) -> NativeWriter:
-        """A writer of these inputs."""
+        """Return a writer of these inputs."""
         return NativeWriter(self, key, draws)
 
 
 class NativeWriter:
-    """Writes one subgraph's inputs."""
+    """A writer of one subgraph's inputs."""
 
     def __init__(self, native: Native, key: bytes, draws: Sequence[Draw | None]) -> None:
         self._write, self._cipher, self._key = native.library.passbench_write, native.cipher, key
@@ -65,7 +67,7 @@ class NativeWriter:
         self._all = (_Input * len(self._inputs))(*self._inputs.values())
 
     def block(self, block: int, calls: int, address: int, offsets: Sequence[int], stride: int) -> None:
-        """Write the inputs of all calls of a block."""
+        """Write the inputs of all calls of a block. See :class:`~pytest_passbench.judge.inputs.generator.Writer`."""
         for item in self._all:
             item.offset = offsets[item.index]
         self._call(block, self._all, len(self._all), address, stride, 0, calls)
@@ -95,7 +97,7 @@ def _input(index: int, draw: Draw) -> _Input:
 
 
 def _bits(value: float, dtype: str) -> int:
-    """The bits of a value in a float dtype; what is too great for it is infinite."""
+    """Return the bits of a value in a float dtype. A value that is too great for the dtype becomes infinite."""
     if dtype == "bfloat16":
         bits = _bits(value, "float32")
         return bits >> 16 if not math.isfinite(value) else bits + 0x7FFF + (bits >> 16 & 1) >> 16
@@ -107,20 +109,20 @@ def _bits(value: float, dtype: str) -> int:
 
 @cache
 def table() -> ctypes.Array[ctypes.c_float]:
-    """The inverse normal distribution on (0, 1/2], turned positive, as 32 straight pieces, two an octave of
-    u = 2^15 .. 2^31 (a probability of u / 2^32): intercepts, then slopes.
+    """Return the negated inverse normal distribution on (0, 1/2] as 32 straight pieces: intercepts, then slopes.
 
-    Straight pieces lie outside of the curve, so all is scaled to a variance of 1.
+    There are two pieces in each octave of u = 2^15 .. 2^31, which stands for a probability of u / 2^32. Straight
+    pieces lie outside of the curve, so all of them are scaled to a variance of 1.
     """
     edges = [2.0**octave * (1 + half / 2) for octave in range(15, 31) for half in range(2)] + [2.0**31]
     curve = [-NormalDist().inv_cdf(edge * 2.0**-32) for edge in edges]
-    squares = edges[0] * curve[0] ** 2  # what lies below the first piece has the value of its beginning
+    squares = edges[0] * curve[0] ** 2  # below the first piece, the curve is constant
     for (a, b), (x, y) in zip(pairwise(edges), pairwise(curve), strict=True):
         squares += (b - a) * (x * x + x * y + y * y) / 3
     scale = (edges[-1] / squares) ** 0.5
     found = (ctypes.c_float * 64)()
     for number, ((a, b), (x, y)) in enumerate(zip(pairwise(edges), pairwise(curve), strict=True)):
-        place = number + 2 * (15 + 127) & 31  # the last bits of a float32's exponent, and its first one behind them
+        place = number + 2 * (15 + 127) & 31  # the last four bits of a float32's exponent, the first of its fraction
         found[32 + place] = (y - x) / (b - a) * scale
         found[place] = x * scale - (y - x) / (b - a) * scale * a
     return found

@@ -1,4 +1,4 @@
-"""What an input's values are drawn from, as its task recorded them."""
+"""The distributions that inputs are drawn from, as their task recorded them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import torch
 
 from pytest_passbench.core.task import TensorSpec
 
-EXTREME = 1e30  # recorded bounds beyond this are masks ("minus infinity"), not values
-NARROW = 1e-3  # a standard deviation below this share of the mean is a constant, and gets widened
-WIDTH = 0.1
-#: Each call draws a scale of the recorded deviation from [1 - NARROWER, 1] and a shift of the mean, in deviations,
-#: from [-ASIDE, ASIDE].
+MIN_EXTREME = 1e30  # greater recorded bounds are those of masks ("minus infinity"), not of values
+MIN_DEVIATION = 1e-3  # of the mean. An input with a smaller standard deviation was constant, and gets WIDENED
+WIDENED = 0.1  # least standard deviation of a widened input, and its share of the mean
+#: Each call scales the recorded deviation by a factor from [1 - NARROWER, 1], and shifts the mean by a number of
+#: deviations from [-ASIDE, ASIDE].
 NARROWER, ASIDE = 0.25, 0.2
-MASKED = 64  # of 256 elements of a mask are at its extreme bound
+MASKED_SHARE = 64  # of 256 elements of a mask that are at its extreme bound
 _UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 _INTEGERS = {"int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1}
-#: Dtypes that are drawn in another one and converted, and in which.
+#: Dtypes that are drawn in another dtype and then converted.
 DRAWN_AS = {
     "float8_e4m3fn": "float32",
     "float8_e5m2": "float32",
@@ -39,13 +39,13 @@ class Normal:
     high: float = math.inf
 
     def scaled(self, factor: float) -> Normal:
-        """The same, times a positive factor: what had one sign keeps it."""
+        """Return the distribution times a positive factor, so that every value keeps its sign."""
         return Normal(*(value * factor for value in (self.mean, self.deviation, self.low, self.high)))
 
 
 @dataclass(frozen=True)
 class Integers:
-    """Integers from ``first`` on, ``range`` many, each as likely."""
+    """The ``range`` integers from ``first`` on, all equally likely."""
 
     first: int
     range: int
@@ -53,7 +53,7 @@ class Integers:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of two values, ``chosen`` for ``share`` of 256 elements."""
+    """A choice of two values: ``chosen`` for ``share`` of 256 elements, ``other`` for the rest."""
 
     chosen: float
     other: float
@@ -62,7 +62,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Literal:
-    """The values that the task gives."""
+    """Values that the task itself gives."""
 
     values: torch.Tensor
 
@@ -72,7 +72,7 @@ Distribution = Normal | Integers | Choice | Literal
 
 @dataclass(frozen=True)
 class Draw:
-    """One input: its form and what its values are drawn from."""
+    """An input: its name, shape and dtype, and the distribution of its values."""
 
     name: str
     shape: tuple[int, ...]
@@ -81,33 +81,33 @@ class Draw:
 
     @property
     def count(self) -> int:
-        """How many elements it has."""
+        """The number of its elements."""
         return math.prod(self.shape)
 
     @property
     def torch_dtype(self) -> Any:
-        """Its dtype as torch knows it."""
+        """Its dtype as a torch.dtype."""
         return getattr(torch, self.dtype)
 
     @property
     def drawn_as(self) -> Draw:
-        """What is drawn before it is converted: another dtype, and of a complex one twice as many values."""
+        """The draw before conversion to a dtype of :data:`DRAWN_AS`. A complex input takes twice as many values."""
         if isinstance(self.of, Literal) or self.dtype not in DRAWN_AS:
             return self
         shape = (*self.shape, 2) if self.dtype.startswith("complex") else self.shape
         return replace(self, dtype=DRAWN_AS[self.dtype], shape=shape)
 
     def converted(self, drawn: torch.Tensor) -> torch.Tensor:
-        """The values of ``drawn_as`` as this input's own, shaped."""
+        """Return values of :attr:`drawn_as` in this input's dtype and shape."""
         if not self.dtype.startswith("complex") or isinstance(self.of, Literal):
             return drawn.to(self.torch_dtype).view(self.shape)
         if isinstance(self.of, Normal):
-            drawn[..., 1] -= self.of.mean  # the mean is the real part's
+            drawn[..., 1] -= self.of.mean  # the recorded mean is that of the real part
         return torch.view_as_complex(drawn).to(self.torch_dtype)
 
 
 def distribution(spec: TensorSpec) -> Draw:
-    """What to draw an input from."""
+    """Return the draw of an input, from its recorded statistics."""
     return Draw(spec.name, spec.shape, spec.dtype, _of(spec))
 
 
@@ -125,36 +125,39 @@ def _of(spec: TensorSpec) -> Distribution:
 
 
 def _moments(spec: TensorSpec) -> tuple[float, float]:
-    """Mean and standard deviation to draw with: the recorded ones, a constant widened, 0 and 1 if unknown."""
+    """Return the mean and standard deviation to draw with.
+
+    They are the recorded ones, or 0 and 1 if unknown. A constant input is widened.
+    """
     mean = spec.mean if spec.mean is not None and math.isfinite(spec.mean) else 0.0
     recorded = spec.std if spec.std is not None and math.isfinite(spec.std) else 1.0
-    least = NARROW * max(abs(mean), NARROW)
-    return mean, recorded if recorded > least else max(WIDTH * abs(mean), WIDTH)
+    least = MIN_DEVIATION * max(abs(mean), MIN_DEVIATION)
+    return mean, recorded if recorded > least else max(WIDENED * abs(mean), WIDENED)
 
 
 def _bounds(spec: TensorSpec) -> tuple[float, float]:
-    """The recorded bounds; a bound that is no wider than the record's own constant says nothing."""
+    """Return the recorded bounds, or infinite ones if they are unknown or belong to a constant input."""
     free = (-math.inf, math.inf)
     if spec.min is None or spec.max is None or spec.dtype.startswith("complex"):
         return free
-    return (spec.min, spec.max) if spec.max - spec.min > NARROW * max(abs(spec.max), NARROW) else free
+    return (spec.min, spec.max) if spec.max - spec.min > MIN_DEVIATION * max(abs(spec.max), MIN_DEVIATION) else free
 
 
 def _extreme(spec: TensorSpec) -> bool:
     bounds = [bound for bound in (spec.min, spec.max, spec.mean) if bound is not None]
-    return any(not math.isfinite(bound) or abs(bound) > EXTREME for bound in bounds)
+    return any(not math.isfinite(bound) or abs(bound) > MIN_EXTREME for bound in bounds)
 
 
 def _mask(spec: TensorSpec) -> Choice:
-    """An additive mask: its two recorded bounds, the extreme one for a quarter of the elements."""
+    """Return the draw of an additive mask: its two recorded bounds, the extreme one for a quarter of the elements."""
     low = spec.min if spec.min is not None else 0.0
     high = spec.max if spec.max is not None else 0.0
     extreme, usual = (low, high) if abs(low) > abs(high) else (high, low)
-    return Choice(extreme, usual, MASKED)
+    return Choice(extreme, usual, MASKED_SHARE)
 
 
 def _integers(spec: TensorSpec) -> Integers:
-    """Within the recorded bounds, as far as the dtype has them."""
+    """Return integers within the recorded bounds, clipped to the range of the dtype."""
     low = int(spec.min) if spec.min is not None else 0
     high = int(spec.max) if spec.max is not None else max(low, 1)
     bits = 8 * _INTEGERS[spec.dtype]

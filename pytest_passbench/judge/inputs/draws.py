@@ -1,4 +1,4 @@
-"""One subgraph's inputs: written into the pages block by block, and made again for any call."""
+"""The inputs of one subgraph. They are written into the pages block by block, and can be made again for any call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pytest_passbench.judge.inputs.pages import Pages
 
 @dataclass(frozen=True)
 class Batch:
-    """A block's number and its calls. There are no values in it: they follow from the number."""
+    """A block's number and the number of its calls. The values follow from the block's number."""
 
     block: int = 0
     calls: int = 0
@@ -28,14 +28,14 @@ class Batch:
 
 
 class Inputs:
-    """The inputs of one subgraph, from a key that is theirs alone."""
+    """The inputs of one subgraph, from a key of their own."""
 
     def __init__(self, specs: Sequence[TensorSpec], key: bytes, generator: Generator | None = None) -> None:
         self._begin([distribution(spec) for spec in specs], key, generator or chosen())
 
     def _begin(self, draws: Sequence[Draw], key: bytes, generator: Generator) -> None:
         self._draws, self._key, self._generator, self._blocks = tuple(draws), key, generator, 0
-        #: The inputs whose values may lie beyond what was recorded.
+        #: Indices of the inputs whose values may lie outside the recorded range.
         self.movable = [index for index, draw in enumerate(draws) if movable(draw)]
         direct = [None if isinstance(draw.of, Literal) else draw.drawn_as for draw in draws]
         self._apart = [i for i, draw in enumerate(draws) if isinstance(draw.of, Literal) or draw.dtype in DRAWN_AS]
@@ -43,12 +43,12 @@ class Inputs:
         self._scratch = generator.writer(key, [draw if i in self._apart else None for i, draw in enumerate(direct)])
 
     def draw(self, calls: int) -> Batch:
-        """A new block: one that was not drawn before."""
+        """Return a new block, which was not drawn before."""
         self._blocks += 1
         return Batch(self._blocks, calls)
 
     def write(self, batch: Batch, pages: Pages) -> None:
-        """Put the inputs of a block into the pages, one slot a call."""
+        """Write the inputs of a block into the pages, one slot for each call."""
         layout = pages.layout
         if not layout.offsets or not batch.calls:
             return
@@ -60,7 +60,7 @@ class Inputs:
                 ctypes.memmove(pages.addresses[index][call], value.data_ptr(), value.numel() * value.element_size())
 
     def values(self, index: int, batch: Batch, call: int) -> torch.Tensor:
-        """An input of one call of a block, made again: the bits that were written."""
+        """Return an input of one call of a block, made again with the bits that were written."""
         draw = self._draws[index]
         if isinstance(draw.of, Literal):
             return draw.of.values.view(draw.shape)
@@ -71,20 +71,20 @@ class Inputs:
         return draw.converted(value) if index in self._apart else value
 
     def call(self, batch: Batch, call: int) -> list[torch.Tensor]:
-        """All inputs of one call of a block, made again."""
+        """Return all inputs of one call of a block, made again."""
         return [self.values(index, batch, call) for index in range(len(self._draws))]
 
     def ranges(self) -> list[Range]:
-        """The ranges beyond the recorded one."""
+        """Return the ranges outside the recorded one that these inputs can have."""
         return ranges(self._draws)
 
     def beyond(self, where: Range) -> Inputs:
-        """The inputs of the same subgraph in another range, from a key of their own."""
+        """Return the inputs of the same subgraph in another range, from a key of their own."""
         other = Inputs.__new__(Inputs)
         key = hashlib.sha256(self._key + self.draw(0).block.to_bytes(8, "little") + where.said.encode()).digest()
         other._begin([changed(draw, where) for draw in self._draws], key, self._generator)
         return other
 
     def name(self, index: int) -> str:
-        """An input's name."""
+        """Return an input's name."""
         return self._draws[index].name

@@ -1,4 +1,4 @@
-"""Who makes the values: compiled code where there is a compiler, numpy where there is none."""
+"""The interface of generators of values, and the choice of one: compiled code, or numpy if there is no compiler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytest_passbench.judge.inputs.distribution import Draw
 
 
 class Writer(Protocol):
-    """Writes a subgraph's inputs, as :class:`Generator` was given them; the same values for the same numbers."""
+    """A writer of the inputs that :class:`Generator` was given. The same numbers give the same values."""
 
     def block(self, block: int, calls: int, address: int, offsets: Sequence[int], stride: int) -> None:
         """Write the inputs of calls 0, 1, ... of a block, ``stride`` bytes apart from ``address`` on."""
@@ -20,22 +20,22 @@ class Writer(Protocol):
 
 
 class Generator(Protocol):
-    """A source of keyed random values. ``name`` says which, for the record of a run."""
+    """A source of keyed random values. ``name`` stands in the record of a run."""
 
     name: str
 
     def writer(self, key: bytes, draws: Sequence[Draw | None]) -> Writer:
-        """A writer of these inputs; None for one that somebody else writes."""
+        """Return a writer of these inputs. It leaves inputs out that are None in ``draws``."""
 
 
 @cache
 def chosen() -> Generator:
-    """The generator of this machine, found once."""
+    """Return the generator of this machine. It is chosen once per process."""
     return best()
 
 
 def best() -> Generator:
-    """The fastest generator that works here."""
+    """Return the fastest generator that works here."""
     from pytest_passbench.judge.inputs.compiled import Native
     from pytest_passbench.judge.inputs.library import NoLibrary
     from pytest_passbench.judge.inputs.portable import Portable

@@ -1,9 +1,10 @@
-"""The judge's end of the input pages: it alone may write to them."""
+"""The judge's end of the input pages, which only the judge can write to."""
 
 from __future__ import annotations
 
 import ctypes
 import fcntl
+import math
 import mmap
 import os
 from collections.abc import Sequence
@@ -13,33 +14,30 @@ import torch
 from pytest_passbench.core.task import TensorSpec
 from pytest_passbench.protocol import Layout
 
-ALIGNMENT = 64  # bytes; what torch's own allocator gives
-SLOT_BUDGET = 48 << 20  # bytes of inputs in the slots of one block, more than one slot permitting
+ALIGNMENT = 64  # bytes, as torch's own allocator gives
+MAX_SLOTS_BYTES = 48 << 20  # of inputs in the slots of a block. Two slots may take more
 MAX_SLOTS = 192
 _F_ADD_SEALS, _SEALS = 1033, 0x0002 | 0x0004 | 0x0010  # shrink, grow, future write
 
 
 def plan_layout(specs: Sequence[TensorSpec]) -> Layout:
-    """Slots for as many calls as fit in the budget, at least two (so that neighbouring calls differ)."""
+    """Return a layout with slots for as many calls as fit into :data:`MAX_SLOTS_BYTES`.
+
+    There are at least two slots, so that neighbouring calls differ.
+    """
     offsets, stride = [], 0
     for spec in specs:
         offsets.append(stride)
-        stride += -(-_bytes(spec) // ALIGNMENT) * ALIGNMENT
+        size = math.prod(spec.shape) * int(getattr(torch, spec.dtype).itemsize)
+        stride += -(-size // ALIGNMENT) * ALIGNMENT
     stride = max(stride, ALIGNMENT)
-    slots = max(2, min(MAX_SLOTS, SLOT_BUDGET // stride))
+    slots = max(2, min(MAX_SLOTS, MAX_SLOTS_BYTES // stride))
     shapes, dtypes = tuple(spec.shape for spec in specs), tuple(spec.dtype for spec in specs)
     return Layout(slots, stride, tuple(offsets), shapes, dtypes)
 
 
-def _bytes(spec: TensorSpec) -> int:
-    count = 1
-    for size in spec.shape:
-        count *= size
-    return count * int(torch.empty((), dtype=getattr(torch, spec.dtype)).element_size())
-
-
 class Pages:
-    """A memfd with the inputs of every slot; sealed, so that only this mapping can write to it."""
+    """A memfd with the inputs of every slot. It is sealed, so that only this mapping can write to it."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -49,13 +47,13 @@ class Pages:
         self.memory = mmap.mmap(self.fd, size)
         fcntl.fcntl(self.fd, _F_ADD_SEALS, _SEALS)
         base = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
-        #: Per input, where its value lies in each slot.
+        #: For each input, the addresses of its value in the slots.
         self.addresses = [
             [base + slot * layout.stride + offset for slot in range(layout.slots)] for offset in layout.offsets
         ]
 
     def close(self) -> None:
-        """Give the pages back; nothing may be written to the addresses any more."""
+        """Release the pages. Their addresses must not be used any more."""
         self.addresses = []
         os.close(self.fd)
         self.memory.close()

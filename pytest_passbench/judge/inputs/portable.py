@@ -1,7 +1,7 @@
-"""Values from numpy, for machines without a compiler: slower, and as fresh.
+"""The generator in numpy, for machines without a compiler. It is slower; its values are as fresh.
 
-Every input of every call has a key of its own, SHA-256 of the subgraph's key and the counter; numpy's Philox draws
-from it. So what is found out of one call's generator tells nothing of another's.
+Every input of every call has a key of its own: SHA-256 of the subgraph's key and the counter. numpy's Philox draws
+from it. So knowledge of one call's generator tells nothing about another's.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import torch
 
 from pytest_passbench.judge.inputs.distribution import ASIDE, NARROWER, Choice, Draw, Integers, Normal
 
-_PIECE = 1 << 18  # values drawn at a time
+_PIECE_VALUES = 1 << 18  # drawn at a time
 
 
 class Portable:
-    """The generator in numpy. ``why`` there is no other."""
+    """The generator in numpy. ``why`` says why there is no compiled one."""
 
     def __init__(self, why: str) -> None:
         self.name = f"Philox, keyed anew by SHA-256 for every input of every call ({why})"
 
     def writer(self, key: bytes, draws: Sequence[Draw | None]) -> PortableWriter:
-        """A writer of these inputs."""
+        """Return a writer of these inputs."""
         return PortableWriter(key, draws)
 
 
 class PortableWriter:
-    """Writes one subgraph's inputs."""
+    """A writer of one subgraph's inputs."""
 
     def __init__(self, key: bytes, draws: Sequence[Draw | None]) -> None:
         self._key, self._draws = key, draws
@@ -52,14 +52,14 @@ class PortableWriter:
         secret = int.from_bytes(hashlib.sha256(self._key + label).digest()[:16], "little")
         rng = np.random.Generator(np.random.Philox(key=secret))
         own = (1 - NARROWER * rng.random(), ASIDE * (2 * rng.random() - 1))
-        for begin in range(0, draw.count, _PIECE):
-            values = _values(rng, draw, min(_PIECE, draw.count - begin), own)
+        for begin in range(0, draw.count, _PIECE_VALUES):
+            values = _values(rng, draw, min(_PIECE_VALUES, draw.count - begin), own)
             size = values.element_size()
             ctypes.memmove(address + begin * size, values.data_ptr(), values.numel() * size)
 
 
 def _values(rng: np.random.Generator, draw: Draw, count: int, own: tuple[float, float]) -> torch.Tensor:
-    """The next ``count`` values; ``own``: the call's own scale and shift."""
+    """Return the next ``count`` values. ``own`` are the call's scale and shift."""
     of, dtype = draw.of, draw.torch_dtype
     if isinstance(of, Normal):
         values = _normal(rng, of, count, own, np.float64 if draw.dtype == "float64" else np.float32)
@@ -80,6 +80,6 @@ def _normal(rng: np.random.Generator, of: Normal, count: int, own: tuple[float, 
 
 
 def _integers(rng: np.random.Generator, of: Integers, count: int) -> Any:
-    """As int64, whose bits are those of uint64 where the values are that great."""
+    """Return integers as int64. Great values of uint64 have the same bits in it."""
     picked = rng.integers(0, of.range - 1, count, dtype=np.uint64, endpoint=True)
     return (picked + np.uint64(of.first & (1 << 64) - 1)).view(np.int64)

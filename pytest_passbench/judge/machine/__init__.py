@@ -1,1 +1,1 @@
-"""The cores that arms run on: choosing them, keeping them awake, and running first on them."""
+"""The cores that arms run on: their choice, keeping them awake, and real-time priority on them."""

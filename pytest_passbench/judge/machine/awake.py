@@ -1,8 +1,7 @@
-"""Keeping the arms' cores from going idle between two blocks.
+"""Processes that keep the arms' cores from going idle between two blocks.
 
-A core that has nothing to do goes to sleep, and that of a virtual machine is given back to the host. What runs on it
-next is slower, each time by another amount: blocks of 0.4 ms were 4 to 5 % apart after 0.3 ms of idleness, and 1.6 %
-where the core had been kept awake (docs/measuring.md).
+An idle core goes to sleep, and a virtual machine gives it back to the host. The next program on it is slower, each
+time by another amount. So short blocks scatter more after idleness (figures: docs/log.md).
 """
 
 from __future__ import annotations
@@ -14,12 +13,13 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-_LOOP = "import ctypes; ctypes.CDLL(None).prctl(1, 9)\nwhile True: pass"  # it ends with the thread that started it
+_LOOP = "import ctypes; ctypes.CDLL(None).prctl(1, 9)\nwhile True: pass"  # it is killed when its parent thread ends
 
 
 class Awake:
-    """A process for each of ``cores`` that only loops, in the kernel's idle class: all else that is to run there
-    comes first. They are started when they are first needed, and stopped but for :meth:`on`.
+    """A process for each of ``cores`` that only loops. It has the kernel's idle class, so all others run first.
+
+    The processes are started by the first :meth:`on`, and stopped outside of it.
     """
 
     def __init__(self, cores: Iterable[int]) -> None:
@@ -28,7 +28,7 @@ class Awake:
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """Keep the cores awake meanwhile."""
+        """Keep the cores awake within this context."""
         if not self._processes:
             self._processes = [_looping(core) for core in self._cores]
         self._signal(signal.SIGCONT)
@@ -39,8 +39,11 @@ class Awake:
 
     @contextmanager
     def off(self) -> Iterator[None]:
-        """Within :meth:`on`, let go of the cores: what runs there as an ordinary process, not before them, waits for
-        a loop's time slice to end (3 to 5 ms), although it would come first."""
+        """Release the cores within this context, which lies within :meth:`on`.
+
+        An ordinary process that wakes up there waits for the end of a loop's time slice, although its class comes
+        first. That takes some milliseconds (docs/log.md).
+        """
         self._signal(signal.SIGSTOP)
         try:
             yield

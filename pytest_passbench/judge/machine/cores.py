@@ -1,4 +1,4 @@
-"""Which cores the arms run on, and the lock that keeps timed blocks of other workers off them."""
+"""The cores that the arms run on, and the locks that keep other workers from timing on them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_passbench.core.device import gpu_index, is_cuda
+
 
 @dataclass(frozen=True)
 class Cores:
-    """``arms``: the cores that every arm runs on, one after the other; ``judge``: the others.
+    """A worker's cores: ``arms`` are used by every arm, one after the other; ``judge`` are the others.
 
-    ``forking``: where templates fork when nothing is timed: on those of the arms, and on one that is nobody's.
+    Templates fork on the ``forking`` cores while nothing is timed. These are the arms' cores, and one that no
+    worker's arms use.
     """
 
     arms: frozenset[int]
@@ -24,7 +27,10 @@ class Cores:
 
     @classmethod
     def choose(cls, threads: int, worker: int = 0) -> Cores:
-        """The last cores of this process's mask, another set for another worker where there are enough."""
+        """Return cores for ``threads`` threads: the last ones of this process's mask.
+
+        Each ``worker`` gets a set of its own if there are enough cores.
+        """
         mine = sorted(os.sched_getaffinity(0))
         threads = min(threads, len(mine))
         groups = max(1, (len(mine) - 1) // threads)
@@ -34,10 +40,18 @@ class Cores:
         forking = dict.fromkeys([free[worker % len(free)], *sorted(arms)])
         return cls(arms, frozenset(mine) - arms or frozenset(mine), tuple(forking))
 
+    def locks(self, device: str) -> list[str]:
+        """Return the names of the machine-wide locks that a run on ``device`` times under."""
+        cores = [f"core-{core}" for core in self.arms]
+        return [*cores, f"device-{gpu_index(device)}"] if is_cuda(device) else cores
+
 
 @contextlib.contextmanager
 def exclusive(names: list[str]) -> Iterator[None]:
-    """Hold the machine-wide locks of these cores or devices, in order, so that no two runs time each other."""
+    """Hold the machine-wide locks of these cores or devices, so that two runs never time on them at once.
+
+    The locks are taken in the order of their names, so that two runs can't wait for each other.
+    """
     with contextlib.ExitStack() as stack:
         for name in sorted(names):
             handle = stack.enter_context(_open(name))
@@ -48,7 +62,7 @@ def exclusive(names: list[str]) -> Iterator[None]:
 @contextlib.contextmanager
 def _open(name: str) -> Iterator[int]:
     path = Path(tempfile.gettempdir()) / f"passbench-{name}.lock"
-    # Anyone on the machine may take the lock; a file that another user made can be locked read-only.
+    # Every user of the machine may take the lock. A file of another user can be locked when it is open for reading.
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     except PermissionError:
@@ -61,7 +75,7 @@ def _open(name: str) -> Iterator[int]:
 
 @contextlib.contextmanager
 def pinned(cores: frozenset[int]) -> Iterator[None]:
-    """Keep the calling thread on these cores meanwhile."""
+    """Keep the calling thread on these cores within this context."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:

@@ -1,8 +1,7 @@
-"""What nvidia-smi says of a GPU, for the report. The judge itself opens no device."""
+"""The state of a GPU as nvidia-smi reports it, for the report. The judge itself opens no device."""
 
 from __future__ import annotations
 
-import functools
 import shutil
 import subprocess
 from typing import Any
@@ -12,17 +11,13 @@ from pytest_passbench.core.device import gpu_index
 _QUERY = ("name", "driver_version", "clocks.sm", "clocks_throttle_reasons.active", "temperature.gpu")
 
 
-@functools.cache
-def _smi() -> str | None:
-    return shutil.which("nvidia-smi")
-
 
 def device_state(device: str) -> dict[str, Any]:
     """Return a GPU's name (``gpu``) and state (``gpu_state``: SM clock in MHz, reasons for throttling, ...).
 
-    Empty if there is no nvidia-smi.
+    Return an empty dictionary if there is no nvidia-smi, or if it fails.
     """
-    program = _smi()
+    program = shutil.which("nvidia-smi")
     if program is None:
         return {}
     asked = [f"--query-gpu={','.join(_QUERY)}", f"--id={gpu_index(device)}"]

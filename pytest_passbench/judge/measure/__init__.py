@@ -1,1 +1,1 @@
-"""Timed blocks, and the accounts of what a run's time and cores were used for."""
+"""Timed blocks, and accounts of how a run's time and cores were used."""

@@ -1,8 +1,8 @@
-"""The CPU clock: blocks of calls in stopped runners, timed by the judge, verified after the fact.
+"""The CPU clock: it times blocks of calls in runners that are stopped otherwise, and has calls verified afterwards.
 
-Implements :class:`pytest_passbench.timing.clock.Clock`. A round's arms get the same inputs, written once:
-who runs second finds them warmer, as it finds the caches full of the other's data, and each arm does so in half of
-the rounds. Which calls are verified is drawn when all arms of the round have run.
+It implements :class:`pytest_passbench.timing.clock.Clock`. All arms of a round get the same inputs, written once. The
+second arm finds the inputs in the caches, and the first arm's data beside them. Each arm comes second in half of the
+rounds. The verified calls are drawn when all arms of the round have run.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from pytest_passbench.protocol import DEPTHS
 from pytest_passbench.timing.clock import Block
 from pytest_passbench.timing.rounds import Disturbance
 
-MOST_WARM_BLOCKS = 12
+MAX_WARM_BLOCKS = 12
 EMPTY_BLOCKS, EMPTY_PAIRS = 3, 2
 NO_INPUTS = Batch()
 
 
-#: Called after a round with the arms' runners, its batch, the number of calls, and how many rounds of the pair
-#: came before.
+#: A function that is called after a round with the arms' runners, its batch, the number of calls in a block, and the
+#: number of earlier rounds of the pair.
 Verify = Callable[[Mapping[str, Runner], Batch, int, int], None]
 
 
 class CpuClock:
-    """Times the arms on the CPU. ``resolution`` in seconds.
+    """The clock of arms on the CPU. ``resolution`` is in seconds.
 
-    ``arms`` are those that get runners, ``calls`` the calls per block of what comes next.
+    ``arms`` are the arms that get runners. ``calls`` is the number of calls in each of the next blocks.
     """
 
     name = "cpu-wall"
     resolution = 1e-9
-    least_warm_blocks = 1
+    min_warm_blocks = 1
 
     def __init__(
         self,
@@ -66,21 +66,23 @@ class CpuClock:
         self.arms = list(templates)
         self.calls = 1
         self.phases = bench.phases
-        #: Per arm and block of a round, its CPU seconds and those that its cores could give meanwhile.
+        #: For each arm and block of a round, its CPU seconds, and those that its cores could give in that time.
         self.cpu: dict[str, list[tuple[float, float]]] = {}
-        #: Per arm, whether its last block touched no new memory.
+        #: For each arm, True if its last block touched no new memory.
         self.warm: dict[str, bool] = {}
-        #: What else ran in the arms' sandboxes.
+        #: CPU time of the other processes in the arms' sandboxes.
         self.others = Others()
 
     def fresh(self) -> None:
-        """New runners of all arms, warm, and the cost of an empty block of ``self.calls`` calls."""
+        """Start a pair: fork new runners, warm them up, and measure an empty block of ``self.calls`` calls.
+
+        Raises ArmFailed.
+        """
         self._draw(self.calls)
-        self._write()
         kept, self._kept = self._kept, False
         if not kept:
             self.fork(rehearse=True)
-        self._depth = DEPTHS - 1  # where a block's memory lies farthest: what other rounds touch is touched then
+        self._depth = DEPTHS - 1  # the deepest stack, so that the memory of all depths is touched now
         with self.phases("warm-up"):
             for arm in self._order():
                 if kept or not self._templates[arm].rehearses:
@@ -89,15 +91,17 @@ class CpuClock:
         self._batch, self._depths, self._rounds = NO_INPUTS, [], 0
 
     def fork(self, rehearse: bool = False) -> None:
-        """New runners of all arms, cold (but for a block each, of what the input pages hold, with ``rehearse``); the
-        empty block is taken to cost nothing."""
+        """Fork new, cold runners of all arms. The cost of an empty block is set to 0. Raises ArmFailed.
+
+        With ``rehearse`` each runner first runs a block on the present contents of the input pages.
+        """
         self._priority.end()
         self.others.end()
         self._empty = 0.0
         self._done.clear()
         self._batch = NO_INPUTS
         with self.phases("fork"), self._bench.awake.off():
-            _end(self._runners, self._bench.cores.forking[::-1])  # so that they are gone when the first blocks run
+            _end(self._runners, self._bench.cores.forking[::-1])  # now, so that they have ended when blocks run
             templates = {arm: self._templates[arm] for arm in self.arms}
             forked = fork_all(templates, self._program, self.calls, self._bench.cores, rehearse)
             self._runners = forked
@@ -105,51 +109,52 @@ class CpuClock:
         self._priority.begin()
 
     def keep(self, arms: list[str]) -> None:
-        """Let the runners of these arms serve as the next pair: they are as fresh as any."""
+        """Let the present runners of these arms serve as the next pair, since they are still fresh."""
         self.leave_only(*arms)
         self.arms, self._kept = arms, set(self._runners) == set(arms)
 
     def leave_only(self, *arms: str) -> None:
-        """Let no others take any further part."""
+        """End the runners of all other arms."""
         for arm in set(self._runners) - set(arms):
             self.leave_out(arm)
 
     def leave_out(self, arm: str) -> None:
-        """Let an arm take no further part, where it did so far."""
+        """End the runner of an arm, if it has one."""
         if arm in self._runners:
             self._runners.pop(arm).close()
             self._batch = NO_INPUTS
 
     def _settle(self, arm: str) -> None:
-        """Run blocks until one touches no new memory; the allocator needs a few to find its places again."""
-        for number in range(1, MOST_WARM_BLOCKS + 1):
-            if self._run(arm, self.calls).warm and number >= self.least_warm_blocks:
+        """Run blocks until one touches no new memory. The allocator needs a few blocks to reuse the same places."""
+        for number in range(1, MAX_WARM_BLOCKS + 1):
+            if self._run(arm, self.calls).warm and number >= self.min_warm_blocks:
                 break
         self._runners[arm].watch.find_threads()
 
     def _measure_empty(self) -> float:
-        """The least that an empty block has taken: what disturbs the machine makes one dearer, and who is faster
-        would gain from every microsecond that is taken off too much.
+        """Return the least wall time of an empty block of eager's so far, in seconds.
 
-        Only eager's runner is asked: what a candidate's says of its own overhead would be its word. In the first
-        pairs only: the blocks of all pairs are alike.
-        The others run empty blocks too: by the first round all processes have run as much.
+        The least is right, since disturbances only make a block longer, and taking off too much would favour the
+        faster arm. Only eager's runner counts: a candidate could make its own overhead look large. The first pairs
+        are enough, since empty blocks of all pairs are alike. The other arms run empty blocks too, so that all
+        processes have run for as long when the first round begins.
         """
         if len(self._empties) < EMPTY_PAIRS * EMPTY_BLOCKS:
-            self._empties += {arm: self._empty_blocks(arm) for arm in self._order()}[EAGER]
+            for arm in self._order():
+                walls = [self._run(arm, self.calls, empty=True).wall for _ in range(EMPTY_BLOCKS)]
+                self._empties += walls if arm == EAGER else []
         return min(self._empties)
-
-    def _empty_blocks(self, arm: str) -> list[float]:
-        return [self._run(arm, self.calls, empty=True).wall for _ in range(EMPTY_BLOCKS)]
 
     def _order(self) -> list[str]:
         return self._orders.sample(list(self._runners), len(self._runners))
 
     def block(self, arm: str, calls: int) -> Block:
-        """One timed block. Raises ArmFailed."""
+        """Run a block of a round and return its time, without the time of an empty block. Raises ArmFailed.
+
+        When all arms have run, a call of the round may be verified.
+        """
         if arm in self._done or not self._batch:
             self._new_round(calls)
-            self._write()
         watch = self._runners[arm].watch
         with blaming(arm):
             before = watch.waited() + waited(self._judge)
@@ -167,9 +172,8 @@ class CpuClock:
         return Block(_without(self._empty, taken.wall), calls, noise)
 
     def alone(self, arm: str, calls: int) -> float:
-        """Seconds of one block of ``arm`` outside any round, with fresh inputs. Raises ArmFailed."""
+        """Return the seconds of a block of ``arm`` outside of all rounds, with fresh inputs. Raises ArmFailed."""
         self._new_round(calls)
-        self._write()
         return _without(self._empty * calls / self.calls, self._run(arm, calls).wall)
 
     @property
@@ -179,26 +183,23 @@ class CpuClock:
 
     @property
     def program(self) -> Effects:
-        """What eager's template says of the subgraph."""
+        """The subgraph's effects, as eager's template states them."""
         return self._program
 
     def _new_round(self, calls: int) -> None:
-        self._depth = self._next_depth()
+        """Choose the round's stack depth and write its inputs.
+
+        Depths come in random order, each for two rounds: the arms in one order, and in the reverse order.
+        """
+        if not self._depths:
+            self._depths = [depth for depth in self._stack.sample(range(DEPTHS), DEPTHS) for _ in range(2)]
+        self._depth = self._depths.pop()
         self._draw(calls)
 
     def _draw(self, calls: int) -> None:
         self._done.clear()
         with self.phases("inputs"):
             self._batch = self._bench.inputs.draw(calls)
-
-    def _next_depth(self) -> int:
-        """Each depth of the stack in random order, and each for two rounds: an order of the arms and its reverse."""
-        if not self._depths:
-            self._depths = [depth for depth in self._stack.sample(range(DEPTHS), DEPTHS) for _ in range(2)]
-        return self._depths.pop()
-
-    def _write(self) -> None:
-        with self.phases("inputs"):
             self._bench.inputs.write(self._batch, self._bench.pages)
 
     def _run(self, arm: str, calls: int, empty: bool = False) -> BlockTime:
@@ -206,24 +207,30 @@ class CpuClock:
             return self._runners[arm].block(calls, empty, self._depth)
 
     def device_us(self, _arm: str) -> float | None:
-        """What a device's own clock says of a call; None where the judge's clock is the only one."""
+        """Return the microseconds of a call by a device's own clock. Return None if there is no such clock."""
         return None
 
     def close(self) -> None:
-        """End the runners, for good."""
+        """End the runners. The clock can't be used any more."""
         self._priority.end()
         _end(self._runners)
         os.close(self._judge)
 
 
 def _without(empty: float, wall: float) -> float:
-    """What a block took for its calls, at least half of it: a block that takes little longer than an empty one says
-    little of its calls, and a difference between two such blocks must not be made a ratio of any size."""
+    """Return a block's wall time less that of an empty block, but at least half of it.
+
+    A block that takes little longer than an empty one tells little about its calls. Without the lower bound, the
+    ratio of two such blocks could be of any size.
+    """
     return max(wall - empty, wall / 2)
 
 
 def _end(runners: dict[str, Runner], cores: Sequence[int] = ()) -> None:
-    """None twice, though somebody press Ctrl+C meanwhile. On these cores in turn: it takes as long as a fork."""
+    """End runners on these cores in turn, since ending one takes as long as a fork.
+
+    Each is removed from ``runners`` before it is closed, so that Ctrl+C meanwhile can't make one be closed twice.
+    """
     turn = cycle(cores or (None,))
     while runners:
         runners.popitem()[1].close(next(turn))

@@ -1,4 +1,4 @@
-"""The clock of blocks on a CUDA device: the judge's own, around a block that begins and ends with the device idle."""
+"""The clock of arms on a CUDA device: the judge's own. A block begins and ends with the device idle."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pytest_passbench.judge.measure.cpu_clock import CpuClock
 
 
 class CudaClock(CpuClock):
-    """Times blocks by the judge's clock, the device idle at both ends; keeps what events said beside it."""
+    """The clock of blocks on a CUDA device, which is idle at both ends. CUDA events are kept as further evidence."""
 
     name = "cuda-wall"
-    least_warm_blocks = 2
+    min_warm_blocks = 2
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -28,6 +28,9 @@ class CudaClock(CpuClock):
         return taken
 
     def device_us(self, arm: str) -> float | None:
-        """Microseconds of a call between two events on the runner's stream (median over blocks): evidence only."""
+        """Return the microseconds of a call between two events on the runner's stream, as the median over blocks.
+
+        The runner states them, so they are evidence only. Return None if no block was run.
+        """
         found = self._device.get(arm)
         return median(found) * 1e6 if found else None

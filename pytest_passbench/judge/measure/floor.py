@@ -1,7 +1,8 @@
-"""What this machine's noise is: eager against eager, in a second sandbox, on some of a run's subgraphs.
+"""This machine's noise, from eager against eager in a second sandbox, on some of a run's subgraphs.
 
-Their true ratio is 1, so what they show is the machine's: how wide identical programs scatter (below which no
-difference is called one), and how much a measurement resembles the one before (which makes intervals too narrow).
+Their true ratio is 1, so any difference is the machine's noise. It gives two figures. The A/A floor is how far the
+ratios of identical programs scatter; no smaller difference counts as one. The correlation is how much a pair
+resembles the one before; it makes intervals too narrow if it is ignored.
 """
 
 from __future__ import annotations
@@ -14,33 +15,32 @@ from typing import Any
 from pytest_passbench.judge.arms.names import TWIN
 from pytest_passbench.timing.aggregate import Floor, aa_floor
 from pytest_passbench.timing.estimate import from_values, pair_value
-from pytest_passbench.timing.looks import LEAST_DELTA
+from pytest_passbench.timing.looks import MIN_DELTA
 from pytest_passbench.timing.measurement import Arms
 from pytest_passbench.timing.series import pooled_lag1
 
-FIRST = 4  # sessions before the floor is taken at its word: Student's t of fewer is vague
-SPREAD = 8.0  # a subgraph this many times smaller or larger than all others is of another size
-EVERY = 24  # later on one subgraph in so many, for a machine changes in an hour
+MIN_SESSIONS = 4  # before the floor is used, since Student's t of fewer is vague
+SIZE_RATIO = 8.0  # a subgraph that is so many times smaller or larger than all measured ones is measured too
+INTERVAL = 24  # later, one subgraph in so many is measured, since a machine changes within an hour
 
 
 @dataclass
 class Noise:
     """The eager-against-eager sessions of one judge so far."""
 
-    sessions: list[list[float]] = field(default_factory=list)  # per session its pairs' values (logs)
-    shares: list[float] = field(default_factory=list)  # per measured subgraph, of rounds that others disturbed
+    sessions: list[list[float]] = field(default_factory=list)  # the values of each session's pairs (log ratios)
+    shares: list[float] = field(default_factory=list)  # for each measured subgraph, the share of disturbed rounds
     _sizes: list[int] = field(default_factory=list)
     _since: int = 0
 
     def wants(self, elements: int) -> bool:
-        """Whether a subgraph of this size (input elements) should have a twin beside it."""
-        return len(self._sizes) < FIRST or self._since >= EVERY or self._new_size(elements)
-
-    def _new_size(self, elements: int) -> bool:
-        return all(abs(math.log(max(elements, 1) / size)) > math.log(SPREAD) for size in self._sizes)
+        """Return True if eager should also run as a twin on a subgraph with so many input elements."""
+        if len(self._sizes) < MIN_SESSIONS or self._since >= INTERVAL:
+            return True
+        return all(abs(math.log(max(elements, 1) / size)) > math.log(SIZE_RATIO) for size in self._sizes)
 
     def add(self, measured: Arms, elements: int) -> None:
-        """Take in what was measured on a subgraph, with a twin or without."""
+        """Add the measurement of a subgraph with so many input elements, with a twin or without."""
         self.shares.append(measured.disturbed_share)
         self._since += 1
         if TWIN in measured.arms:
@@ -50,23 +50,23 @@ class Noise:
 
     @property
     def floor(self) -> Floor | None:
-        """The A/A floor, where there was a session."""
+        """The A/A floor; None before the first session."""
         ratios = [from_values(values).log_ratio for values in self.sessions]
         return aa_floor(ratios) if ratios else None
 
     @property
     def delta(self) -> float:
-        """The smallest difference (relative) that is called one here, as far as is known."""
+        """The smallest relative difference that counts as one on this machine, as far as is known."""
         floor = self.floor
-        return LEAST_DELTA if floor is None or len(self.sessions) < FIRST else max(LEAST_DELTA, floor.width)
+        return MIN_DELTA if floor is None or len(self.sessions) < MIN_SESSIONS else max(MIN_DELTA, floor.width)
 
     @property
     def correlation(self) -> float:
-        """What a pair has in common with the one before it."""
+        """The correlation of a pair's value with that of the pair before it."""
         return pooled_lag1(self.sessions)
 
     def to_json(self) -> dict[str, Any]:
-        """For the results file. ``sessions`` is 0 where nothing was measured; then there is no width either."""
+        """Return the noise as data for the results file. Without sessions it has no ``width`` and ``offset``."""
         floor = self.floor
         known = {} if floor is None else {"width": floor.width, "offset": floor.offset}
         return {
@@ -79,9 +79,9 @@ class Noise:
 
 
 def merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """The noise of several workers of one run: the noisiest, and the sessions of all.
+    """Return the noise of several workers of one run: that of the noisiest worker, and the number of all sessions.
 
-    Widths are not averaged: no interval may become narrower for another worker's quiet.
+    Widths are not averaged, since a quiet worker must not make the intervals of a noisy one narrower.
     """
     known = [part for part in parts if part]
     if not known:

@@ -1,7 +1,7 @@
-"""CPU time of the processes in an arm's sandbox that are to be asleep or stopped while its runner is measured.
+"""CPU time of an arm's zygote and template, which should be asleep or stopped while its runner is measured.
 
-Whatever else runs there could work for the runner, or continue it while it is stopped. New processes are looked for
-elsewhere (:meth:`pytest_passbench.judge.arms.arm.Arm.strays`); these are the zygote and the template.
+Another process in the sandbox could work for the runner, or continue it while it is stopped. New processes are looked
+for elsewhere (:meth:`pytest_passbench.judge.arms.arm.Arm.strays`).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pytest_passbench.judge.arms.processes import Gone
 
 @dataclass(frozen=True)
 class Used:
-    """CPU seconds of an arm's other processes, in so many seconds of wall time."""
+    """The CPU seconds of an arm's other processes, and the wall seconds in which they used them."""
 
     cpu: float
     wall: float
 
 
 class Others:
-    """Keeps accounts from pair to pair: between :meth:`begin` and :meth:`end` nobody orders any work of them."""
+    """The account of these processes over all pairs. Between :meth:`begin` and :meth:`end` they get no orders."""
 
     def __init__(self) -> None:
         self.used: dict[str, list[Used]] = {}
@@ -32,13 +32,13 @@ class Others:
         self._since = 0.0
 
     def begin(self, pids: Mapping[str, Iterable[int]]) -> None:
-        """Note what these processes of each arm have used so far."""
+        """Note the CPU time that these processes of each arm have used so far."""
         self._clocks = {arm: [processes.cpu_clock(pid) for pid in found] for arm, found in pids.items()}
         self._before = {arm: _seconds(clocks) for arm, clocks in self._clocks.items()}
         self._since = time.monotonic()
 
     def end(self) -> None:
-        """Add up what they have used since the last beginning. Nothing the second time."""
+        """Add the CPU time since the last :meth:`begin`. A second call does nothing."""
         wall = time.monotonic() - self._since
         for arm, clocks in self._clocks.items():
             self.used.setdefault(arm, []).append(Used(_seconds(clocks) - self._before[arm], wall))
@@ -46,7 +46,7 @@ class Others:
 
 
 def _seconds(clocks: Iterable[int]) -> float:
-    """All together; a process that ended has a failure of its own to tell of."""
+    """Return the CPU seconds of all processes together. One that has ended is left out: its arm fails elsewhere."""
     total = 0.0
     for clock in clocks:
         try:

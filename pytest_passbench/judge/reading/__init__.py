@@ -1,1 +1,1 @@
-"""A candidate as data: its reader from outside, launch plans, kernels' texts."""
+"""A candidate as data: its reader, launch plans, kernels' texts."""

@@ -1,4 +1,4 @@
-"""From a match to launch plan and compiled kernels: what a template asks for while it builds."""
+"""Answers templates' requests: it turns a match of a pass into a launch plan with compiled kernels."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _INTEGERS = {
 }
 
 
-LIBRARY_BYTES = 64 << 20  # of all compiled kernels of a pass directory, which the judge keeps in memory
+MAX_LIBRARY_BYTES = 64 << 20  # of all compiled kernels of a pass directory, since the judge keeps them in memory
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a template gets for a match: the plan, and its kernels ready to be loaded.
+    """The answer to a template's request: a plan, and its kernels ready to be loaded.
 
-    ``compiled`` are libraries, then all machine code of Triton kernels in one piece, if there is any.
+    ``compiled`` has the libraries, and after them the machine code of all Triton kernels in one piece, if any.
     """
 
     message: dict[str, Any]
@@ -49,13 +49,16 @@ class Answer:
     findings: tuple[Finding, ...]
 
     def descriptors(self) -> tuple[int, ...]:
-        """Return a new descriptor of each, for the caller to close."""
+        """Return a new descriptor of each item of ``compiled``. The caller closes them."""
         return tuple(sealed(data) for data in self.compiled)
 
 
 @dataclass
 class Planner:
-    """Answers for one pass directory. ``root`` is its folder on disk, ``folder`` its name within the candidate."""
+    """The judge's planner for a pass directory.
+
+    ``root`` is its folder on disk, ``folder`` its path within the candidate.
+    """
 
     reader: Reader
     builder: Builder
@@ -64,12 +67,12 @@ class Planner:
     root: Path
     folder: str
     _known: dict[str, Answer] = field(default_factory=dict)
-    _compiled: set[bytes] = field(default_factory=set)  # of all plans
+    _compiled: set[bytes] = field(default_factory=set)  # kernels of all plans
 
     def answer(self, data: Any, capability: int | None = None) -> Answer:
-        """Return the answer to a template's request. ``capability`` is its CUDA device's, if it has one.
+        """Return the answer to a template's request. ``capability`` is its CUDA device's, None on a CPU.
 
-        Raises ArmFailure, with a finding if a rule is broken.
+        Raises ArmFailure if there is no plan, with a finding if a rule is broken.
         """
         try:
             request = parse.request(data)
@@ -93,10 +96,13 @@ class Planner:
             raise self._failure(request.name, "kernel", Refusal(refusal.rule, refusal.message)) from refusal
         except (CompileFailed, CompileError) as error:
             raise ArmFailure("compile_fail", "compile", f"pass {request.name}: {error}") from error
-        return Answer({"plan": plan.to_data(), **message}, compiled, tuple(self._tables(request.name, plan)))
+        size = sum(table.nbytes for table in plan.tables)
+        said = f"pass {request.name} brings {size} bytes of constant tables"
+        findings = (warning("plan", "table", said),) if size else ()
+        return Answer({"plan": plan.to_data(), **message}, compiled, findings)
 
     def _failure(self, name: str, layer: str, refusal: Refusal) -> ArmFailure:
-        """Return a refusal as the arm's failure: a violation, or something that no plan can hold."""
+        """Return a refusal as the arm's failure: a violation of a rule, or a wrapper that no plan can express."""
         file = named(refusal.file, self.folder) or named(f"{name}.py", self.folder)
         who = "the kernel wrapper " if layer == "plan" else ""
         said = f"pass {name}: {who}{refusal.message}"
@@ -113,9 +119,9 @@ class Planner:
         return self._failure(name, "kernel", Refusal(refusal.rule, refusal.message, refusal.file, refusal.line))
 
     def _kernels(self, plan: LaunchPlan, capability: int | None) -> tuple[dict[str, Any], tuple[bytes, ...]]:
-        """Return what a template is told of the plan's kernels, and what was compiled.
+        """Return the part of a template's answer about the plan's kernels, and the compiled kernels.
 
-        Triton's interpreter takes a kernel's text; a device takes machine code, and gets no text. ``written`` are the
+        Triton's interpreter takes a kernel's text. A device takes machine code, and gets no text. ``written`` are the
         arguments that the plan writes to.
         """
         libraries: list[Built] = []
@@ -151,18 +157,14 @@ class Planner:
         return message, tuple(compiled)
 
     def _count(self, data: bytes) -> None:
-        """Take note of compiled kernels. Raises Refusal if all of them together are too large."""
+        """Count a compiled kernel. Raises Refusal if all of them together are too large."""
         self._compiled.add(data)
-        if sum(len(known) for known in self._compiled) > LIBRARY_BYTES:
-            raise Refusal("size", f"brings libraries of more than {LIBRARY_BYTES >> 20} MiB")
-
-    def _tables(self, name: str, plan: LaunchPlan) -> list[Finding]:
-        size = sum(table.nbytes for table in plan.tables)
-        return [warning("plan", "table", f"pass {name} brings {size} bytes of constant tables")] if size else []
+        if sum(len(known) for known in self._compiled) > MAX_LIBRARY_BYTES:
+            raise Refusal("size", f"brings libraries of more than {MAX_LIBRARY_BYTES >> 20} MiB")
 
 
 def check(request: Request, plan: LaunchPlan, policy: Policy) -> None:
-    """Raise Refusal for a plan that is well-formed, and no kernel of the candidate's own."""
+    """Raise Refusal for a well-formed plan that ``policy`` does not allow, or that does not fit the request."""
     if len(plan.returns) != request.outputs:
         raise Refusal("result", f"returns {len(plan.returns)} values, and the pattern returns {request.outputs}")
     operators = [step.name for step in plan.steps if isinstance(step, Operator)]
@@ -177,7 +179,7 @@ def check(request: Request, plan: LaunchPlan, policy: Policy) -> None:
             found: Any = resolve(f"torch.ops.{name}")
         except Exception as error:
             raise Refusal("operator", said) from error
-        if not isinstance(found, torch._ops.OpOverload):  # several operators of one name: none of them can be called
+        if not isinstance(found, torch._ops.OpOverload):  # a name of several overloads, not one operator
             raise Refusal("operator", said)
 
 

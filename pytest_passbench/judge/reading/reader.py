@@ -1,6 +1,6 @@
-"""A reader from outside: the process that imports a candidate's passes and records what their wrappers do.
+"""The judge's handle for a reader: the process that imports a candidate's passes and records their wrappers.
 
-It is not believed: what it says is checked for its form and then executed as data, nothing else.
+A reader is not trusted. Its answers are checked for their form, and then serve as data only.
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.judge.arms import processes, replies
-from pytest_passbench.judge.arms.arm import OUTPUT_LIMIT, Arm
-from pytest_passbench.judge.arms.failures import ArmFailure, ending, printable
+from pytest_passbench.judge.arms.arm import MAX_OUTPUT_BYTES, Arm
+from pytest_passbench.judge.arms.failures import ArmFailure, ending
 from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.wire import hear
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import LaunchPlan, Request
 from pytest_passbench.protocol import ProtocolError, send
 
-RECORDINGS = 2
-MAX_PROCESSES = 64  # of a candidate's own while its passes are read
-LOOK = 0.25  # seconds between two looks at how many there are
-FREEZE_LIMIT = 1.0  # seconds for all processes of a sandbox to stop; one that waits for its vfork never does
-#: Rules whose breach is a violation; any other refusal says what a wrapper cannot do.
+RECORDINGS = 2  # of each wrapper's call, which must agree
+MAX_PROCESSES = 64  # of a candidate while its passes are read
+POLL_SECONDS = 0.25  # between two looks at the number of processes
+FREEZE_TIMEOUT_SECONDS = 1.0  # for all processes of a sandbox to stop. A process that waits in vfork never stops
+#: Rules whose breach is a violation. Other refusals are failures: the wrapper does something that no plan can hold.
 VIOLATIONS = frozenset({"torch-op"})
 
 
 class Refusal(Exception):
-    """A recording was refused, by ``rule``; the place is in the candidate's folder."""
+    """A recording is refused by ``rule``. ``file`` and ``line`` are in the candidate's folder."""
 
     def __init__(self, rule: str, message: str, file: str = "", line: int = 0) -> None:
         self.rule, self.message, self.file, self.line = rule, message, file, line
@@ -44,26 +45,32 @@ class Refusal(Exception):
 
 @dataclass(frozen=True)
 class KernelSources:
-    """The kernels of a candidate's modules: source, flags and OpenMP of C++ libraries, references to Triton's."""
+    """The kernels of a candidate's modules.
+
+    ``libraries`` are source, flags and OpenMP of C++ libraries. ``triton`` are references to Triton kernels.
+    """
 
     libraries: list[tuple[str, tuple[str, ...], bool]]
     triton: list[str]
 
 
 def start_reader(arm: Arm, folder: str, stems: Sequence[str]) -> Reader:
-    """Have a reader forked for the passes of a folder (as seen in the sandbox). Raises ArmFailure."""
+    """Have a reader forked for the passes of a folder, and return it. Raises ArmFailure.
+
+    ``folder`` is the path inside the sandbox.
+    """
     channel, log, _number = arm.fork({"op": "reader", "folder": folder, "stems": list(stems)})
     return Reader(arm, channel, log, stems)
 
 
 class Reader:
-    """A process with one pass directory's modules. Starts in the background; :meth:`passes` waits for it."""
+    """A process with the modules of a pass directory. It starts in the background; :meth:`passes` waits for it."""
 
     def __init__(self, arm: Arm, channel: socket.socket, log: Any, stems: Sequence[str]) -> None:
-        """``stems`` are the names of the passes that it is to read."""
+        """Take over a forked process. ``stems`` are the names of the passes that it has to read."""
         self._arm, self._channel, self._log, self._stems = arm, channel, log, list(stems)
         self._told: list[dict[str, Any]] | None = None
-        self._imported = self._printed = 0  # bytes of what was printed while the modules were loaded, and so far
+        self._imported = self._printed = 0  # bytes printed while the modules were loaded, and so far
         self._frozen = False
 
     def passes(self) -> list[dict[str, Any]]:
@@ -72,25 +79,28 @@ class Reader:
             answer = self._hear(replies.READ, "load")
             if answer["status"] != "ready":
                 raise ArmFailure("compile_fail", "load", answer["message"])
-            if [item["name"] for item in answer["passes"]] != self._stems:  # a pass that is out goes by its name
+            if [item["name"] for item in answer["passes"]] != self._stems:  # passes are disqualified by their names
                 raise ArmFailure("integrity", "load", "the passes that were read are not those of the candidate")
             self._told = answer["passes"]
             self._imported = self._printed = os.fstat(self._log.fileno()).st_size
         return self._told
 
     def kernels(self) -> KernelSources:
-        """Return all kernels that the modules have, whether or not a plan uses them. Raises ArmFailure."""
+        """Return all kernels of the modules, including those that no plan uses. Raises ArmFailure."""
         self._send({"op": "kernels"})
         answer = self._hear(replies.KERNELS, "load")
         libraries = [(source, tuple(flags), openmp) for source, flags, openmp in answer["libraries"]]
         return KernelSources(libraries, answer["triton"])
 
     def record(self, request: Request, policy: str) -> LaunchPlan:
-        """Return the plan of a wrapper's call: what all recordings agree on. Raises Refusal, ArmFailure."""
+        """Return the plan of a wrapper's call, on which all recordings agree.
+
+        Raises Refusal if there is no such plan or they differ, ArmFailure if the wrapper raises or the process fails.
+        """
         first = self._recorded(request, policy)
         for _ in range(RECORDINGS - 1):
             other = self._recorded(request, policy)
-            if other.to_data() != first.to_data():  # as data, since no number that is none equals itself
+            if other.to_data() != first.to_data():  # compared as data, since NaN does not equal itself
                 raise Refusal("differs", f"recorded twice, differs {_difference(first, other)}")
         return first
 
@@ -113,7 +123,7 @@ class Reader:
             raise Refusal("plan", f"was recorded as something that is no launch plan: {error}") from error
 
     def freeze(self) -> None:
-        """Stop whatever runs in the sandbox until the next question: it must not take time from what is timed."""
+        """Stop all processes of the sandbox until the next order, so that they take no time from timed blocks."""
         freeze(self._arm)
         self._frozen = True
 
@@ -140,9 +150,9 @@ class Reader:
             raise ArmFailure("crash", phase, said) from error
 
     def _wait(self, limit: float, phase: str) -> None:
-        """Wait for an answer, and see meanwhile that the candidate starts no processes without end."""
+        """Wait for an answer. Raises TimeoutError, and ArmFailure if there are too many processes meanwhile."""
         deadline = time.monotonic() + limit
-        while not select.select([self._channel], [], [], LOOK)[0]:
+        while not select.select([self._channel], [], [], POLL_SECONDS)[0]:
             if time.monotonic() > deadline:
                 raise TimeoutError
             if len(self._arm.everything_inside()) > MAX_PROCESSES:
@@ -150,16 +160,17 @@ class Reader:
                 raise ArmFailure("crash", phase, f"started more than {MAX_PROCESSES} processes while it was read")
 
     def output(self) -> str:
-        """Return what was printed while the modules were loaded and since the last time, capped and printable."""
+        """Return the output of loading the modules and the output since the last call, capped and escaped."""
         size = os.fstat(self._log.fileno()).st_size
         parts = (0, self._imported), (min(self._printed, size), size)
         self._printed = size
-        data = b"".join(os.pread(self._log.fileno(), min(end - start, OUTPUT_LIMIT), start) for start, end in parts)
-        text = printable(data[:OUTPUT_LIMIT].decode("utf-8", "replace"))
-        return text + (" […]" if sum(end - start for start, end in parts) > OUTPUT_LIMIT else "")
+        most = MAX_OUTPUT_BYTES
+        data = b"".join(os.pread(self._log.fileno(), min(end - start, most), start) for start, end in parts)
+        text = printable(data[:most].decode("utf-8", "replace"), LINES)
+        return text + (" […]" if sum(end - start for start, end in parts) > most else "")
 
     def close(self) -> None:
-        """End the process and whatever it has started."""
+        """End the process and all that it has started."""
         self._channel.close()
         self._log.close()
         self._arm.end_children()
@@ -174,13 +185,13 @@ def _difference(one: LaunchPlan, other: LaunchPlan) -> str:
 
 
 def freeze(arm: Arm) -> None:
-    """Stop all that runs in a reader's sandbox: it must not take time from what is being timed.
+    """Stop all processes of a reader's sandbox, so that they take no time from timed blocks.
 
-    The processes must be the same, and stopped, in two looks at them: one that hands on its work to a child and ends
-    can be missed by a single one. A sandbox that does not come to rest ends.
+    Two listings must show the same processes, all stopped. A single one can miss a process that forks a child and
+    ends. A sandbox that does not come to rest is ended.
     """
     arm.signal_all(signal.SIGSTOP)
-    deadline, before = time.monotonic() + FREEZE_LIMIT, set[int]()
+    deadline, before = time.monotonic() + FREEZE_TIMEOUT_SECONDS, set[int]()
     while time.monotonic() < deadline and len(before) <= MAX_PROCESSES:
         inside = set(arm.everything_inside())
         running = [pid for pid in inside if not processes.stopped(pid)]
@@ -190,17 +201,17 @@ def freeze(arm: Arm) -> None:
         for pid in running:
             with contextlib.suppress(Gone):
                 processes.stop(pid)
-                processes.wait_stopped(pid, limit=FREEZE_LIMIT / 4)
+                processes.wait_stopped(pid, limit=FREEZE_TIMEOUT_SECONDS / 4)
     arm.destroy()
 
 
 def thaw(arm: Arm) -> None:
-    """Let a frozen sandbox go on."""
+    """Let all processes of a frozen sandbox go on."""
     for pid in arm.everything_inside():
         with contextlib.suppress(Gone):
             processes.go_on(pid)
 
 
 def named(file: str, folder: Path | str) -> str:
-    """Return a file's path within the candidate."""
+    """Return the path of a file of ``folder`` within the candidate. An empty ``file`` stays empty."""
     return f"{folder}/{file}" if folder and file else file

@@ -1,4 +1,4 @@
-"""What is known of a candidate's passes in a run: as data from a reader, and which of them are out."""
+"""The passes of a run's candidates: as data from a reader, without those that are disqualified."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from pytest_passbench.judge.reading.reader import start_reader
 
 
 class Readings:
-    """One reader at a time, of the pass directory that is being judged; passes that broke a rule stay out."""
+    """The readers of a run, one at a time. Passes that broke a rule stay disqualified."""
 
     def __init__(
         self, policy: Policy, builder: Builder, triton: TritonBuilder, start: Callable[[Path], Arm], mount: str
     ) -> None:
-        """``start`` starts a sandbox that sees a candidate's folder, at ``mount`` ("": where it is)."""
+        """Set up without starting a sandbox.
+
+        ``start`` starts one that sees a candidate's folder, at ``mount`` (if empty, at its own path).
+        """
         self._policy, self._builder, self._triton = policy, builder, triton
         self._start, self._mount = start, mount
         self._arm: tuple[Path, Arm] | None = None
@@ -31,7 +34,7 @@ class Readings:
         self._caught: dict[Path, set[str]] = {}
 
     def arm(self, candidate: Candidate) -> Arm:
-        """Return the sandbox of a candidate's readers, started if there is none."""
+        """Return the sandbox of a candidate's readers. Start it if it does not run."""
         path = candidate.path.resolve()
         if self._arm is None or self._arm[0] != path or not self._arm[1].alive:
             self.close()
@@ -39,14 +42,15 @@ class Readings:
         return self._arm[1]
 
     def planner(self, candidate: Candidate, passes: PassDir) -> Planner:
-        """Return who answers for a pass directory, its reader loaded. Raises ArmFailure if it cannot be loaded."""
+        """Return the planner of a pass directory once its passes are loaded. Raises ArmFailure if they can't be."""
         if passes.path in self._failures:
             raise self._failures[passes.path]
         arm = self.arm(candidate)
         if self._planner is None or self._planner[0] != passes.path:
             self.forget()
-            reader = start_reader(arm, self._inside(candidate, passes), passes.stems)
-            where = folder(candidate, passes)
+            where = candidate.folder(passes)
+            inside = (Path(self._mount) if self._mount else candidate.path.resolve()) / where
+            reader = start_reader(arm, str(inside), passes.stems)
             planner = Planner(reader, self._builder, self._triton, self._policy, passes.path, where)
             self._planner = passes.path, planner
         planner = self._planner[1]
@@ -59,17 +63,17 @@ class Readings:
         return planner
 
     def passes(self, planner: Planner, passes: PassDir) -> tuple[dict[str, Any], ...]:
-        """Return the passes of a directory as data, without those that are out."""
+        """Return the passes of a directory as data, without disqualified ones."""
         out = self._caught.get(passes.path, set())
         return tuple(item for item in planner.reader.passes() if item["name"] not in out)
 
     def caught(self, passes: PassDir, stems: set[str]) -> None:
-        """Put passes that broke a rule out from now on: all of the directory if none is named."""
+        """Disqualify passes that broke a rule from now on. If ``stems`` names none of them, all of them are."""
         known = stems & set(passes.stems) or set(passes.stems)
         self._caught.setdefault(passes.path, set()).update(known)
 
     def forget(self) -> None:
-        """End the reader: the next question starts another one."""
+        """End the reader. The next call of :meth:`planner` starts another one."""
         if self._planner is not None:
             self._planner[1].reader.close()
             self._planner = None
@@ -80,14 +84,3 @@ class Readings:
         if self._arm is not None:
             self._arm[1].close()
             self._arm = None
-
-    def _inside(self, candidate: Candidate, passes: PassDir) -> str:
-        """Return where a pass directory lies in the sandbox."""
-        relative = passes.path.resolve().relative_to(candidate.path.resolve())
-        return str((Path(self._mount) if self._mount else candidate.path.resolve()) / relative)
-
-
-def folder(candidate: Candidate, passes: PassDir) -> str:
-    """Return a pass directory's path within its candidate; "" for the candidate itself."""
-    relative = passes.path.resolve().relative_to(candidate.path.resolve()).as_posix()
-    return "" if relative == "." else relative

@@ -1,6 +1,7 @@
-"""A candidate looked over without being judged: its passes read in a sandbox, its kernels screened and compiled.
+"""The survey of a candidate without judging it (``passbench audit``).
 
-With a task also its launch plans: the passes are matched, as data, on that task's subgraphs.
+Its passes are read in a sandbox, and its kernels are screened and compiled. With a task, the passes are also matched
+as data on the task's subgraphs, which gives their launch plans.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from pytest_passbench.core.task import Task
 from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.arm import Arm, ArmSettings
 from pytest_passbench.judge.arms.failures import ArmFailure
-from pytest_passbench.judge.arms.template import Template
 from pytest_passbench.judge.audits.layers import violation, warning
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused
@@ -29,16 +29,16 @@ from pytest_passbench.judge.devices import start_template
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
 from pytest_passbench.judge.reading.planning import Answer, Planner
 from pytest_passbench.judge.reading.reader import named
-from pytest_passbench.judge.reading.readings import Readings, folder
+from pytest_passbench.judge.reading.readings import Readings
 from pytest_passbench.kernels.errors import CompileError
 from pytest_passbench.protocol import READ, Order
 
-TIMEOUT = 120.0  # seconds for any answer of the reader
+TIMEOUT_SECONDS = 120.0  # for each answer of the reader
 
 
 @dataclass(frozen=True)
 class Planned:
-    """The launch plan of one match: JSON-ready."""
+    """The launch plan of a match: JSON-ready."""
 
     subgraph: str
     name: str
@@ -47,7 +47,7 @@ class Planned:
 
 @dataclass
 class Survey:
-    """Findings, the passes that could be read, and the plans of their matches."""
+    """The result: findings, the files of the passes that could be read, and the plans of their matches."""
 
     findings: list[Finding] = field(default_factory=list)
     passes: list[str] = field(default_factory=list)
@@ -55,12 +55,15 @@ class Survey:
 
 
 def survey(path: Path, policy: Policy = "kernels", task: Task | None = None) -> Survey:
-    """Look a candidate over. Raises UserError for a folder that is no candidate, or if no sandbox starts."""
+    """Survey a candidate, with plans for the matches of ``task`` if one is given.
+
+    Raises UserError if the folder is not a candidate, or if no sandbox starts.
+    """
     candidate, walls, found = Candidate.open(path), sandbox.walls(), Survey()
     builder, triton = Builder(walls, cache_folder()), TritonBuilder(walls, cache_folder())
 
     def start(folder: Path) -> Arm:
-        return Arm(ArmSettings("reader", "cpu", 1, READ, walls, TIMEOUT, folder))
+        return Arm(ArmSettings("reader", "cpu", 1, READ, walls, TIMEOUT_SECONDS, folder))
 
     readings = Readings(policy, builder, triton, start, sandbox.CANDIDATE_MOUNT if walls.strong else "")
     try:
@@ -73,7 +76,7 @@ def survey(path: Path, policy: Policy = "kernels", task: Task | None = None) -> 
 
 
 class _Looker:
-    """One pass directory."""
+    """The survey of a pass directory."""
 
     def __init__(
         self,
@@ -86,7 +89,7 @@ class _Looker:
     ) -> None:
         self._candidate, self._passes, self._readings = candidate, passes, readings
         self._builder, self._walls, self._found = builder, walls, found
-        self._folder = folder(candidate, passes)
+        self._folder = candidate.folder(passes)
 
     def look(self, task: Task | None) -> None:
         for fault in self._passes.faults:
@@ -137,15 +140,19 @@ class _Looker:
                 yield warning("kernel", "text", f"a Triton kernel is named in a form that is none: {error}")
 
     def _plan(self, planner: Planner, told: tuple[dict[str, Any], ...], task: Task) -> None:
-        """Match the passes on a task's subgraphs, in a sandbox, on inputs of zeros; no kernel is run."""
-        arm = Arm(ArmSettings("candidate", "cpu", 1, "direct", self._walls, TIMEOUT, judged=True))
+        """Match the passes on a task's subgraphs in a sandbox, with inputs of zeros. No kernel is run."""
+        arm = Arm(ArmSettings("candidate", "cpu", 1, "direct", self._walls, TIMEOUT_SECONDS, judged=True))
         try:
             for subgraph in task.subgraphs:
                 layout = plan_layout(subgraph.inputs)
                 pages = Pages(layout)
                 order = Order("candidate", task.graphs[subgraph.graph], str(task.path), "cpu", "direct", told)
                 try:
-                    self._match(start_template(arm, order, layout, pages.fd), planner, subgraph.id)
+                    template = start_template(arm, order, layout, pages.fd)
+                    try:
+                        template.wait(_Noting(planner, subgraph.id, self._found.plans))
+                    finally:
+                        template.leave()
                 except ArmFailure as failure:
                     self._fail(failure)
                 finally:
@@ -154,16 +161,10 @@ class _Looker:
         finally:
             arm.close()
 
-    def _match(self, template: Template, planner: Planner, subgraph: str) -> None:
-        try:
-            template.wait(_Noting(planner, subgraph, self._found.plans))
-        finally:
-            template.leave()
-
 
 @dataclass(frozen=True)
 class _Noting:
-    """A planner whose plans are noted."""
+    """A planner that collects its plans."""
 
     planner: Planner
     subgraph: str

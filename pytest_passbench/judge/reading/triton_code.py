@@ -1,4 +1,4 @@
-"""Triton launches of a plan as machine code for a CUDA device, and what a template is told about it."""
+"""The machine code of a plan's Triton launches for a CUDA device, and its description for the template."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pytest_passbench.judge.reading.reader import Refusal
 from pytest_passbench.judge.reading.triton_texts import TextRefused
 from pytest_passbench.plans.launch import LaunchPlan, TritonLaunch, Tuned
 
-SHOWN = 2000  # characters of why a configuration was not compiled
+MAX_SHOWN_CHARACTERS = 2000  # of the reason why a configuration was not compiled
 
 
 @dataclass
 class MachineCode:
-    """The machine code of a plan in one piece; ``binaries`` lie in it one after the other.
+    """The machine code of a plan in one piece, in which the ``binaries`` lie one after the other.
 
-    ``launches`` are the plan's, in its order: a binary's number, or why there is none.
+    ``launches`` has an entry for each of the plan's launches: a binary's number, or why it was not compiled.
     """
 
     code: bytearray = field(default_factory=bytearray)
@@ -29,17 +29,17 @@ class MachineCode:
     launches: list[int | str] = field(default_factory=list)
 
     def to_data(self) -> dict[str, Any]:
-        """Return it as JSON-ready data, without the code."""
+        """Return the description as JSON-ready data, without the code."""
         return {"binaries": self.binaries, "launches": self.launches}
 
 
 def machine_code(
     plan: LaunchPlan, texts: Mapping[int, KernelText], builder: TritonBuilder, capability: int
 ) -> MachineCode:
-    """Compile every launch of a plan. ``texts`` are those of its Triton kernels, by their number.
+    """Compile every launch of a plan. ``texts`` are the texts of its Triton kernels, by the kernels' numbers.
 
-    A configuration of a tuned launch may fail, if another does not. Raises TextRefused for a kernel that cannot be
-    compiled, Refusal for a launch that does not fit its kernel.
+    A configuration of a tuned launch may fail if another one does not. Raises TextRefused if a kernel can't be
+    compiled, Refusal if a launch does not fit its kernel.
     """
     launches = plan.triton_launches
     compiled: dict[int, Machine | CompileFailed] = {}
@@ -57,7 +57,7 @@ def machine_code(
 def _check_failures(
     plan: LaunchPlan, texts: Mapping[int, KernelText], compiled: list[Machine | CompileFailed]
 ) -> None:
-    """Raise TextRefused for a launch that was compiled in none of its configurations."""
+    """Raise TextRefused if no configuration of a launch could be compiled."""
     place = 0
     for step in plan.steps:
         last = step.choices[-1][-1] if isinstance(step, Tuned) else step
@@ -76,7 +76,7 @@ def _packed(compiled: list[Machine | CompileFailed]) -> MachineCode:
     packed, known = MachineCode(), dict[Machine, int]()
     for one in compiled:
         if isinstance(one, CompileFailed):
-            packed.launches.append(str(one)[-SHOWN:])
+            packed.launches.append(str(one)[-MAX_SHOWN_CHARACTERS:])
             continue
         if one not in known:
             known[one] = len(packed.binaries)

@@ -1,4 +1,4 @@
-"""Triton kernels of a plan: their text from the candidate's files, checked."""
+"""The texts of a plan's Triton kernels, taken from the candidate's files and checked."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 from pytest_passbench.candidate.triton import KernelReference, KernelRefusal, KernelText, check_options, kernel_text
 from pytest_passbench.judge.reading.reader import Refusal
-from pytest_passbench.plans.launch import LaunchPlan, TritonKernel, TritonLaunch
+from pytest_passbench.plans.launch import LaunchPlan, TritonKernel
 
 
 class TextRefused(Exception):
-    """A kernel's text breaks a rule, or (``rule`` is None) cannot be had."""
+    """A kernel's text breaks ``rule``. If ``rule`` is None, the text can't be read or compiled."""
 
     def __init__(self, rule: str | None, message: str, file: str = "", line: int = 0) -> None:
         self.rule, self.message, self.file, self.line = rule, message, file, line
@@ -19,9 +19,9 @@ class TextRefused(Exception):
 
 
 def checked_text(kernel: TritonKernel, plan: LaunchPlan, number: int, root: Path) -> KernelText:
-    """Return the text of a kernel whose launches in the plan fit it.
+    """Return the checked text of a plan's kernel number ``number``. ``root`` is the pass directory.
 
-    Raises TextRefused for its text, Refusal for a launch of it that does not fit.
+    Raises TextRefused if the text breaks a rule, Refusal if a launch of the plan does not fit it.
     """
     try:
         reference = KernelReference.from_json(json.loads(kernel.reference))
@@ -31,7 +31,9 @@ def checked_text(kernel: TritonKernel, plan: LaunchPlan, number: int, root: Path
         text = kernel_text(root, reference)
     except KernelRefusal as error:
         raise TextRefused(error.rule, error.message, error.file, error.line) from error
-    for launch in _launches(plan, number):
+    for launch in plan.triton_launches:
+        if launch.kernel != number:
+            continue
         unknown = [name for name, _value in launch.arguments if name not in text.parameters]
         if unknown:
             raise Refusal("argument", f"launches {text.name} with {unknown[0]}, which is none of its parameters")
@@ -40,7 +42,3 @@ def checked_text(kernel: TritonKernel, plan: LaunchPlan, number: int, root: Path
         except ValueError as error:
             raise Refusal("option", f"launches {text.name} with an option that it may not have: {error}") from error
     return text
-
-
-def _launches(plan: LaunchPlan, number: int) -> list[TritonLaunch]:
-    return [launch for launch in plan.triton_launches if launch.kernel == number]

@@ -1,1 +1,1 @@
-"""Outputs read from a stopped runner and compared with eager's."""
+"""The verification of outputs: they are read from stopped runners and compared with eager's."""

@@ -1,4 +1,4 @@
-"""Whether outputs share memory as eager's do, and whether inputs are as the judge left them."""
+"""Checks that outputs share no more memory than eager's do, and that inputs are as the judge wrote them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from pytest_passbench.judge.verify.compare import same_bytes
 from pytest_passbench.judge.verify.outputs import Output
 from pytest_passbench.protocol import Layout
 
-FRESH = -1
-FEW_BYTES = 1 << 16  # of an input: reading all of it takes no longer than asking what to read
-PROBES, PROBE = 4, 1 << 12  # how many places to look at besides, and bytes of each
+FRESH = -1  # owner of an output in memory of its own
+MAX_WHOLE_BYTES = 1 << 16  # of an input that is always read as a whole, which is as fast as asking for its own pages
+PROBES, PROBE_BYTES = 4, 1 << 12  # number and size of the random places that are read of a larger input
 
 
 def owners(runner: Runner, layout: Layout, outputs: Sequence[Output], slot: int) -> list[int]:
-    """Per output whose memory it lies in: an input's index, an earlier output's (counted on from the inputs),
-    or FRESH."""
+    """Return the owner of each output's memory: an input, an earlier output, or FRESH.
+
+    Inputs are given by their index. Earlier outputs are counted on from the number of inputs. ``slot`` is the call's.
+    """
     first = runner.hello["pages"] + slot * layout.stride
     found: list[int] = []
     for index, output in enumerate(outputs):
@@ -27,22 +29,17 @@ def owners(runner: Runner, layout: Layout, outputs: Sequence[Output], slot: int)
         if 0 <= inside < layout.stride and output.value is not None:
             found.append(max(i for i, offset in enumerate(layout.offsets) if offset <= inside))
         else:
-            found.append(_earlier(outputs, index, len(layout.offsets)))
+            empty = output.value is None or not output.value.numel()
+            same = (number for number, other in enumerate(outputs[:index]) if other.address == output.address)
+            earlier = None if empty else next(same, None)
+            found.append(FRESH if earlier is None else len(layout.offsets) + earlier)
     return found
 
 
-def _earlier(outputs: Sequence[Output], index: int, inputs: int) -> int:
-    mine = outputs[index]
-    for number, other in enumerate(outputs[:index]):
-        if other.address == mine.address and mine.value is not None and mine.value.numel():
-            return inputs + number
-    return FRESH
-
-
 def shares_more(expected: Sequence[int], found: Sequence[int]) -> int | None:
-    """The first output that lies in memory which eager's does not lie in; None where there is none.
+    """Return the first output that shares memory which eager's does not share, or None.
 
-    A fresh copy where eager returns a view is fine: nobody who uses it can tell.
+    ``expected`` are eager's owners, ``found`` the arm's. A fresh copy instead of eager's view is fine.
     """
     for index, (ours, theirs) in enumerate(zip(expected, found, strict=True)):
         if theirs not in (FRESH, ours):
@@ -53,7 +50,10 @@ def shares_more(expected: Sequence[int], found: Sequence[int]) -> int | None:
 def changed_input(
     runner: Runner, layout: Layout, slot: int, values: Sequence[torch.Tensor], mutated: Sequence[int]
 ) -> int | None:
-    """The first input of the call that the runner changed although eager does not; None where there is none."""
+    """Return the first input of a call that the runner changed although eager does not, or None.
+
+    ``values`` are the inputs as written, ``mutated`` the indices of those that eager changes. Raises ArmFailure.
+    """
     for index, value in enumerate(values):
         if index in mutated or value.numel() == 0:
             continue
@@ -66,10 +66,12 @@ def changed_input(
 
 
 def _doubtful(runner: Runner, layout: Layout, slot: int, index: int, size: int) -> list[range]:
-    """What to read of an input: what the runner has written to, and, as it might have put other memory in the
-    place of the judge's, some of the rest, wherever chance says."""
-    written = runner.written(layout, slot, index, size) if size > FEW_BYTES else None
+    """Return the ranges of an input to read: the pages that the runner has written to, and some random places.
+
+    The random places are read since a runner might have mapped other memory over the judge's.
+    """
+    written = runner.written(layout, slot, index, size) if size > MAX_WHOLE_BYTES else None
     if written is None:
         return [range(size)]
-    starts = [secrets.randbelow(size - PROBE + 1) for _ in range(PROBES)]
-    return [*written, *(range(start, start + PROBE) for start in starts)]
+    starts = [secrets.randbelow(size - PROBE_BYTES + 1) for _ in range(PROBES)]
+    return [*written, *(range(start, start + PROBE_BYTES) for start in starts)]

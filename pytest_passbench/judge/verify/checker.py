@@ -1,4 +1,4 @@
-"""Verification of calls drawn after their block, gathered over a subgraph's rounds."""
+"""The verification of calls that are drawn after their block, over all rounds of a subgraph."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import torch
 
 from pytest_passbench.core.ladder import NEVER
+from pytest_passbench.core.record import RAN
 from pytest_passbench.judge.arms.forks import blaming
 from pytest_passbench.judge.arms.names import EAGER, FLOAT64
 from pytest_passbench.judge.arms.runner import Runner
@@ -20,17 +21,18 @@ from pytest_passbench.judge.verify.outputs import Output, read_call
 from pytest_passbench.judge.verify.overlap import overlap, shared_by_calls
 from pytest_passbench.protocol import Layout
 
-NULL_CALLS = 2
-#: Calls verified of a pair's first rounds, fewer where this takes longer than so many seconds. Where a pair goes on,
-#: each time as long again, the least number comes on top: an arm can't tell which, so what cheats late is seen too.
-LEAST_VERIFIED, MOST_VERIFIED, VERIFY_SECONDS = 1 / 3, 1.5, 0.004
+NULL_CALLS = 2  # that null answers are tried on
+#: Mean numbers of verified calls of a pair's first rounds. If verifying takes longer than so many seconds, there are
+#: fewer. Each further stretch of a pair, as long as the first, adds the least number. An arm can't know which calls
+#: they are, so late cheating is seen too.
+MIN_VERIFIED, MAX_VERIFIED, MAX_VERIFY_SECONDS = 1 / 3, 1.5, 0.004
 
 
 @dataclass
 class Standing:
-    """How an arm stands after the calls verified so far."""
+    """The results of an arm in the calls verified so far."""
 
-    status: str = "correct"
+    status: str = RAN
     message: str = ""
     correct_from: list[int] = field(default_factory=list)
     worst: str = ""
@@ -38,18 +40,18 @@ class Standing:
     calls: int = 0
 
     def add(self, verdict: Comparison) -> None:
-        """Take a further call's verdict in: the worst counts."""
+        """Add the comparison of a further call. The worst result counts."""
         self.calls += 1
         before = self.correct_from or [min(verdict.correct_from, default=NEVER)] * len(verdict.correct_from)
         self.correct_from = [max(a, b) for a, b in zip(before, verdict.correct_from, strict=True)]
-        if verdict.status != "correct" and self.status == "correct":
+        if verdict.status != RAN and self.status == RAN:
             self.status, self.message = verdict.status, verdict.message
         if verdict.worst and verdict.excess >= self.excess:
             self.worst, self.excess = verdict.worst, verdict.excess
 
 
 class Checker:
-    """Compares every arm's outputs with eager's for calls drawn once the round is over."""
+    """The checker of a subgraph, which compares outputs with eager's for calls drawn once the round is over."""
 
     def __init__(
         self, inputs: Inputs, layout: Layout, mutated: Sequence[int], tolerance: int, rng: random.Random
@@ -64,21 +66,26 @@ class Checker:
         self._null_calls = 0
 
     def expect_pairs(self, rounds: int, spent: float) -> None:
-        """From now on rounds come in pairs of ``rounds`` or more; ``spent`` are the seconds of verifying so far."""
+        """Set how many calls to verify from now on, when rounds come in pairs of ``rounds`` or more.
+
+        ``spent`` are the seconds of verifying so far.
+        """
         verified = max((standing.calls for standing in self.standings.values()), default=1)
-        calls = min(MOST_VERIFIED, VERIFY_SECONDS * verified / max(spent, 1e-6))
-        self.share = min(1.0, max(LEAST_VERIFIED, calls) / rounds)
-        self._late, self._late_share = rounds, min(1.0, LEAST_VERIFIED / rounds)
+        calls = min(MAX_VERIFIED, MAX_VERIFY_SECONDS * verified / max(spent, 1e-6))
+        self.share = min(1.0, max(MIN_VERIFIED, calls) / rounds)
+        self._late, self._late_share = rounds, min(1.0, MIN_VERIFIED / rounds)
 
     def after_round(self, runners: Mapping[str, Runner], batch: Batch, calls: int, before: int) -> None:
-        """Verify one call of the round just finished, each as likely, or none. ``before`` it came so many of the
-        same pair."""
+        """Verify one call of the round just finished, or none, by chance. All calls are equally likely.
+
+        ``before`` is the number of earlier rounds of the same pair. Raises ArmFailed.
+        """
         if self._rng.random() < (self.share if before < self._late else self._late_share):
             self.check(runners, batch, self._rng.randrange(calls))
             self._look_at_calls(runners, calls)
 
     def check(self, runners: Mapping[str, Runner], batch: Batch, call: int) -> None:
-        """Compare call number ``call``. Raises ArmFailed where an arm's outputs can't be read."""
+        """Compare the outputs of call number ``call``. Raises ArmFailed if an arm's outputs can't be read."""
         expected = self._read(EAGER, runners[EAGER], call)
         outputs = {EAGER: expected}
         for arm in set(runners) - {EAGER}:
@@ -114,8 +121,8 @@ class Checker:
         values: list[torch.Tensor],
         verdict: Comparison,
     ) -> None:
-        """Sharing and mutation count only where the values themselves are in order: first things first."""
-        if verdict.status != "correct":
+        """Check sharing and mutation, if the values themselves are right."""
+        if verdict.status != RAN:
             return
         changed = changed_input(runner, self._layout, call, values, self._mutated)
         shared = shares_more(sharing, owners(runner, self._layout, outputs, call))
@@ -127,10 +134,10 @@ class Checker:
             verdict.message = f"{self._names(len(outputs))[shared]} shares memory that eager's does not share"
 
     def _look_at_calls(self, runners: Mapping[str, Runner], calls: int) -> None:
-        """Memory of one call's outputs is no other call's, but where eager's is too."""
+        """Check that calls share no memory of outputs, unless eager's do too."""
         for arm, runner in runners.items():
             standing = self.standings.get(arm)
-            if standing is None or standing.status != "correct":
+            if standing is None or standing.status != RAN:
                 continue
             with blaming(arm):
                 found = overlap(runner, self._layout, calls)
@@ -150,7 +157,7 @@ class Checker:
         self._null_calls += 1
 
     def _note_errors(self, outputs: Mapping[str, list[Output]]) -> None:
-        """Each arm's greatest absolute error against float64, per output, where that could be computed."""
+        """Note each arm's greatest absolute error against float64 for each output, if it can be computed."""
         reference = outputs.get(FLOAT64)
         if reference is None:
             return

@@ -1,4 +1,4 @@
-"""Comparing outputs with eager's: the whole ladder of tolerances at once (docs/scores.md)."""
+"""The comparison of outputs with eager's, over the whole ladder of tolerances (docs/scores.md)."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from operator import itemgetter
 import numpy as np
 import torch
 
-from pytest_passbench.core.ladder import BITWISE, NEVER, tolerances
+from pytest_passbench.core.ladder import BITWISE, NEVER, T_FROZEN, T_MIN, tolerances
+from pytest_passbench.core.record import RAN
 from pytest_passbench.judge.verify.outputs import Output
 from pytest_passbench.protocol import KIND_COUNT, KIND_SCALAR, KIND_TENSOR
 
 _libc = ctypes.CDLL(None)
 _libc.memcmp.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
-LOWEST, HIGHEST = -10, 1
-PIECE = 1 << 15  # elements compared at a time
-FIRST = 1 << 8  # elements of the first piece: nearly every wrong answer is known from them
-MARGIN = 1e-6  # relative: beyond all that a comparison in float32 may be off by
+PIECE_SIZE = 1 << 15  # elements compared at a time
+FIRST_SIZE = 1 << 8  # elements of the first piece, which shows nearly every wrong answer
+MARGIN = 1e-6  # greater than any relative error of a comparison in float32
 
 
 @dataclass(frozen=True)
 class Worst:
-    """The element that misses its tolerance by most: flat index, both values, absolute error, share of the limit."""
+    """The element that misses its tolerance by most. ``excess`` is its absolute ``error`` over the tolerance."""
 
     index: tuple[int, ...]
     expected: float
@@ -37,9 +37,13 @@ class Worst:
 
 @dataclass
 class Comparison:
-    """What comparing one call found. ``correct_from`` per output; ``worst`` of the output that misses most."""
+    """The result of comparing the outputs of a call.
 
-    status: str = "correct"
+    ``correct_from`` has the smallest t of each output. ``worst`` and ``excess`` are about the output that misses its
+    tolerance by most.
+    """
+
+    status: str = RAN
     message: str = ""
     correct_from: list[int] = field(default_factory=list)
     worst: str = ""
@@ -47,7 +51,7 @@ class Comparison:
 
 
 def compare(expected: Sequence[Output], found: Sequence[Output], tolerance: int, names: Sequence[str]) -> Comparison:
-    """One call's outputs against eager's. ``names`` says what each output is, for the message."""
+    """Compare a call's outputs with eager's at t = ``tolerance``. ``names`` are the outputs' names for messages."""
     verdict = Comparison()
     for name, ours, theirs in zip(names, expected, found, strict=True):
         problem = _different_form(ours, theirs)
@@ -96,21 +100,21 @@ def _new_nan_or_inf(expected: torch.Tensor, found: torch.Tensor) -> bool:
 
 
 def correct_from(expected: torch.Tensor, found: torch.Tensor) -> int:
-    """The smallest t in -10..1 at which ``found`` is close to ``expected`` (same shape and dtype).
+    """Return the smallest t in -10..1 at which ``found`` is close to ``expected`` (same shape and dtype).
 
-    BITWISE (-11) for the same bits, NEVER (99) where not even t = 1 will do.
+    BITWISE for the same bits, NEVER if not even t = 1 will do.
     """
     return BITWISE if same_bytes(expected, found) else _level(expected.reshape(-1), found.reshape(-1))
 
 
 def _level(expected: torch.Tensor, found: torch.Tensor, enough: int = NEVER) -> int:
-    """:func:`correct_from` of flat tensors that may differ; of a level of ``enough`` or more, only that it is.
+    """Return :func:`correct_from` of flat tensors. From ``enough`` on, any level of at least that is returned.
 
-    Piece by piece, each small enough for a core's cache: tolerances grow with t, so the level only ever rises, and a
-    wrong answer is known from its first piece.
+    It works on pieces that fit into a core's cache. Tolerances grow with t, so the level can only rise from piece to
+    piece, and a wrong answer is known from its first piece.
     """
-    dtype, level = str(expected.dtype).removeprefix("torch."), LOWEST
-    if tolerances(dtype, HIGHEST) == (0.0, 0.0):
+    dtype, level = str(expected.dtype).removeprefix("torch."), T_MIN
+    if tolerances(dtype, T_FROZEN) == (0.0, 0.0):
         return BITWISE if torch.equal(expected, found) else NEVER
     for a, b in zip(_pieces(expected), _pieces(found), strict=True):
         if level >= enough:
@@ -122,13 +126,13 @@ def _level(expected: torch.Tensor, found: torch.Tensor, enough: int = NEVER) -> 
 
 
 def _pieces(flat: torch.Tensor) -> list[torch.Tensor]:
-    return [flat[:FIRST], *flat[FIRST:].split(PIECE)] if flat.numel() > FIRST else [flat]
+    return [flat[:FIRST_SIZE], *flat[FIRST_SIZE:].split(PIECE_SIZE)] if flat.numel() > FIRST_SIZE else [flat]
 
 
 def _surely_within(expected: torch.Tensor, found: torch.Tensor, rtol: float, atol: float) -> bool:
-    """Whether float32 arithmetic is enough to tell: all differences below what is allowed, by more than it rounds.
+    """Return True if float32 arithmetic shows that all differences are allowed, by more than its rounding error.
 
-    False where it isn't, or where anything is infinite or no number.
+    Return False if it does not show that, or if any value is NaN or infinite.
     """
     if expected.dtype not in (torch.float32, torch.bfloat16, torch.float16):
         return False
@@ -138,14 +142,16 @@ def _surely_within(expected: torch.Tensor, found: torch.Tensor, rtol: float, ato
 
 
 def same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors of the same shape and dtype hold the same bytes."""
+    """Return True if two tensors of the same shape and dtype hold the same bytes."""
     a, b = a.contiguous(), b.contiguous()
     return not _libc.memcmp(a.data_ptr(), b.data_ptr(), a.numel() * a.element_size())
 
 
 class _Errors:
-    """Absolute errors and magnitudes, in twice the precision at least; equal NaN and Inf count as no error. Of one
-    element or more."""
+    """The absolute errors and magnitudes of tensors with elements, in at least twice their precision.
+
+    Equal NaN and equal infinities count as no error.
+    """
 
     def __init__(self, expected: torch.Tensor, found: torch.Tensor) -> None:
         wide = torch.complex128 if expected.is_complex() else _WIDER.get(expected.dtype, torch.float64)
@@ -162,10 +168,10 @@ class _Errors:
         self.magnitude = torch.where(finite, self.magnitude, 0.0)
 
     def level(self, dtype: str, least: int) -> int:
-        """The smallest t from ``least`` on that allows them all, or NEVER. What one t allows, those above it do."""
+        """Return the smallest t from ``least`` on that allows all errors, or NEVER. Any greater t allows them too."""
         if not self.comparable:
             return NEVER
-        ladder = range(least, HIGHEST + 1)
+        ladder = range(least, T_FROZEN + 1)
         step = bisect_left(ladder, True, key=lambda t: self._within(*tolerances(dtype, t)))
         return ladder[step] if step < len(ladder) else NEVER
 
@@ -177,7 +183,7 @@ _WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 
 
 def worst_element(expected: torch.Tensor, found: torch.Tensor, tolerance: int) -> Worst | None:
-    """The element furthest beyond its tolerance at t = ``tolerance``; None where all are within it."""
+    """Return the element furthest outside its tolerance at t = ``tolerance``; None if all are within it."""
     limits = tolerances(str(expected.dtype).removeprefix("torch."), tolerance)
     greatest, place, begin = 0.0, 0, 0
     for a, b in zip(_pieces(expected.reshape(-1)), _pieces(found.reshape(-1)), strict=True):
@@ -190,7 +196,7 @@ def worst_element(expected: torch.Tensor, found: torch.Tensor, tolerance: int) -
 
 
 def _excess(expected: torch.Tensor, found: torch.Tensor, rtol: float, atol: float) -> torch.Tensor:
-    """Per element its error as a share of what is allowed; 0 where that is enough."""
+    """Return each element's error divided by its tolerance; 0 for elements within it."""
     errors = _Errors(expected, found)
     limit = atol + rtol * errors.magnitude
     excess = torch.where(errors.error > limit, errors.error / limit.clamp_min(1e-300), 0.0)
@@ -206,7 +212,10 @@ def _worst(expected: torch.Tensor, found: torch.Tensor, place: int, excess: floa
 
 
 def null_from(expected: Sequence[Output], inputs: Sequence[torch.Tensor]) -> int:
-    """The smallest t at which a null answer passes for every output: zeros, a copy of an input, eager's mean."""
+    """Return the smallest t at which a null answer passes for every output, or NEVER.
+
+    Null answers are zeros, a copy of an input, and eager's mean.
+    """
     levels = [_null_level(output.value, inputs) for output in expected if output.value is not None]
     return max(levels, default=NEVER)
 
@@ -215,7 +224,8 @@ def _null_level(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> int:
     if expected.numel() == 0:
         return BITWISE
     flat, level = expected.reshape(-1), NEVER
-    answers = [(_level(flat[:FIRST], one[:FIRST].to(flat.dtype)), one) for one in _null_answers(expected, inputs)]
+    nulls = _null_answers(expected, inputs)
+    answers = [(_level(flat[:FIRST_SIZE], one[:FIRST_SIZE].to(flat.dtype)), one) for one in nulls]
     for first, answer in sorted(answers, key=itemgetter(0)):
         if first >= level:
             break
@@ -224,22 +234,22 @@ def _null_level(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> int:
 
 
 def _null_answers(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Flat, inputs in their own dtypes."""
+    """Return the null answers as flat tensors. Copies of inputs keep their dtypes."""
     flat = expected.reshape(-1)
     answers = [torch.zeros((), dtype=flat.dtype).expand(flat.shape)]
     answers += [t.reshape(-1) for t in inputs if t.shape == expected.shape]
     if flat.is_floating_point():
         wide = _WIDER.get(flat.dtype, flat.dtype)
-        mean = math.fsum(float(piece.to(wide).sum()) for piece in flat.split(PIECE)) / flat.numel()
+        mean = math.fsum(float(piece.to(wide).sum()) for piece in flat.split(PIECE_SIZE)) / flat.numel()
         answers.append(torch.tensor(mean, dtype=flat.dtype).expand(flat.shape))
     return answers
 
 
 def greatest_error(reference: Output, found: Output) -> float:
-    """The greatest absolute difference from a float64 reference; NaN where the two can't be compared."""
+    """Return the greatest absolute difference from a float64 reference; NaN if they can't be compared."""
     a, b = reference.value, found.value
     if a is None or b is None or a.shape != b.shape or a.dtype != torch.float64 or a.numel() == 0:
         return float("nan")
-    wide = _WIDER.get(b.dtype, b.dtype)  # from half precision by way of float32: half the time
-    pieces = zip(a.reshape(-1).split(PIECE), b.reshape(-1).split(PIECE), strict=True)
+    wide = _WIDER.get(b.dtype, b.dtype)  # half precision goes to float64 by way of float32, which is faster
+    pieces = zip(a.reshape(-1).split(PIECE_SIZE), b.reshape(-1).split(PIECE_SIZE), strict=True)
     return max(float(y.to(wide).to(torch.float64).sub_(x).abs_().amax()) for x, y in pieces)

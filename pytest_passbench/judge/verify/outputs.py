@@ -1,4 +1,4 @@
-"""Reading a stopped runner's outputs out of its memory."""
+"""Reads outputs from a stopped runner's memory."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ from pytest_passbench.protocol import (
     MAX_FORMS,
 )
 
-MOST_BYTES = 4 << 30
-MOST_ELEMENTS = 1 << 40  # of an output, an empty dimension taken for one: torch's own sums must not overflow
+MAX_BYTES = 4 << 30  # of an output
+MAX_ELEMENTS = 1 << 40  # of an output, empty dimensions counted as 1, so that torch's own sums do not overflow
 
 
 @dataclass(frozen=True)
 class OutputForm:
-    """What an output claims to be. ``kind`` is one of the protocol's; ``count`` only where that was wrong."""
+    """The form of an output as the runner states it.
+
+    ``kind`` is one of the protocol's. ``count`` is the number of outputs if that was wrong. Strides are in elements.
+    """
 
     kind: int
     dtype: str
@@ -39,31 +42,31 @@ class OutputForm:
     count: int = 0
 
     def like(self, other: OutputForm) -> bool:
-        """Whether the two differ in nothing but strides that nobody can notice."""
+        """Return True if the two differ at most in strides that have no effect."""
         ours, theirs = ((form.kind, form.dtype, form.device, form.shape, form.steps) for form in (self, other))
         return ours == theirs
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """The strides that anybody can notice: of dimensions with several places, where there is an element."""
+        """The strides that have an effect: those of dimensions greater than 1, if there are elements."""
         if 0 in self.shape:
             return ()
         return tuple(stride for size, stride in zip(self.shape, self.strides, strict=True) if size > 1)
 
     @property
     def extent(self) -> int:
-        """Elements from the first to the last in memory, both included; 0 where there is none."""
+        """The distance from the first element in memory to the end of the last one, in elements; 0 if it is empty."""
         if 0 in self.shape:
             return 0
         return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
 
     @property
     def span(self) -> int:
-        """Bytes from the first element's to the last one's."""
+        """The same distance as :attr:`extent`, in bytes."""
         return self.extent * itemsize(self.dtype)
 
     def describe(self) -> str:
-        """For a message."""
+        """Return the form in words, for a message."""
         if self.kind == KIND_TENSOR:
             return f"a {self.dtype} tensor of shape {list(self.shape)} on {self.device}"
         if self.kind == KIND_COUNT:
@@ -71,13 +74,13 @@ class OutputForm:
         return "a number" if self.kind == KIND_SCALAR else "an object that is no plain tensor"
 
 
-#: What a table says that nothing can be.
+#: Stands for a form in a runner's table that is not possible.
 NO_FORM = OutputForm(kind=-1, dtype="", device="", shape=(), strides=())
 
 
 @dataclass(frozen=True)
 class Output:
-    """One output of one call: its form, its address in the runner, and its value (None for another kind)."""
+    """An output of a call: its form, its address in the runner, and its value (None if it is not a tensor)."""
 
     form: OutputForm
     address: int
@@ -86,21 +89,21 @@ class Output:
 
 @functools.cache
 def itemsize(dtype: str) -> int:
-    """Bytes of an element of the dtype of this name."""
+    """Return the bytes of an element of the dtype of this name."""
     return int(getattr(torch, dtype).itemsize)
 
 
 def read_call(runner: Runner, call: int, like: Sequence[Output] = ()) -> list[Output]:
-    """The outputs of call number ``call`` of the last block. Raises ArmFailure where they can't be read.
+    """Return the outputs of call number ``call`` of the last block. Raises ArmFailure if they can't be read.
 
-    With ``like`` (eager's), values are read only where an output has the form of eager's: what an arm claims of its
-    outputs then says nothing about how much memory the judge takes to read them.
+    With ``like`` (eager's outputs), only values of eager's form are read. So the forms that an arm states can't make
+    the judge allocate more memory than eager's outputs take.
     """
     width = runner.hello["width"]
     size = ENTRY.size * width
     entries = runner.memory(runner.hello["entries"] + call * size, size)
     forms = read_forms(runner)
-    copies = runner.fetch(call)  # what was said of the outputs within the block counts, so it is read before
+    copies = runner.fetch(call)  # after the forms are read, since those stated within the block count
     wanted = [output.form for output in like] if like else [None] * width
     return [
         _output(runner, ENTRY.unpack_from(entries, i * ENTRY.size), forms, copies[i] if copies else None, wanted[i])
@@ -109,12 +112,12 @@ def read_call(runner: Runner, call: int, like: Sequence[Output] = ()) -> list[Ou
 
 
 def read_forms(runner: Runner) -> bytes:
-    """The runner's table of forms, for :func:`form_at`. Raises ArmFailure where it can't be read."""
+    """Return the runner's table of forms, for :func:`form_at`. Raises ArmFailure if it can't be read."""
     return bytes(runner.memory(runner.hello["forms"], FORM.size * MAX_FORMS))
 
 
 def form_at(forms: bytes, index: int) -> OutputForm:
-    """One of a table's forms. Raises ArmFailure where the table ends before it."""
+    """Return form number ``index`` of a table. Raises ArmFailure if the table has fewer."""
     if index >= MAX_FORMS:
         raise ArmFailure("type_mismatch", "read", "outputs of too many different forms")
     return _form(forms[index * FORM.size : (index + 1) * FORM.size])
@@ -128,7 +131,13 @@ def _output(
     readable = form.kind == KIND_TENSOR and (form.device == "cpu" or copy is not None)
     if not readable or (wanted is not None and not form.like(wanted)):
         return Output(form, address, None)
-    return Output(form, address, _value(runner, address if copy is None else copy, form))
+    size, dtype = form.span, getattr(torch, form.dtype)
+    if size > MAX_BYTES:
+        raise ArmFailure("type_mismatch", "read", f"an output that spans {size} bytes")
+    if size == 0:
+        return Output(form, address, torch.empty(form.shape, dtype=dtype))
+    flat = torch.frombuffer(runner.memory(address if copy is None else copy, size), dtype=dtype)
+    return Output(form, address, flat.as_strided(form.shape, form.strides))
 
 
 @functools.lru_cache(maxsize=256)
@@ -141,16 +150,6 @@ def _form(data: bytes) -> OutputForm:
         return NO_FORM
     sizes = fields[4 : 4 + dims]
     strides = fields[4 + MAX_DIMS : 4 + MAX_DIMS + dims]
-    if min((*sizes, *strides, 0)) < 0 or math.prod(max(size, 1) for size in sizes) > MOST_ELEMENTS:
+    if min((*sizes, *strides, 0)) < 0 or math.prod(max(size, 1) for size in sizes) > MAX_ELEMENTS:
         return NO_FORM
     return OutputForm(kind, DTYPES[dtype], DEVICES[device], sizes, strides)
-
-
-def _value(runner: Runner, address: int, form: OutputForm) -> torch.Tensor:
-    dtype, nbytes = getattr(torch, form.dtype), form.span
-    if nbytes == 0:
-        return torch.empty(form.shape, dtype=dtype)
-    if nbytes > MOST_BYTES:
-        raise ArmFailure("type_mismatch", "read", f"an output that spans {nbytes} bytes")
-    flat = torch.frombuffer(runner.memory(address, nbytes), dtype=dtype)
-    return flat.as_strided(form.shape, form.strides)

@@ -1,5 +1,7 @@
-"""Whether outputs of several calls of a block lie in the same memory: an output belongs to whoever made its call, and
-stays as it is when the next call is made."""
+"""A check that outputs of several calls of a block lie in different memory.
+
+An output belongs to its caller, so the next call must not overwrite it.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,20 @@ from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.verify.outputs import form_at, read_forms
 from pytest_passbench.protocol import ENTRY, KIND_TENSOR, Layout
 
-_FAR = 1 << 62  # bytes: more than any memory has
+_MAX_SPAN_BYTES = 1 << 62  # more than any memory has
 _Addresses = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """Two calls, one of them with output number ``output`` in memory that is the other's too."""
+    """Two calls, one of which has its output number ``output`` in memory of the other.
+
+    If ``of_input`` is True, the first call's output lies in the second call's inputs.
+    """
 
     output: int
     calls: tuple[int, int]
-    of_input: bool = False  # of the other call
+    of_input: bool = False
 
     def __str__(self) -> str:
         if self.of_input:
@@ -33,10 +38,10 @@ class Overlap:
 
 
 def overlap(runner: Runner, layout: Layout, calls: int, shared: Collection[int] = ()) -> Overlap | None:
-    """The first that is found between two of the ``calls`` of the last block; None if there is none.
+    """Return the first overlap between two of the ``calls`` calls of the last block, or None.
 
-    ``shared`` are the outputs that eager has in memory of several calls. Outputs without elements, and views of a
-    call's own inputs, lie in nobody else's way. Raises ArmFailure where the tables can't be read.
+    ``shared`` are the outputs that eager also has in memory of several calls; they are ignored. So are outputs
+    without elements, and views of a call's own inputs. Raises ArmFailure if the tables can't be read.
     """
     starts, ends = _ranges(runner, calls)
     ends[:, list(shared)] = starts[:, list(shared)]
@@ -52,7 +57,7 @@ def overlap(runner: Runner, layout: Layout, calls: int, shared: Collection[int] 
 
 
 def shared_by_calls(runner: Runner, layout: Layout, calls: int) -> set[int]:
-    """The outputs that a runner (eager's) has in memory of several calls: constants of the graph."""
+    """Return the outputs that a runner (eager's) has in memory of several calls, which are constants of the graph."""
     shared: set[int] = set()
     while len(shared) < runner.hello["width"]:
         found = overlap(runner, layout, calls, shared)
@@ -63,21 +68,19 @@ def shared_by_calls(runner: Runner, layout: Layout, calls: int) -> set[int]:
 
 
 def _ranges(runner: Runner, calls: int) -> tuple[_Addresses, _Addresses]:
-    """Where each output of each call begins and ends; no tensor ends where it begins."""
+    """Return the first address and the end of each output of each call. Both are equal if it is not a tensor."""
     width = runner.hello["width"]
     data = runner.memory(runner.hello["entries"], ENTRY.size * calls * width)
     table = np.frombuffer(data, "<u8").reshape(calls, width, 2)
     forms = read_forms(runner)
     used, which = np.unique(table[:, :, 1], return_inverse=True)
-    spans = np.array([min(_span(forms, index), _FAR) for index in used.tolist()], np.uint64)
+    found = [form_at(forms, index) for index in used.tolist()]
+    spans = np.array(
+        [min(form.span, _MAX_SPAN_BYTES) if form.kind == KIND_TENSOR else 0 for form in found], np.uint64
+    )
     starts = table[:, :, 0].copy()
     extent = spans[which.reshape(calls, width)]
-    return starts, starts + np.minimum(extent, ~starts)  # beyond the last address there is nothing
-
-
-def _span(forms: bytes, index: int) -> int:
-    form = form_at(forms, index)
-    return form.span if form.kind == KIND_TENSOR else 0
+    return starts, starts + np.minimum(extent, ~starts)  # without overflow
 
 
 def _in_others_inputs(starts: _Addresses, inside: npt.NDArray[np.bool_], first: int, stride: int) -> Overlap | None:
@@ -94,17 +97,18 @@ def _between_calls(starts: _Addresses, ends: _Addresses) -> Overlap | None:
     order = np.argsort(begin, kind="stable")
     if not len(order) or not (begin[order][1:] < np.maximum.accumulate(end[order])[:-1]).any():
         return None
-    # Outputs of one call may share memory, as eager's do: so who has the furthest end so far matters, and who else.
-    far = farther = (0, -1)  # end and call; the second of another call than the first
+    # Outputs of one call may share memory, as eager's do. So the loop keeps the furthest end so far, and the furthest
+    # end of any other call.
+    far = second = (0, -1)  # end and call; ``second`` is of another call than ``far``
     for place in order.tolist():
         call, start, stop = int(calls[place]), int(begin[place]), int(end[place])
-        other = far if far[1] != call else farther
+        other = far if far[1] != call else second
         if start < other[0]:
             return Overlap(int(outputs[place]), (other[1], call))
         if far[1] == call:
             far = max(far, (stop, call))
         elif stop > far[0]:
-            far, farther = (stop, call), far
-        elif stop > farther[0]:
-            farther = (stop, call)
+            far, second = (stop, call), far
+        elif stop > second[0]:
+            second = (stop, call)
     return None

@@ -1,5 +1,6 @@
-// AES-128 in counter mode: block number n of a stream is AES(key, n as 8 bytes, then the nonce as 8 bytes), both
-// little-endian. Two forms of the same stream: one block an instruction (AES-NI), or four (VAES).
+// AES-128 in counter mode (FIPS 197, NIST SP 800-38A). Block number n of a stream is the encryption of n as 8 bytes
+// and the nonce as 8 bytes, both little-endian. There are two implementations of the same stream: AES-NI encrypts one
+// block in an instruction, VAES four.
 #pragma once
 #include "words.h"
 
@@ -24,7 +25,7 @@ struct AesKey {
   }
 };
 
-// Four blocks a Words, as four vectors of 128 bits.
+// Each Words is four blocks, as four vectors of 128 bits.
 class AesNi {
  public:
   using Key = AesKey;

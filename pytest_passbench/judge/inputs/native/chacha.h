@@ -1,5 +1,6 @@
-// ChaCha (RFC 8439, with fewer rounds where speed matters), 16 blocks side by side: lane i of word w belongs to block
-// number first + i. A stream goes word by word through its 16 blocks, since turning them round would gain nothing.
+// ChaCha (RFC 8439; the generator uses fewer rounds for speed), 16 blocks side by side: lane i of word w belongs to
+// block number first + i. The stream gives word 0 of all 16 blocks, then word 1, and so on. The order of the words
+// does not matter for random values, so nothing is transposed.
 #pragma once
 #include "words.h"
 
@@ -18,7 +19,7 @@ class ChaCha {
   ChaCha(const Key& key, uint64_t nonce, uint64_t first)
       : ChaCha(key, (uint32_t)first, (uint32_t)(first >> 32), (uint32_t)nonce, (uint32_t)(nonce >> 32)) {}
 
-  // The last four words of the state, as the RFC has them: the number of the block, and a nonce of three.
+  // The last four words of the state, as in the RFC: the number of the block, and a nonce of three words.
   ChaCha(const Key& key, uint32_t block, uint32_t a, uint32_t b, uint32_t c) {
     const uint32_t start[16] = {0x61707865, 0x3320646e, 0x79622d32, 0x6b206574, key.word[0], key.word[1],
                                 key.word[2], key.word[3], key.word[4], key.word[5], key.word[6], key.word[7],

@@ -1,26 +1,26 @@
-// The inputs of a block of calls, from a key: input i of call c of block b has a stream of its own, whose nonce is
-// (b, c, i), so that any of them can be made again.
+// The inputs of a block of calls, from a key. Input i of call c of block b has a stream of its own, whose nonce is
+// (b, c, i). So each of them can be made again by itself.
 #include "aes.h"
 #include "chacha.h"
 #include "values.h"
 
 namespace {
 
-// As pytest_passbench/judge/inputs/native.py has them.
+// The same numbers as in pytest_passbench/judge/inputs/compiled.py.
 enum Kind : int32_t { FLOAT32, FLOAT64, FLOAT16, BFLOAT16, INTEGER, CHOICE };
 enum Cipher : int32_t { CHACHA8, AES_NI, VAES };
 
 struct Input {
   int32_t kind, size;              // bytes of a value
-  uint64_t index, offset, count;   // which input it is, where it begins in a call's slot, how many values
+  uint64_t index, offset, count;   // number of the input, its place in a call's slot (bytes), number of its values
   double mean, deviation, low, high;
-  double narrower, aside;          // how far a call's own scale and shift may be from 1 and 0
-  uint64_t first, range;           // integers; of a choice the bits of its two values
+  double narrower, aside;          // greatest distances of a call's scale from 1, and of its shift from 0
+  uint64_t first, range;           // of integers; the bits of the two values of a choice
   uint64_t share;
 };
 
-constexpr uint64_t OF_THE_CALL = 1ull << 63;  // where a stream's second part begins, of what a call draws but once
-constexpr uint64_t FEW = 1 << 16;
+constexpr uint64_t OF_THE_CALL = 1ull << 63;  // first block of a stream's second part, for a call's scale and shift
+constexpr uint64_t MAX_NARROW_RANGE = 1 << 16;
 
 template <class Stream, class Values>
 void write(Stream stream, const Values& values, uint8_t* out, uint64_t count) {
@@ -40,9 +40,10 @@ void write(Stream stream, const Values& values, uint8_t* out, uint64_t count) {
 
 template <class T, class Stream>
 void write_integers(const Stream& stream, const Input& input, uint8_t* out) {
-  const bool few = input.range && input.range <= FEW;
-  if (few || sizeof(T) < 4)
-    write(stream, Integer<T>{input.first, few ? (uint32_t)input.range : (uint32_t)FEW}, out, input.count);
+  const bool narrow = input.range && input.range <= MAX_NARROW_RANGE;
+  const uint32_t range = (uint32_t)(narrow ? input.range : MAX_NARROW_RANGE);
+  if (narrow || sizeof(T) < 4)
+    write(stream, Integer<T>{input.first, range}, out, input.count);
   else
     write(stream, WideInteger<T>{input.first, input.range}, out, input.count);
 }
@@ -117,7 +118,7 @@ void raw(const uint8_t* bytes, uint64_t nonce, uint8_t* out, uint64_t steps) {
 
 extern "C" {
 
-// The best cipher of this CPU: a Cipher.
+// Returns the fastest Cipher of this CPU.
 int32_t passbench_best() {
 #if HAS_VAES
   return VAES;
@@ -128,7 +129,8 @@ int32_t passbench_best() {
 #endif
 }
 
-// The inputs of `calls` calls from number `first` on, `stride` bytes apart. Limits: 2^32 blocks, 2^16 calls and inputs.
+// Writes the inputs of `calls` calls from number `first` on to `out`, `stride` bytes apart. There may be up to 2^32
+// blocks, 2^16 calls and 2^16 inputs, since a nonce has 64 bits.
 void passbench_write(int32_t cipher, const uint8_t* key, const Table* table, uint64_t block, const Input* inputs,
                      int32_t count, uint8_t* out, uint64_t stride, uint64_t first, uint64_t calls) {
 #if HAS_VAES
@@ -140,7 +142,7 @@ void passbench_write(int32_t cipher, const uint8_t* key, const Table* table, uin
   write_block<ChaCha<8>>(key, *table, block, inputs, count, out, stride, first, calls);
 }
 
-// For tests: the stream itself, `steps` times the vectors of a step (1 KiB each).
+// For tests: writes the first `kilobytes` KiB of a stream.
 void passbench_stream(int32_t cipher, const uint8_t* key, uint64_t nonce, uint8_t* out, uint64_t kilobytes) {
 #if HAS_VAES
   if (cipher == VAES) return raw<Vaes>(key, nonce, out, 2 * kilobytes);
@@ -151,7 +153,7 @@ void passbench_stream(int32_t cipher, const uint8_t* key, uint64_t nonce, uint8_
   raw<ChaCha<8>>(key, nonce, out, kilobytes);
 }
 
-// For tests: eight blocks encrypted by AES-128, each alike by both forms.
+// For tests: encrypts eight blocks in place by AES-128. Both implementations must give the same.
 void passbench_aes(int32_t cipher, const uint8_t* key, uint8_t* blocks) {
 #if HAS_VAES
   if (cipher == VAES) {
@@ -169,7 +171,8 @@ void passbench_aes(int32_t cipher, const uint8_t* key, uint8_t* blocks) {
 #endif
 }
 
-// For tests: sixteen blocks of ChaCha with 8 or 20 rounds. `last`: the last four words of the first block's state.
+// For tests: writes sixteen blocks of ChaCha with 8 or 20 rounds. `last` is the last four words of the first block's
+// state.
 void passbench_chacha(int32_t rounds, const uint8_t* key, const uint32_t* last, uint8_t* out) {
   Words words[16];
   if (rounds == 20)

@@ -1,14 +1,14 @@
-// From random words to values. Each struct turns one Words into COUNT values of SIZE bytes.
+// Turns random words into values. Each struct makes COUNT values of SIZE bytes from one Words.
 #pragma once
 #include "words.h"
 
-// The inverse normal distribution as 32 straight pieces, two an octave of u: intercepts, then slopes.
+// The inverse normal distribution as 32 straight pieces, two in each octave of u: intercepts, then slopes.
 struct Table {
   float intercept[32], slope[32];
 };
 
-// Normal values within bounds, in float32. Of a word, the first bit is the sign and 31 bits are u: at least 2^15, so
-// that there are 16 octaves, and less than 2^31 after rounding to 24 bits.
+// Normal values within bounds, in float32. A word's first bit is the sign, the other 31 bits are u. u is made at
+// least 2^15, so that there are 16 octaves, and less than 2^31 after rounding to 24 bits.
 struct Normal {
   const Table& table;
   float mean, deviation, low, high;
@@ -18,7 +18,7 @@ struct Normal {
     Ints m = (Ints)((w & 0x7fffffffu) | 0x8000u);
     m = (Ints)_mm512_min_epi32((__m512i)m, _mm512_set1_epi32(0x7fffff80));
     const Floats u = __builtin_convertvector(m, Floats);
-    const Words piece = as<Words>(u) >> 22;  // its last five bits: the octave, and which half of it
+    const Words piece = as<Words>(u) >> 22;  // its last five bits are the octave, and the half of the octave
     const Floats size = u * looked_up(table.slope, piece) + looked_up(table.intercept, piece);
     const Floats x = as<Floats>(as<Words>(size) ^ (w & 0x80000000u)) * deviation + mean;
     return (Floats)_mm512_min_ps(_mm512_max_ps((__m512)x, _mm512_set1_ps(low)), _mm512_set1_ps(high));
@@ -28,7 +28,7 @@ struct Normal {
     return _mm512_permutex2var_ps(_mm512_loadu_ps(table), (__m512i)piece, _mm512_loadu_ps(table + 16));
   }
 #else
-  INLINE Floats operator()(Words words) const {  // value by value: compilers make more of it than of wide vectors
+  INLINE Floats operator()(Words words) const {  // value by value, which compilers optimise better than wide vectors
     uint32_t w[16];
     float x[16];
     std::memcpy(w, &words, sizeof(w));
@@ -58,7 +58,7 @@ struct Float32 {
   INLINE void operator()(Words w, uint8_t* out) const { store(out, normal(w)); }
 };
 
-// 63 bits are u. The same pieces, scaled.
+// Normal values in float64, from the same pieces, scaled. u has 63 bits.
 struct Float64 {
   static constexpr int COUNT = 8, SIZE = 8;
   const Table& table;
@@ -96,8 +96,8 @@ INLINE Halves narrowed(Words words) {
 #endif
 }
 
-// Two values a word: the second one sees the word's halves the other way round, so that what decides it is the
-// first one's last bits.
+// Each word gives two values. The second one takes the word with its halves swapped, so the bits that decide it are
+// the last bits of the first one.
 struct Bfloat16 {
   static constexpr int COUNT = 32, SIZE = 2;
   Normal normal;
@@ -141,7 +141,7 @@ struct Float16 {
     std::memcpy(bits, &x, sizeof(bits));
     for (int i = 0; i < 16; i++) {
       const uint32_t size = bits[i] & 0x7fffffff, sign = bits[i] >> 16 & 0x8000;
-      const uint32_t tiny = as<uint32_t>(as<float>(size) + 0.5f) - 0x3f000000;  // the sum rounds where a half would
+      const uint32_t tiny = as<uint32_t>(as<float>(size) + 0.5f) - 0x3f000000;  // the sum rounds as a denormal half
       const uint32_t usual = (size - (112u << 23) + 0xfff + (size >> 13 & 1)) >> 13;
       const uint32_t small = size < (113u << 23) ? tiny : usual;
       halves[i] = (uint16_t)((size < 0x47800000u ? small : 0x7c00) | sign);
@@ -153,8 +153,8 @@ struct Float16 {
 #endif
 };
 
-// first + [0, range), for ranges up to 2^16: the product of a word and the range, without its last 32 bits. Signs do
-// not matter: everything is modulo the type's width.
+// Integers first + [0, range), for ranges up to 2^16: the product of a word and the range, without its last 32 bits.
+// Signs do not matter, since all sums are modulo the type's width.
 template <class T>
 struct Integer {
   static constexpr int COUNT = 16, SIZE = sizeof(T);
@@ -171,7 +171,7 @@ struct Integer {
   }
 };
 
-// The same of 64 bits, for greater ranges; 0 stands for 2^64.
+// The same with 64 bits, for greater ranges. A range of 0 stands for 2^64.
 template <class T>
 struct WideInteger {
   static constexpr int COUNT = 8, SIZE = sizeof(T);
@@ -188,7 +188,7 @@ struct WideInteger {
   }
 };
 
-// One of two values, given by their bits: the first with a probability of `share` 256ths.
+// A choice of two values, given by their bits: the first with a probability of `share` / 256.
 template <class T>
 struct Choice {
   static constexpr int COUNT = 64, SIZE = sizeof(T);

@@ -1,4 +1,4 @@
-// Vectors of 64 bytes, whatever the CPU has: the compiler splits them into what there is.
+// Vectors of 64 bytes on any CPU. The compiler splits them into the CPU's own vectors.
 #pragma once
 #include <cstdint>
 #include <cstring>

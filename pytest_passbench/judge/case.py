@@ -1,0 +1,79 @@
+"""A case: one subgraph of a task, to be judged for one candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_passbench.candidate.layout import Candidate, PassDir
+from pytest_passbench.core.record import ArmResult, Record
+from pytest_passbench.core.seed import Secret
+from pytest_passbench.core.settings import Settings
+from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, TWIN
+from pytest_passbench.protocol import Order
+from pytest_passbench.suite.taskfile import task_hash
+
+
+@dataclass(frozen=True)
+class Case:
+    """One subgraph of a task, to be judged for one candidate."""
+
+    task: Task
+    subgraph: Subgraph
+    candidate: Candidate
+
+    @property
+    def passes(self) -> PassDir:
+        """The pass directory that answers for the task. Asked only of a case that :meth:`fault` has let through."""
+        passes = self.candidate.passes_for(self.task.id)
+        assert passes is not None
+        return passes
+
+    def fault(self) -> ArmResult | None:
+        """Return what is wrong with the candidate before anything of it runs; None if nothing is."""
+        passes = self.candidate.passes_for(self.task.id)
+        if passes is None:
+            return ArmResult("pass_miss", "load", "the candidate has no passes for this task")
+        if passes.faults:
+            return ArmResult("compile_fail", "load", "\n".join(str(fault) for fault in passes.faults))
+        return None
+
+    def record(self) -> Record:
+        """Return a new record of the case, with nothing judged."""
+        subgraph, passes = self.subgraph, self.candidate.passes_for(self.task.id)
+        record = Record(self.task.id, subgraph.id, self.candidate.name, subgraph.source, subgraph.dtype)
+        record.folder = self.candidate.folder(passes) if passes is not None else ""
+        record.task_hash = task_hash(self.task)
+        record.operators = list(self.task.header.ops)
+        return record
+
+    def secret(self, seed: bytes, again: bool) -> Secret:
+        """Return the case's part of the run's secret; another one if the case is judged ``again``."""
+        return Secret(seed, self.task.id, self.subgraph.id, self.candidate.name, "again" if again else "")
+
+    def orders(
+        self, settings: Settings, arms: Iterable[str], passes: tuple[dict[str, Any], ...]
+    ) -> dict[str, Order]:
+        """Return the program of each arm: the subgraph's source text, and the candidate's with its ``passes``."""
+        source, origin = self.task.graphs[self.subgraph.graph], f"{self.task.path.name}:{self.subgraph.graph}"
+        orders = {name: Order(name, source, origin, settings.device) for name in arms}
+        if TWIN in orders:
+            orders[TWIN] = orders[EAGER]
+        orders[CANDIDATE] = Order(CANDIDATE, source, origin, settings.device, settings.pipeline, passes)
+        return orders
+
+
+def keep_found(record: Record, earlier: Record) -> None:
+    """Let stand in a record what an earlier measurement of the same subgraph has found, and add its time."""
+    pairs = [(record.arm, earlier.arm)]
+    pairs += [(arm, earlier.baselines[name]) for name, arm in record.baselines.items() if name in earlier.baselines]
+    for arm, before in pairs:
+        levels = zip(arm.correct_from, before.correct_from, strict=False)
+        arm.correct_from = [max(now, then) for now, then in levels] or arm.correct_from
+        arm.worst = arm.worst or before.worst
+        arm.output = arm.output or before.output  # what passes print is printed when they are read, once
+    record.null_from = max(record.null_from, earlier.null_from)
+    for phase, seconds in earlier.durations.items():
+        record.durations[phase] = record.durations.get(phase, 0.0) + seconds
