@@ -25,8 +25,12 @@ CHARACTERS = 4_000
 GOOD = ("fine", "message")
 _RAISED = 70  # the exit code of a child whose command raised
 _KEPT = 1 << 20  # bytes of output that are looked at
-_TRACEBACK = re.compile(r"Traceback \(most recent|INTERNALERROR|^E  +\w|\.py:\d+: (in \w|\w*(Error|Exception)\b)", re.M)
-_OUT_OF_MEMORY = re.compile(r"MemoryError|bad_alloc|[Cc]an(no|')t allocate memory|not enough memory|DefaultCPUAllocator")
+_TRACEBACK = re.compile(
+    r"Traceback \(most recent|INTERNALERROR|^E  +\w|\.py:\d+: (in \w|\w*(Error|Exception)\b)", re.M
+)
+_OUT_OF_MEMORY = re.compile(
+    r"MemoryError|bad_alloc|[Cc]an(no|')t allocate memory|not enough memory|DefaultCPUAllocator"
+)
 _CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH = 1, 2
 
 

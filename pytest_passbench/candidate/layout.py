@@ -15,12 +15,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from pytest_passbench.candidate import contents
 from pytest_passbench.candidate.syntax import Fault, imports_triton, read_fault
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import shown
+from pytest_passbench.core.files import kind_of, read_bytes
+from pytest_passbench.core.jsontext import parse as parse_json
 
 MANIFEST = "sorted_output_pass_rule_names.json"
 PASS_DIR = "pass_dir"
-_CACHES = frozenset({"__pycache__", ".git", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".ipynb_checkpoints"})
+MAX_MANIFEST_BYTES = 1 << 20
+MAX_PASSES = 1_000
+MAX_STEM_BYTES = 250
 
 
 @dataclass(frozen=True)
@@ -58,16 +64,21 @@ class Candidate:
     def open(cls, path: Path) -> Candidate:
         """Return the candidate at ``path``, with its manifests read.
 
-        Raises UserError, with the file's name, for a folder that does not exist or is empty. So it does for a missing
-        or malformed manifest, for a stem without a file, and for a symbolic link that leads outside.
+        Raises UserError, with the file's name, for a folder that does not exist, is empty, or holds what
+        :func:`~pytest_passbench.candidate.contents.check` refuses. So it does for a missing or malformed manifest, and
+        for a stem without a file.
         """
         path = Path(path)
-        if not path.is_dir():
-            problem = "is a file" if path.exists() else "does not exist"
+        if (kind := kind_of(path)) != "folder":
+            problem = "does not exist" if kind is None else "is a file"
             raise UserError(f"the candidate directory {problem}", where=path, remedy="name a directory of passes")
-        _check_links(path)
-        if not any(_files(path)):
+        contents.check(path)
+        if not any(contents.files(path)):
             raise UserError("the candidate directory is empty", where=path, remedy=f"put passes and {MANIFEST} in it")
+        try:
+            str(path.resolve()).encode()
+        except UnicodeEncodeError:
+            raise UserError("the folder's path is not UTF-8", where=path, remedy="rename it") from None
         common = _common(path)
         by_task = {found.task_id or "": found for found in _per_task(path, common)}
         if common is None and not by_task:
@@ -84,8 +95,9 @@ class Candidate:
     def content_hash(self) -> str:
         """The SHA-256 (hexadecimal) of the relative names and contents of all files except caches."""
         digest = hashlib.sha256()
-        for file in _files(self.path):
-            for part in (file.relative_to(self.path).as_posix().encode(), _read(file)):
+        for file in contents.files(self.path):
+            name = os.fsencode(file.relative_to(self.path))
+            for part in (name, read_bytes(file, contents.MAX_FILE_BYTES)):
                 digest.update(len(part).to_bytes(8, "little") + part)
         return digest.hexdigest()
 
@@ -132,7 +144,7 @@ def _common(path: Path) -> PassDir | None:
 
 
 def _per_task(path: Path, common: PassDir | None) -> Iterator[PassDir]:
-    for folder in _folders(path):
+    for folder in contents.folders(path):
         if common is not None and folder == common.path:
             continue
         if (folder / MANIFEST).is_file():
@@ -160,65 +172,31 @@ def _no_manifest(folder: Path) -> UserError:
 
 def _read_pass_dir(folder: Path, task_id: str | None) -> PassDir:
     file = folder / MANIFEST
-    try:
-        stems = json.loads(_read(file))
-    except (ValueError, RecursionError) as error:
-        line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise UserError(
-            f"not valid JSON: {error}", where=f"{file}{line}", remedy="write a list of file stems"
-        ) from None
-    if not isinstance(stems, list) or not all(isinstance(stem, str) for stem in stems):
-        raise UserError(
-            "not a JSON list of strings", where=file, remedy='write for example ["fuse_gelu", "fuse_add"]'
-        )
+    stems = _read_manifest(file)
     for stem in stems:
-        if not stem or Path(stem).name != stem or "\0" in stem:
-            raise UserError(f"{stem!r} is not a file stem", where=file, remedy="name files beside the manifest")
+        if not stem or Path(stem).name != stem or "\0" in stem or len(stem.encode()) > MAX_STEM_BYTES:
+            raise UserError(f"{shown(stem)} is not a file stem", where=file, remedy="name files beside the manifest")
         if not (folder / f"{stem}.py").is_file():
             raise UserError(f"names {stem!r}, but there is no {stem}.py beside it", where=file, remedy="add the file")
     return PassDir(folder, tuple(stems), task_id)
 
 
-def _read(file: Path) -> bytes:
+def _read_manifest(file: Path) -> list[str]:
+    """Return the stems in a manifest, in whichever of JSON's encodings it is, with or without a byte order mark."""
+    data = read_bytes(file, MAX_MANIFEST_BYTES)
     try:
-        return file.read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror}", where=file, remedy="make it readable") from None
-
-
-def _folders(path: Path) -> Iterator[Path]:
-    for folder, names, _ in os.walk(path, onerror=_unreadable):
-        names[:] = sorted(name for name in names if name not in _CACHES)
-        yield from (Path(folder) / name for name in names)
+        text = data.decode(json.detect_encoding(data))
+    except UnicodeDecodeError:
+        raise UserError("is not text", where=file, remedy="save it as UTF-8") from None
+    stems = parse_json(text, file)
+    if not isinstance(stems, list) or not all(isinstance(stem, str) for stem in stems):
+        raise UserError(
+            "not a JSON list of strings", where=file, remedy='write for example ["fuse_gelu", "fuse_add"]'
+        )
+    if len(stems) > MAX_PASSES:
+        raise UserError(f"names more than {MAX_PASSES:,} passes", where=file, remedy="leave some out")
+    return stems
 
 
 def _uses_triton(path: Path) -> bool:
-    return any(imports_triton(file) for file in _files(path) if file.suffix == ".py")
-
-
-def _files(path: Path) -> Iterator[Path]:
-    """Yield all files except caches, in a fixed order."""
-    for folder, names, files in os.walk(path, onerror=_unreadable):
-        names[:] = sorted(name for name in names if name not in _CACHES)
-        for name in sorted(files):
-            if not name.endswith((".pyc", ".pyo")):
-                yield Path(folder) / name
-
-
-def _unreadable(error: OSError) -> None:
-    raise UserError(f"cannot be read: {error.strerror}", where=error.filename, remedy="make it readable")
-
-
-def _check_links(path: Path) -> None:
-    root = path.resolve()
-    for folder, names, files in os.walk(path, onerror=_unreadable):
-        for entry in (Path(folder) / name for name in (*names, *files)):
-            if not entry.is_symlink():
-                continue
-            try:
-                inside = entry.resolve(strict=True).is_relative_to(root)
-            except (OSError, RuntimeError):
-                raise UserError("a broken symbolic link", where=entry, remedy="remove it") from None
-            if not inside:
-                problem = "a symbolic link that leads out of the candidate"
-                raise UserError(problem, where=entry, remedy="copy the file in")
+    return any(imports_triton(file) for file in contents.files(path) if file.suffix == ".py")
