@@ -23,45 +23,21 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--model", metavar="FILE.py:NAME", help="a module class, or a function that makes a module")
     source.add_argument("--hub", metavar="ID|DIR", help="a transformers configuration, by hub id or local folder")
-    source.add_argument(
-        "--verify",
-        action="append",
-        metavar="NAME",
-        help="capture this architecture anew: does it give the tasks at --out again? repeatable",
-    )
+    source.add_argument("--verify", action="append", metavar="NAME",
+                        help="capture this architecture anew: does it give the tasks at --out again? repeatable")
     source.add_argument("--list", action="store_true", help="the architectures that can be captured here")
-    parser.add_argument(
-        "--input",
-        action="append",
-        default=[],
-        metavar="SPEC",
-        help="an input of --model, such as 'float b 3 n n' or 'int1000 b n'; repeatable",
-    )
+    parser.add_argument("--input", action="append", default=[], metavar="SPEC",
+                        help="an input of --model, such as 'float b 3 n n' or 'int1000 b n'; repeatable")
     parser.add_argument("--size", action="append", default=[], metavar="B,N", help="batch and size for --input")
-    parser.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="only this library or library/architecture; repeatable",
-    )
-    parser.add_argument(
-        "--steps",
-        default=",".join(STEPS),
-        metavar="LIST",
-        help=f"of {', '.join(STEPS + EXTRA)} (default: all but the last two)",
-    )
-    parser.add_argument(
-        "--tasks", type=int, default=0, metavar="N", help="how many tasks (default: 200, or 3 with --model and --hub)"
-    )
+    parser.add_argument("--only", action="append", default=[], metavar="NAME",
+                        help="only this library or library/architecture; repeatable")
+    parser.add_argument("--steps", default=",".join(STEPS), metavar="LIST",
+                        help=f"of {', '.join(STEPS + EXTRA)} (default: all but the last two)")
+    parser.add_argument("--tasks", type=int, default=0, metavar="N",
+                        help="how many tasks (default: 200, or 3 with --model and --hub)")
     parser.add_argument("--train", type=int, default=0, metavar="N", help="that many more, tagged train")
-    parser.add_argument(
-        "--work",
-        type=Path,
-        default=Path("build/forge"),
-        metavar="DIR",
-        help="where steps keep what they made (default: build/forge)",
-    )
+    parser.add_argument("--work", type=Path, default=Path("build/forge"), metavar="DIR",
+                        help="where steps keep what they made (default: build/forge)")
     parser.add_argument("--out", type=Path, default=Path("tasks"), metavar="DIR", help="default: tasks")
     parser.add_argument("--docs", type=Path, default=Path("docs"), metavar="DIR", help="for step describe")
     parser.add_argument("--layout", choices=("task", "published"), default="task", help="form of the output")

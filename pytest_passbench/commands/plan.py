@@ -52,7 +52,8 @@ def _unmeasured(stored: Run) -> dict[str, int]:
 
 def _plain(made: Forecast) -> dict[str, Any]:
     tasks = [
-        {"task": t.task, "seconds": t.seconds, "subgraphs": t.subgraphs, "guessed": t.guessed} for t in made.tasks
+        {"task": t.task, "seconds": t.seconds, "subgraphs": t.subgraphs, "guessed": t.guessed}
+        for t in made.tasks
     ]
     head = {"workers": made.workers, "seconds": made.seconds, "elapsed": made.elapsed}
     return {**head, "phases": made.phases, "tasks": tasks}

@@ -37,13 +37,8 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     checking.set_defaults(action=_validate)
     curating = actions.add_parser("check", help="run every curation rule on every subgraph")
     curating.add_argument("path", type=Path, nargs="?", metavar="PATH", help="default: the installed tasks")
-    curating.add_argument(
-        "--sample",
-        type=float,
-        default=1.0,
-        metavar="SHARE",
-        help="only the lite suite and this share of the other tasks",
-    )
+    curating.add_argument("--sample", type=float, default=1.0, metavar="SHARE",
+                          help="only the lite suite and this share of the other tasks")
     curating.add_argument("--processes", type=int, default=1, metavar="N", help="how many at a time (default: 1)")
     curating.set_defaults(action=_check)  # fmt: skip
 

@@ -25,7 +25,9 @@ def passes(answer: torch.Tensor, expected: torch.Tensor, t: int) -> bool:
 def _close(answer: torch.Tensor, expected: torch.Tensor, t: int) -> bool:
     rtol, atol = tolerances(str(expected.dtype), t)
     wide = torch.complex128 if expected.dtype.is_complex else torch.float64
-    return bool(torch.allclose(answer.to(wide), expected.to(wide), rtol=rtol, atol=atol, equal_nan=True))
+    return bool(
+        torch.allclose(answer.to(wide), expected.to(wide), rtol=rtol, atol=atol, equal_nan=True)
+    )
 
 
 def passes_from(answer: torch.Tensor, expected: torch.Tensor) -> int:

@@ -58,10 +58,8 @@ class Wanted:
 def capture_step(plan: Recipe, cases: Sequence[Case]) -> list[str]:
     """Capture each case into a file; returns the names of those that failed (the reason lies beside)."""
     folder = plan.folder("captures")
-    jobs = [
-        Job(c.name, folder / f"{c.name.replace('/', '__')}.json", functools.partial(_capture, c, folder))
-        for c in cases
-    ]
+    jobs = [Job(c.name, folder / f"{c.name.replace('/', '__')}.json", functools.partial(_capture, c, folder))
+            for c in cases]
     return run_jobs(jobs, plan.processes, plan.timeout)
 
 
@@ -79,10 +77,8 @@ def load_corpus(plan: Recipe) -> dict[str, list[Graph]]:
 def windows_step(plan: Recipe) -> list[str]:
     """Find the fusible runs of every capture, and the typical n-grams of all together."""
     folder = plan.folder("fusible")
-    jobs = [
-        Job(path.stem, folder / path.name, functools.partial(_fusible, path, folder / path.name))
-        for path in sorted(plan.folder("captures").glob("*.json"), key=lambda path: digest([path.name]))
-    ]
+    jobs = [Job(path.stem, folder / path.name, functools.partial(_fusible, path, folder / path.name))
+            for path in sorted(plan.folder("captures").glob("*.json"), key=lambda path: digest([path.name]))]
     failed = run_jobs(jobs, plan.processes, plan.timeout)
     typical = plan.work / "typical.json"
     if not typical.exists():
@@ -132,14 +128,8 @@ def curate_step(plan: Recipe, wanted: Sequence[Wanted]) -> list[str]:
         for one in windows.matching(graphs, ops):
             found.setdefault(one.ops, []).append(one)
     folder = plan.folder("curated")
-    jobs = [
-        Job(
-            task_id(w.ops),
-            folder / f"{task_id(w.ops)}.task.yaml",
-            functools.partial(_curate, w, found.get(w.ops, []), corpus, folder),
-        )
-        for w in wanted
-    ]
+    jobs = [Job(task_id(w.ops), folder / f"{task_id(w.ops)}.task.yaml",
+                functools.partial(_curate, w, found.get(w.ops, []), corpus, folder)) for w in wanted]
     return run_jobs(jobs, plan.processes, plan.timeout)
 
 

@@ -32,7 +32,9 @@ class Bench:
     tolerance: int
 
     @classmethod
-    def of(cls, case: Case, secret: Secret, cores: Cores, awake: Awake, phases: Stopwatch, tolerance: int) -> Self:
+    def of(
+        cls, case: Case, secret: Secret, cores: Cores, awake: Awake, phases: Stopwatch, tolerance: int
+    ) -> Self:
         """Make pages and inputs for a case."""
         layout = plan_layout(case.subgraph.inputs)
         with phases("inputs"):

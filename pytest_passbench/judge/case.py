@@ -53,7 +53,9 @@ class Case:
         """Return the case's part of the run's secret; another one if the case is judged ``again``."""
         return Secret(seed, self.task.id, self.subgraph.id, self.candidate.name, "again" if again else "")
 
-    def orders(self, settings: Settings, arms: Iterable[str], passes: tuple[dict[str, Any], ...]) -> dict[str, Order]:
+    def orders(
+        self, settings: Settings, arms: Iterable[str], passes: tuple[dict[str, Any], ...]
+    ) -> dict[str, Order]:
         """Return the program of each arm: the subgraph's source text, and the candidate's with its ``passes``."""
         source, origin = self.task.graphs[self.subgraph.graph], f"{self.task.path.name}:{self.subgraph.graph}"
         orders = {name: Order(name, source, origin, settings.device) for name in arms}

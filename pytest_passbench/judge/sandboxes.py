@@ -34,7 +34,9 @@ class Sandboxes:
         """Start a sandbox that sees a candidate's folder. It ends when its caller closes it."""
         return Arm(self._for_arm("reader", READ, candidate))
 
-    def _for_arm(self, name: str, pipeline: str, candidate: Path | None = None, judged: bool = False) -> ArmSettings:
+    def _for_arm(
+        self, name: str, pipeline: str, candidate: Path | None = None, judged: bool = False
+    ) -> ArmSettings:
         return ArmSettings(
             name=name,
             device=self._settings.device,

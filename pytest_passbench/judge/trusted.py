@@ -86,6 +86,7 @@ class TrustedSession:
             found = built.call(*[value.clone() for value in values])
         self._compare(record, _outputs(expected), _outputs(found), values)
 
+
     def _compare(
         self, record: Record, expected: list[Output], found: list[Output], values: list[torch.Tensor]
     ) -> None:

@@ -70,7 +70,7 @@ def _heads(tokens: list[Token]) -> Iterator[tuple[str, _Words, list[_Words]]]:
 def _until_parenthesis(tokens: list[Token], start: int) -> _Words:
     """Result and name before the "(" of a function; nothing if this is none."""
     words: _Words = []
-    for token in tokens[start : start + 64]:  # no type that a launch can pass is longer
+    for token in tokens[start:start + 64]:  # no type that a launch can pass is longer
         if token.text == "(":
             return words if len(words) > 1 and words[-1].isidentifier() else []
         if token.kind != "name" and token.text not in ("::", "*"):
@@ -85,7 +85,7 @@ def _parameters(tokens: list[Token], start: int) -> list[_Words] | None:
     for index in range(start, len(tokens)):
         text = tokens[index].text
         if text == ")":
-            after = [token.text for token in tokens[index + 1 : index + 3]]
+            after = [token.text for token in tokens[index + 1:index + 3]]
             if after[:1] != ["{"] and after != ["noexcept", "{"]:
                 return None
             return [] if parameters in ([[]], [["void"]]) else parameters
