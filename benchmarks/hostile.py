@@ -3,7 +3,7 @@
     python benchmarks/hostile.py [--count 10000]
 
 Prints how far the plans came (none may be right: their kernels do nothing) and runs the property tests of
-tests/test_plans_hostile.py with that many examples. Exits with 1 if anything got through, or raised what it may not.
+tests/plans/test_hostile.py with that many examples. Exits with 1 if anything got through, or raised what it may not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 import hostile
 
-TEST = Path(hostile.__file__).parent / "test_plans_hostile.py"
+TEST = Path(hostile.__file__).parent / "plans/test_hostile.py"
 
 
 def main() -> int:

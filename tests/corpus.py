@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-EXPLOITS, HONEST = HERE / "exploits", HERE / "honest"
+from checkout import TESTS
+
+EXPLOITS, HONEST = TESTS / "exploits", TESTS / "honest"
 NOISE = 1.3  # two candidates that do the same work are this much apart at most
 
 

@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from checkout import ROOT
+
 PAGES = sorted([ROOT / "README.md", ROOT / "candidates/README.md", *(ROOT / "docs").glob("*.md")])
 
 #: A fenced block, with the path in the line before it if it is the text of a file.

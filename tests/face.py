@@ -130,8 +130,8 @@ class Bench:
         self.file(f"installed/tasks/{family}/{name}.task.yaml", task_text(name, *told, tags=tags))
 
     def run(self, *args: str) -> pytest.RunResult:
-        """``pytest --passbench ARGS`` in this process, which saves a second."""
-        return self.pytester.runpytest_inprocess("--passbench", *LEAN, *args)
+        """``pytest --passbench ARGS`` in this process, which saves a second; an interruption ends that run alone."""
+        return self.pytester.runpytest_inprocess("--passbench", *LEAN, *args, no_reraise_ctrlc=True)
 
     def run_apart(self, *args: str) -> pytest.RunResult:
         """``pytest --passbench ARGS`` in a process of its own."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.judge.builder.build import Built
+from pytest_passbench.judge.builder.build import BuiltLibrary
 from pytest_passbench.judge.reading.planning import Planner, check
 from pytest_passbench.judge.reading.reader import Refusal
 from pytest_passbench.kernels import signatures
@@ -172,8 +172,8 @@ def _places(data: Any) -> list[tuple[Any, Any]]:
 class _Builder:
     """Stands for the builder: every source is compiled already."""
 
-    def library(self, source: str, _flags: tuple[str, ...], _openmp: bool) -> Built:
-        return Built(b"", signatures.parse(source))
+    def library(self, source: str, _flags: tuple[str, ...], _openmp: bool) -> BuiltLibrary:
+        return BuiltLibrary(b"", signatures.parse(source))
 
 
 class _Reader:

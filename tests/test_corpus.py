@@ -1,7 +1,11 @@
-"""Every candidate of the corpus, judged with all layers on: exploits gain nothing, honest ones are not accused."""
+"""Every candidate of the corpus, judged with all layers on: exploits gain nothing, honest ones are not accused.
+
+One of each class is judged by default, and the others with ``-m slow``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 import corpus
@@ -12,15 +16,34 @@ LAYERS = {"plan", "kernel", "outputs", "isolation", "messages", "match"}
 SECONDS = 0.3  # of wall time for each subgraph
 
 
+def cases(entries: Iterable[corpus.Entry], class_of: Callable[[corpus.Entry], Hashable]) -> list[Any]:
+    """Return the first entry of each class as it is, and the others marked as slow."""
+    known: set[Hashable] = set()
+    found = []
+    for entry in entries:
+        marks = [pytest.mark.slow] if class_of(entry) in known else []
+        known.add(class_of(entry))
+        found.append(pytest.param(entry, id=entry.name, marks=marks))
+    return found
+
+
+def subject(entry: corpus.Entry) -> tuple[str, str]:
+    """Return what an honest candidate is an example of: the first word of its name, and its task."""
+    return entry.name.partition("-")[0], entry.task
+
+
 @pytest.fixture(scope="module")
-def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
-    folder = tmp_path_factory.mktemp("corpus")
-    everything = [*EXPLOITS, *HONEST]
-    candidate = corpus.combine(everything, folder / "all")
-    return corpus.judge(candidate, budget=SECONDS * len(everything))
+def records(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """Judge the entries whose tests run here, and the twins that some are compared with."""
+    called = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
+    chosen = [params["entry"] for params in called if "entry" in params]
+    names = {entry.name for entry in chosen} | {entry.twin for entry in chosen if entry.expect == "neutralised"}
+    judged = [entry for entry in (*EXPLOITS, *HONEST) if entry.name in names]
+    candidate = corpus.combine(judged, tmp_path_factory.mktemp("corpus") / "all")
+    return corpus.judge(candidate, budget=SECONDS * len(judged))
 
 
-@pytest.mark.parametrize("entry", EXPLOITS, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", cases(EXPLOITS, lambda entry: entry.line))
 def test_an_exploit_is_rejected_or_gains_nothing(entry: corpus.Entry, records: dict[str, list[Any]]):
     record = records[entry.name][-1]
     assert corpus.outcome(record) == "rejected" or (
@@ -29,7 +52,7 @@ def test_an_exploit_is_rejected_or_gains_nothing(entry: corpus.Entry, records: d
     assert record.correct or record.arm.message
 
 
-@pytest.mark.parametrize("entry", HONEST, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", cases(HONEST, subject))
 def test_an_honest_candidate_is_not_accused(entry: corpus.Entry, records: dict[str, list[Any]]):
     record = records[entry.name][-1]
     assert record.arm.status != "integrity", record.arm.message

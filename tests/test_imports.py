@@ -5,13 +5,11 @@ from __future__ import annotations
 import graphlib
 import subprocess
 import sys
-from pathlib import Path
 
 import grimp
 import pytest
+from checkout import ROOT
 from importlinter.cli import lint_imports
-
-ROOT = Path(__file__).parents[1]
 
 
 def test_no_module_imports_itself_by_way_of_others():

@@ -147,16 +147,12 @@ def _name(token: Token, after: Token, define: bool) -> Iterator[Found]:
         yield token.at, "native", f"{name} without its parentheses"
     elif name.startswith("__has_") and not _RESERVED.fullmatch(name):
         yield token.at, "native-include", name
-    elif (name.startswith("__") or re.match("_[A-Z]", name)) and not _ours(name):
+    elif re.match("__|_[A-Z]", name) and not (_RESERVED.fullmatch(name) or bare in _ATTRIBUTES | _PLACING):
         yield token.at, "native", f"{name}, a name that belongs to the compiler and its headers"
     elif bare in _PLACING and (define or (bare in _WITH_ARGUMENT and after.text == "(")):
         yield token.at, "native", f"attribute {bare}"
     elif name in ("R", "LR", "uR", "UR", "u8R") and after.text[:1] == '"' and after.at == token.at + len(name):
         yield token.at, "native", "a raw string"
-
-
-def _ours(name: str) -> bool:
-    return _RESERVED.fullmatch(name) is not None or name.strip("_") in _ATTRIBUTES | _PLACING
 
 
 def _operator(tokens: list[Token], index: int) -> Iterator[Found]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from pytest_passbench.candidate import contents
+from pytest_passbench.candidate.files import MAX_FILE_BYTES, check_files, files, folders
 from pytest_passbench.candidate.syntax import Fault, imports_triton, read_fault
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import shown
@@ -49,7 +49,7 @@ class PassDir:
     @cached_property
     def uses_triton(self) -> bool:
         """True if a Python file of the directory imports Triton."""
-        return _uses_triton(self.path)
+        return any(imports_triton(file) for file in files(self.path) if file.suffix == ".py")
 
 
 @dataclass(frozen=True)
@@ -64,16 +64,15 @@ class Candidate:
     def open(cls, path: Path) -> Candidate:
         """Return the candidate at ``path``, with its manifests read.
 
-        Raises UserError, with the file's name, for a folder that does not exist, is empty, or holds what
-        :func:`~pytest_passbench.candidate.contents.check` refuses. So it does for a missing or malformed manifest, and
-        for a stem without a file.
+        Raises UserError, with the file's name, for a folder that does not exist or is empty. So it does for a missing
+        or malformed manifest, for a stem without a file, and for files that :func:`check_files` refuses.
         """
         path = Path(path)
         if (kind := kind_of(path)) != "folder":
             problem = "does not exist" if kind is None else "is a file"
             raise UserError(f"the candidate directory {problem}", where=path, remedy="name a directory of passes")
-        contents.check(path)
-        if not any(contents.files(path)):
+        check_files(path)
+        if not any(files(path)):
             raise UserError("the candidate directory is empty", where=path, remedy=f"put passes and {MANIFEST} in it")
         try:
             str(path.resolve()).encode()
@@ -95,9 +94,9 @@ class Candidate:
     def content_hash(self) -> str:
         """The SHA-256 (hexadecimal) of the relative names and contents of all files except caches."""
         digest = hashlib.sha256()
-        for file in contents.files(self.path):
+        for file in files(self.path):
             name = os.fsencode(file.relative_to(self.path))
-            for part in (name, read_bytes(file, contents.MAX_FILE_BYTES)):
+            for part in (name, read_bytes(file, MAX_FILE_BYTES)):
                 digest.update(len(part).to_bytes(8, "little") + part)
         return digest.hexdigest()
 
@@ -110,7 +109,7 @@ class Candidate:
     @cached_property
     def uses_triton(self) -> bool:
         """True if a Python file of the candidate imports Triton."""
-        return _uses_triton(self.path)
+        return any(imports_triton(file) for file in files(self.path) if file.suffix == ".py")
 
     def passes_for(self, task_id: str) -> PassDir | None:
         """Return the pass directory for a task: its own, else the common one, else None."""
@@ -144,7 +143,7 @@ def _common(path: Path) -> PassDir | None:
 
 
 def _per_task(path: Path, common: PassDir | None) -> Iterator[PassDir]:
-    for folder in contents.folders(path):
+    for folder in folders(path):
         if common is not None and folder == common.path:
             continue
         if (folder / MANIFEST).is_file():
@@ -196,7 +195,3 @@ def _read_manifest(file: Path) -> list[str]:
     if len(stems) > MAX_PASSES:
         raise UserError(f"names more than {MAX_PASSES:,} passes", where=file, remedy="leave some out")
     return stems
-
-
-def _uses_triton(path: Path) -> bool:
-    return any(imports_triton(file) for file in contents.files(path) if file.suffix == ".py")

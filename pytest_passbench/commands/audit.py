@@ -23,7 +23,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the findings; 1 if there is a violation among them."""
+    """Print the findings. Return 1 if there is a violation among them, else 0."""
     from pytest_passbench.judge.reading.survey import survey
     from pytest_passbench.suite.taskfile import read_task
 

@@ -1,4 +1,4 @@
-"""``passbench doctor``: what on this machine will hurt timings, with the remedy. Imports no torch."""
+"""``passbench doctor``: properties of this machine that will hurt timings, with remedies. Imports no torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     """Add the subcommand."""
     parser = subparsers.add_parser(
         "doctor",
-        help="what on this machine will hurt timings",
+        help="find what will hurt timings on this machine",
         description=__doc__,
         epilog="Exit code 1 if anything is a problem; warnings leave it 0.",
     )
@@ -20,7 +20,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the findings; 1 where any is a problem."""
+    """Print the findings. Return 1 if any is a problem, else 0."""
     from pytest_passbench import doctor
 
     checks = doctor.summary()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_passbench.core.checks import count, seconds, whole
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import shown
 
 if TYPE_CHECKING:
     from pytest_passbench.core.task import Task
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
 
 STEPS = ("capture", "windows", "select", "curate", "write")
 EXTRA = ("measure", "describe")
+DEFAULT_STEPS = ",".join(STEPS)
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -25,42 +29,59 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     source.add_argument("--hub", metavar="ID|DIR", help="a transformers configuration, by hub id or local folder")
     source.add_argument("--verify", action="append", metavar="NAME",
                         help="capture this architecture anew: does it give the tasks at --out again? repeatable")
+    source.add_argument("--all", action="store_true", help="make the suite from all architectures that are here")
     source.add_argument("--list", action="store_true", help="the architectures that can be captured here")
     parser.add_argument("--input", action="append", default=[], metavar="SPEC",
                         help="an input of --model, such as 'float b 3 n n' or 'int1000 b n'; repeatable")
     parser.add_argument("--size", action="append", default=[], metavar="B,N", help="batch and size for --input")
     parser.add_argument("--only", action="append", default=[], metavar="NAME",
                         help="only this library or library/architecture; repeatable")
-    parser.add_argument("--steps", default=",".join(STEPS), metavar="LIST",
+    parser.add_argument("--steps", default=DEFAULT_STEPS, metavar="LIST",
                         help=f"of {', '.join(STEPS + EXTRA)} (default: all but the last two)")
-    parser.add_argument("--tasks", type=int, default=0, metavar="N",
+    parser.add_argument("--tasks", type=whole(0, 100_000), default=0, metavar="N",
                         help="how many tasks (default: 200, or 3 with --model and --hub)")
-    parser.add_argument("--train", type=int, default=0, metavar="N", help="that many more, tagged train")
+    parser.add_argument("--train", type=whole(0, 100_000), default=0, metavar="N",
+                        help="that many more, tagged train")
     parser.add_argument("--work", type=Path, default=Path("build/forge"), metavar="DIR",
                         help="where steps keep what they made (default: build/forge)")
     parser.add_argument("--out", type=Path, default=Path("tasks"), metavar="DIR", help="default: tasks")
     parser.add_argument("--docs", type=Path, default=Path("docs"), metavar="DIR", help="for step describe")
     parser.add_argument("--layout", choices=("task", "published"), default="task", help="form of the output")
-    parser.add_argument("--processes", type=int, default=1, metavar="N", help="how many at a time (default: 1)")
-    parser.add_argument("--timeout", type=float, default=200.0, metavar="S", help="seconds for one job")
+    parser.add_argument("--processes", type=count, default=1, metavar="N", help="how many at a time (default: 1)")
+    parser.add_argument("--timeout", type=seconds, default=200.0, metavar="S", help="seconds for one job")
     parser.set_defaults(run=run)  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make the tasks and say where they are."""
+    """Make the tasks and print their paths, or do what another option asks."""
     import torch
 
     torch.set_num_threads(1)
     if args.list:
-        return _list()
+        return list_cases()
     if args.verify:
-        return _verify(args)
+        return verify(args)
     if args.model or args.hub:
-        return _single(args)
-    return _suite(args)
+        return make_from_model(args)
+    if not args.all and not args.only and args.steps == DEFAULT_STEPS:
+        raise would_do(args)
+    return make_suite(args)
 
 
-def _list() -> int:
+def would_do(args: argparse.Namespace) -> UserError:
+    """Return the message for a command line that would begin the whole suite without asking for it."""
+    from pytest_passbench.forge.catalogue import all_cases
+
+    cases = all_cases()
+    hours = len(cases) * args.timeout / args.processes / 3600
+    made = f"{args.tasks or 200} tasks in {args.out}, from {len(cases)} architectures, by the steps {args.steps}"
+    long = f"up to {args.timeout:g} s for each architecture, {hours:.1f} hours in all, before the other steps"
+    remedy = "add --all to begin; --only=NAME, --model or --hub make fewer; --list names the architectures"
+    return UserError(f"would make {made}: {long}", where="forge", remedy=remedy)
+
+
+def list_cases() -> int:
+    """Print a line per architecture that can be captured here."""
     from pytest_passbench.forge.catalogue import all_cases
 
     for case in all_cases():
@@ -69,18 +90,18 @@ def _list() -> int:
 
 
 def spare(count: int) -> int:
-    """How many sequences to try for ``count`` tasks: about a third has no three subgraphs that pass the rules."""
+    """Return the number of sequences to try for ``count`` tasks: about a third of them fail the rules."""
     return count * 3 // 2
 
 
-def _verify(args: argparse.Namespace) -> int:
-    """Prints a line per architecture; exit code 1 where a committed subgraph did not come out again."""
+def verify(args: argparse.Namespace) -> int:
+    """Print a line per architecture. Return 1 if a committed subgraph was not made again, else 0."""
+    from pytest_passbench.forge import recapture
     from pytest_passbench.forge.catalogue import pick
-    from pytest_passbench.forge.recapture import verify
     from pytest_passbench.suite.find import discover
 
     tasks = [ref.load() for ref in discover(args.out)]
-    found = [verify(case, tasks) for case in pick(args.verify)]
+    found = [recapture.verify(case, tasks) for case in pick(args.verify)]
     for one in found:
         total = one.same + len(one.missing)
         print(f"{one.case}: {one.same} of {total} subgraphs have the same hash")
@@ -88,7 +109,8 @@ def _verify(args: argparse.Namespace) -> int:
     return 1 if any(one.missing for one in found) else 0
 
 
-def _single(args: argparse.Namespace) -> int:
+def make_from_model(args: argparse.Namespace) -> int:
+    """Make tasks from one model of the user's or of a hub."""
     from pytest_passbench.forge import single
 
     if args.model:
@@ -98,31 +120,32 @@ def _single(args: argparse.Namespace) -> int:
     return _write(args, single.tasks_of(case, args.tasks or 3))
 
 
-def _suite(args: argparse.Namespace) -> int:
+def make_suite(args: argparse.Namespace) -> int:
+    """Do the wanted steps of making a suite."""
     from pytest_passbench.forge import plan_data, steps
     from pytest_passbench.forge.final import split
 
-    plan = steps.Recipe(args.work, args.processes, args.timeout)
+    recipe = steps.Recipe(args.work, args.processes, args.timeout)
     todo = _steps(args.steps)
     if "capture" in todo:
-        steps.capture_step(plan, _cases(args.only))
+        steps.capture_step(recipe, _cases(args.only))
     if "windows" in todo:
-        steps.windows_step(plan)
+        steps.windows_step(recipe)
     if {"measure", "describe"} & set(todo):
-        return _describe(args, plan, todo)
+        return describe_suite(args, recipe, todo)
     if not {"select", "curate", "write"} & set(todo):
         return 0
-    wanted = steps.select_step(plan, spare(args.tasks or 200), args.train, plan_data.LITE)
+    wanted = steps.select_step(recipe, spare(args.tasks or 200), args.train, plan_data.LITE)
     if "curate" in todo:
-        steps.curate_step(plan, wanted)
-        steps.curate_step(plan, steps.cover_step(plan))
+        steps.curate_step(recipe, wanted)
+        steps.curate_step(recipe, steps.cover_step(recipe))
     if "write" not in todo:
         return 0
-    suite, rest = split(steps.curated_tasks(plan), args.tasks or 200)
+    suite, rest = split(steps.curated_tasks(recipe), args.tasks or 200)
     return _write(args, [*suite, *rest])
 
 
-def _describe(args: argparse.Namespace, plan: Recipe, todo: list[str]) -> int:
+def describe_suite(args: argparse.Namespace, recipe: Recipe, todo: list[str]) -> int:
     """Measure TorchInductor on the suite at ``--out`` (a job per task and dtype), and describe the suite in docs/."""
     import json
 
@@ -131,9 +154,9 @@ def _describe(args: argparse.Namespace, plan: Recipe, todo: list[str]) -> int:
 
     tasks = [ref.load() for ref in select(discover(args.out), "full")]
     if "measure" in todo:
-        longtail.run(tasks, plan.folder("longtail"), args.processes, args.timeout)
+        longtail.run(tasks, recipe.folder("longtail"), args.processes, args.timeout)
     ids = {task.id for task in tasks}
-    ratios = [ratio for ratio in longtail.load(plan.folder("longtail")) if ratio.task in ids]
+    ratios = [ratio for ratio in longtail.load(recipe.folder("longtail")) if ratio.task in ids]
     summary = longtail.summary(ratios)
     if "describe" in todo:
         describe.pictures(tasks, ratios, args.docs / "img")
@@ -167,8 +190,9 @@ def _cases(only: list[str]) -> list[Case]:
 def _steps(text: str) -> list[str]:
     found = [step for step in text.split(",") if step]
     unknown = [step for step in found if step not in STEPS + EXTRA]
-    if unknown:
-        raise UserError(f"no step {unknown[0]!r}", where="--steps", remedy=f"steps are: {', '.join(STEPS + EXTRA)}")
+    if unknown or not found:
+        what = f"no step {shown(unknown[0])}" if unknown else "names no step"
+        raise UserError(what, where="--steps", remedy=f"steps are: {', '.join(STEPS + EXTRA)}")
     return found
 
 
@@ -176,6 +200,6 @@ def _size(text: str) -> Variant:
     from pytest_passbench.forge.models import Variant
 
     batch, _, size = text.partition(",")
-    if not batch.isdigit() or not size.isdigit():
-        raise UserError(f"{text!r} is not a size", where="--size", remedy="write batch and size, such as 4,224")
+    if not re.fullmatch(r"[1-9][0-9]{0,5},[1-9][0-9]{0,5}", text):
+        raise UserError(f"{shown(text)} is not a size", where="--size", remedy="write batch and size, such as 4,224")
     return Variant(int(batch), int(size))

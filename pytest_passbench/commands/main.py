@@ -7,9 +7,10 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import NoReturn
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import printable
+from pytest_passbench.core.escape import line, printable
 
 COMMANDS = (
     "tasks",
@@ -21,15 +22,14 @@ COMMANDS = (
     "plan",
     "forge",
 )  # fmt: skip
-"""The modules of :mod:`pytest_passbench.commands`, in the order in which the help lists them.
+"""The modules of :mod:`pytest_passbench.commands`, in the order of the help.
 
-Each has ``add(subparsers)``, which sets ``run`` as its parser's default, and imports what is heavy in
-``run``.
+Each has ``add(subparsers)``, which sets ``run`` as its parser's default. Heavy modules are imported in ``run`` only.
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand and return the exit code: 1 where the user's input is at fault, 2 for usage."""
+    """Run one subcommand and return the exit code: 1 if the user's input is at fault, 2 for wrong usage."""
     args = parser().parse_args(argv)
     try:
         code = int(args.run(args))
@@ -39,14 +39,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"passbench: error: {printable(str(error))}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # The reader (head, less) has gone: no fault, but nothing may be flushed to it at exit either.
+        # The reading program (head, less) has ended, which is not an error. Python must not flush to it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are short and inert, whatever words they quote. Subcommands get the same."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(line(message, 500))
+
+
 def parser() -> argparse.ArgumentParser:
-    """The command line, every subcommand added."""
-    top = argparse.ArgumentParser(prog="passbench", description="Judge tensor-compiler passes.")
+    """Return the parser of the command line, with every subcommand."""
+    top = _Parser(prog="passbench", description="Judge tensor-compiler passes.")
     subparsers = top.add_subparsers(metavar="COMMAND", required=True)
     for name in COMMANDS:
         import_module(f"pytest_passbench.commands.{name}").add(subparsers)

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import printable
+from pytest_passbench.core.files import kind_of
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -18,6 +20,8 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(args: argparse.Namespace) -> int:
     """Write the merged run and print its board."""
+    import shutil
+
     from pytest_passbench.report import markdown, terminal
     from pytest_passbench.run import merge, results_file
 
@@ -25,20 +29,14 @@ def run(args: argparse.Namespace) -> int:
     merged = merge.merge([(path, results_file.read(path)) for path in args.files])
     results_file.write_file(target, merged)
     results_file.write_text(target.with_suffix(".md"), markdown.render(merged))
-    print(terminal.summary(merged, _columns()))
-    print(f"\n{target}")
+    print(terminal.summary(merged, max(80, shutil.get_terminal_size((100, 24)).columns)))
+    print(f"\n{printable(str(target))}")
     return 0
 
 
 def _target(out: Path, name: str) -> Path:
     target = out if out.suffix == ".json" else out / name
-    if target.exists():
+    if kind_of(target):
         remedy = "give OUT first: a folder without results, or a new name ending in .json"
         raise UserError("exists already", where=target, remedy=remedy)
     return target
-
-
-def _columns() -> int:
-    import shutil
-
-    return max(80, shutil.get_terminal_size((100, 24)).columns)

@@ -1,4 +1,4 @@
-"""``passbench plan``: how long a run will take, from the durations in a results file. Imports no torch."""
+"""``passbench plan``: a forecast of a run's duration, from the durations in a results file. Imports no torch."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from pytest_passbench.core.checks import count
 from pytest_passbench.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -17,32 +18,30 @@ if TYPE_CHECKING:
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("plan", help="how long a run will take", description=__doc__)
+    parser = subparsers.add_parser("plan", help="forecast how long a run will take", description=__doc__)
     parser.add_argument("file", type=Path, metavar="FILE", help="results.json, or a run's folder")
-    parser.add_argument("--workers", "-n", type=int, default=1, metavar="N", help="as pytest -n (default 1)")
+    parser.add_argument("--workers", "-n", type=count, default=1, metavar="N", help="as pytest -n (default 1)")
     parser.add_argument("--json", action="store_true", help="print JSON: seconds, elapsed, phases, tasks")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the plan, longest task first."""
+    """Print the forecast, longest task first."""
     from pytest_passbench.run import results_file
     from pytest_passbench.timing.forecast import plan
 
-    if args.workers < 1:
-        raise UserError(f"{args.workers} workers", where="--workers", remedy="give 1 or more")
     stored = results_file.read(args.file)
     durations = [(record.task, record.durations) for record in stored.records]
     try:
         made = plan(durations, unknown=_unmeasured(stored), workers=args.workers)
     except ValueError as error:
         raise UserError(str(error), where=args.file, remedy="give a file that a run wrote") from error
-    print(json.dumps(_plain(made), indent=1) if args.json else _text(made))
+    print(json.dumps(to_json(made), indent=1) if args.json else render(made))
     return 0
 
 
 def _unmeasured(stored: Run) -> dict[str, int]:
-    """The run's tasks without a record (it was cut short), each taken to have the median task's subgraphs."""
+    """Return the run's tasks without a record (it was cut short), each with the median task's number of subgraphs."""
     counts: dict[str, int] = {}
     for record in stored.records:
         counts[record.task] = counts.get(record.task, 0) + 1
@@ -50,7 +49,8 @@ def _unmeasured(stored: Run) -> dict[str, int]:
     return {task: typical for task in stored.tasks if task not in counts}
 
 
-def _plain(made: Forecast) -> dict[str, Any]:
+def to_json(made: Forecast) -> dict[str, Any]:
+    """Return the forecast as plain data: workers, seconds, elapsed, phases, tasks."""
     tasks = [
         {"task": t.task, "seconds": t.seconds, "subgraphs": t.subgraphs, "guessed": t.guessed}
         for t in made.tasks
@@ -59,7 +59,8 @@ def _plain(made: Forecast) -> dict[str, Any]:
     return {**head, "phases": made.phases, "tasks": tasks}
 
 
-def _text(made: Forecast) -> str:
+def render(made: Forecast) -> str:
+    """Return one line per task, the seconds by phase, and the estimate."""
     lines = [f"{'seconds':>9}  {'subgraphs':>9}  task"]
     for t in made.tasks:
         lines.append(f"{t.seconds:9.2f}  {t.subgraphs:9}  {t.task}{'  (guessed)' if t.guessed else ''}")

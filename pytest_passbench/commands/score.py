@@ -1,4 +1,4 @@
-"""``passbench score``: score a results file, or bare subgraphs, again. Imports no torch."""
+"""``passbench score``: the scores of a results file, or of bare subgraphs, computed again. Imports no torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_passbench.core.settings import ScoreSettings
 
 if TYPE_CHECKING:
     from pytest_passbench.core.run import Run
-    from pytest_passbench.score.board import Row, Tasks
+    from pytest_passbench.score.board import Row
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -39,13 +39,13 @@ def run(args: argparse.Namespace) -> int:
     path = args.file / results_file.NAME if args.file.is_dir() else args.file
     data = results_file.load(path)
     if isinstance(data, dict) and "subgraphs" in data:
-        scored = _score_case(data, path, args)
+        scored = score_case(data, path, args)
     else:
         run = results_file.parse(data, path)
         if not run.untouched:
             print(f"passbench: warning: {path}: was changed after it was written", file=sys.stderr)
         es.check(run.score_settings, path)
-        scored = _score_run(run, args)
+        scored = score_run(run, args)
     print(json.dumps(scored, indent=1))
     return 0
 
@@ -55,27 +55,23 @@ def _settings(args: argparse.Namespace, base: ScoreSettings) -> ScoreSettings:
     return replace(base, **{name: value for name, value in given.items() if value is not None})
 
 
-def _score_case(data: dict[str, Any], path: Path, args: argparse.Namespace) -> dict[str, Any]:
+def score_case(data: dict[str, Any], path: Path, args: argparse.Namespace) -> dict[str, Any]:
+    """Return the scores of bare subgraphs. ``args`` override the settings in ``data``. Raises UserError."""
     from pytest_passbench.score import es, subgraph
 
     items = data["subgraphs"]
     if not isinstance(items, list):
         raise UserError('"subgraphs" is not a list', where=path, remedy="give one object per subgraph")
     judged = [subgraph.from_json(item, f"{path}: subgraph {index}") for index, item in enumerate(items)]
-    settings = _settings(args, _case_settings(data, path))
-    return {**_named(settings), **es.evaluate(judged, settings).to_json(), **_count(judged, settings)}
+    own = ScoreSettings(**{name: data[name] for name in ("b", "p", "interpretation") if name in data})
+    es.check(own, path)
+    settings = _settings(args, own)
+    counts = {"subgraphs": len(judged), "unmeasured": es.unmeasured(judged, settings)}
+    return {**_named(settings), **es.evaluate(judged, settings).to_json(), **counts}
 
 
-def _case_settings(data: dict[str, Any], path: Path) -> ScoreSettings:
-    from pytest_passbench.score import es
-
-    given = {name: data[name] for name in ("b", "p", "interpretation") if name in data}
-    settings = ScoreSettings(**given)
-    es.check(settings, path)
-    return settings
-
-
-def _score_run(run: Run, args: argparse.Namespace) -> dict[str, Any]:
+def score_run(run: Run, args: argparse.Namespace) -> dict[str, Any]:
+    """Return the scores of a run's candidates and baselines. ``args`` override the run's settings."""
     from pytest_passbench.score import board
 
     settings = _settings(args, run.score_settings)
@@ -87,10 +83,11 @@ def _score_run(run: Run, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _candidate(run: Run, name: str, settings: ScoreSettings) -> dict[str, Any]:
-    from pytest_passbench.score import board
+    from pytest_passbench.score import board, es
 
     tasks = board.tasks_of(run, name)
-    return {**_row(board.row(name, tasks, settings)), "tasks": _tasks(tasks, settings)}
+    scores = {task: es.evaluate(group, settings).to_json() for task, group in tasks.items()}
+    return {**_row(board.row(name, tasks, settings)), "tasks": scores}
 
 
 def _row(row: Row) -> dict[str, Any]:
@@ -98,17 +95,5 @@ def _row(row: Row) -> dict[str, Any]:
     return {**{name: getattr(row, name) for name in columns}, **row.scores.to_json()}
 
 
-def _tasks(tasks: Tasks, settings: ScoreSettings) -> dict[str, Any]:
-    from pytest_passbench.score import es
-
-    return {task: es.evaluate(group, settings).to_json() for task, group in tasks.items()}
-
-
 def _named(settings: ScoreSettings) -> dict[str, Any]:
     return {"b": settings.b, "p": settings.p, "interpretation": settings.interpretation}
-
-
-def _count(judged: list[Any], settings: ScoreSettings) -> dict[str, int]:
-    from pytest_passbench.score import es
-
-    return {"subgraphs": len(judged), "unmeasured": es.unmeasured(judged, settings)}

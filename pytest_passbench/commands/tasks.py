@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_passbench.core.checks import count, share
 from pytest_passbench.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -26,29 +27,30 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     listing.add_argument("path", type=Path, nargs="?", metavar="PATH", help="default: the installed tasks")
     listing.add_argument("--suite", metavar="NAME", help="lite, full, train or all (default: full; all of a PATH)")
     listing.add_argument("--json", action="store_true", help="print JSON: counts, and every task's header")
-    listing.set_defaults(action=_list)
+    listing.set_defaults(action=list_tasks)
     showing = actions.add_parser("show", help="a task's code and inputs")
     showing.add_argument("task", metavar="ID|PATH", help="an installed task's id, or a task file or sample")
-    showing.set_defaults(action=_show)
+    showing.set_defaults(action=show)
     checking = actions.add_parser("validate", help="build every graph and run it on fake tensors")
     checking.add_argument(
         "paths", type=Path, nargs="+", metavar="PATH", help="task files, samples, or folders of them"
     )
-    checking.set_defaults(action=_validate)
+    checking.set_defaults(action=validate)
     curating = actions.add_parser("check", help="run every curation rule on every subgraph")
     curating.add_argument("path", type=Path, nargs="?", metavar="PATH", help="default: the installed tasks")
-    curating.add_argument("--sample", type=float, default=1.0, metavar="SHARE",
+    curating.add_argument("--sample", type=share, default=1.0, metavar="SHARE",
                           help="only the lite suite and this share of the other tasks")
-    curating.add_argument("--processes", type=int, default=1, metavar="N", help="how many at a time (default: 1)")
-    curating.set_defaults(action=_check)  # fmt: skip
+    curating.add_argument("--processes", type=count, default=1, metavar="N", help="how many at a time (default: 1)")
+    curating.set_defaults(action=check)  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the action says; exit code 1 where ``validate`` or ``check`` found a problem."""
+    """Do the action. Return 1 if ``validate`` or ``check`` found a problem, else 0."""
     return int(args.action(args))
 
 
-def _list(args: argparse.Namespace) -> int:
+def list_tasks(args: argparse.Namespace) -> int:
+    """Print the tasks of a suite, one a line, or all headers as JSON."""
     from pytest_passbench.suite.find import discover, installed_tasks, select
 
     path, suite = (installed_tasks(), "full") if args.path is None else (args.path, "all")
@@ -66,8 +68,9 @@ def _list(args: argparse.Namespace) -> int:
     return 0
 
 
-def _show(args: argparse.Namespace) -> int:
-    task = _find(args.task).load()
+def show(args: argparse.Namespace) -> int:
+    """Print a task's graphs, and the inputs of its subgraphs."""
+    task = find_task(args.task).load()
     header = task.header
     print(f"{header.id}: {' '.join(header.ops)}")
     for name, values in (("sources", header.sources), ("tags", header.tags)):
@@ -96,8 +99,8 @@ def _statistics(spec: TensorSpec) -> str:
     return " ".join(f"{n} {getattr(spec, n):g}" for n in names if getattr(spec, n) is not None)
 
 
-def _find(name: str) -> TaskRef:
-    """The task with an id, or the only one at a path."""
+def find_task(name: str) -> TaskRef:
+    """Return the task with an id, or the only one at a path."""
     from pytest_passbench.suite.find import discover, installed_tasks
 
     refs = discover(Path(name)) if Path(name).exists() else None
@@ -110,25 +113,26 @@ def _find(name: str) -> TaskRef:
     return refs[0]
 
 
-def _check(args: argparse.Namespace) -> int:
-    """Prints each complaint, then the counts; exit code 1 if there is any."""
-    from pytest_passbench.forge.suite_check import check, sample
+def check(args: argparse.Namespace) -> int:
+    """Print each complaint of the curation rules, then the counts. Return 1 if there is any complaint, else 0."""
+    from pytest_passbench.forge import suite_check
     from pytest_passbench.suite.find import discover, installed_tasks
 
-    refs = sample(discover(args.path if args.path is not None else installed_tasks()), args.sample)
-    count = 0
-    for complaint in check(refs, args.processes):
+    refs = suite_check.sample(discover(args.path if args.path is not None else installed_tasks()), args.sample)
+    found = 0
+    for complaint in suite_check.check(refs, args.processes):
         print(complaint)
-        count += 1
+        found += 1
     subgraphs = sum(r.header.subgraphs for r in refs)
-    print(f"{len(refs)} tasks, {subgraphs} subgraphs checked: {count} complaints")
-    return 1 if count else 0
+    print(f"{len(refs)} tasks, {subgraphs} subgraphs checked: {found} complaints")
+    return 1 if found else 0
 
 
-def _validate(args: argparse.Namespace) -> int:
+def validate(args: argparse.Namespace) -> int:
+    """Print the problems of task files, then the counts. Return 1 if there is any problem, else 0."""
     checked = bad = 0
     for path in args.paths:
-        for problems in _checked(path):
+        for problems in problems_at(path):
             checked += 1
             bad += bool(problems)
             for problem in problems:
@@ -137,8 +141,8 @@ def _validate(args: argparse.Namespace) -> int:
     return 1 if bad else 0
 
 
-def _checked(path: Path) -> Iterator[list[UserError]]:
-    """The problems of each task at a path; one that cannot be read does not keep the others from it."""
+def problems_at(path: Path) -> Iterator[list[UserError]]:
+    """Yield the problems of each task at a path; the others are checked even if one cannot be read."""
     from pytest_passbench.suite import find
     from pytest_passbench.suite.validate import problems
 

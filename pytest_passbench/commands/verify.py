@@ -1,4 +1,4 @@
-"""``passbench verify``: whether a results file is what a run wrote, of these tasks and this candidate."""
+"""``passbench verify``: a check that a results file is as a run wrote it, for these tasks and this candidate."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_passbench.core.checks import whole
 from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import printable
+from pytest_passbench.core.files import kind_of
 
 if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
@@ -25,21 +27,23 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument("--candidate", type=Path, metavar="DIR", help="the candidate that was judged")
     parser.add_argument("--tasks", type=Path, action="append", metavar="PATH",
                         help="task files or folders (default: those of the run, or the installed ones)")  # fmt: skip
-    parser.add_argument("--rerun", type=int, default=0, metavar="K", help="judge K random subgraphs anew")
+    parser.add_argument("--rerun", type=whole(0, 100_000), default=0, metavar="K",
+                        help="judge K random subgraphs anew")  # fmt: skip
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what does not fit; 1 where anything does not."""
+    """Print the problems. Return 1 if there is any, else 0."""
+    from pytest_passbench.candidate.layout import Candidate
     from pytest_passbench.run import results_file
 
     found = results_file.read(args.file)
-    candidate = _candidate(args.candidate)
+    candidate = Candidate.open(args.candidate) if args.candidate is not None else None
     if args.rerun and candidate is None:
         remedy = "add --candidate=DIR"
         raise UserError("judging anew takes the candidate itself", where="--rerun", remedy=remedy)
-    tasks = _tasks(found, args.tasks)
-    said = list(_problems(found, tasks, candidate))
+    tasks = tasks_of(found, args.tasks)
+    said = list(problems(found, tasks, candidate))
     if args.rerun and candidate is not None and not said:
         from pytest_passbench.run.rerun import disagreements
 
@@ -50,28 +54,23 @@ def run(args: argparse.Namespace) -> int:
     return int(bool(said))
 
 
-def _candidate(path: Path | None) -> Candidate | None:
-    from pytest_passbench.candidate.layout import Candidate
-
-    return Candidate.open(path) if path is not None else None
-
-
-def _tasks(found: Run, paths: list[Path] | None) -> dict[str, Task]:
-    """The run's tasks that can be found, by id."""
+def tasks_of(found: Run, paths: list[Path] | None) -> dict[str, Task]:
+    """Return the run's tasks that can be found, by id."""
     from pytest_passbench.suite import find
 
     given = [Path(str(path)) for path in found.settings.get("tasks") or []]
-    bases = paths or [path for path in given if path.exists()] or [find.installed_tasks()]
+    bases = paths or [path for path in given if kind_of(path)] or [find.installed_tasks()]
     refs = [ref for base in bases for ref in find.discover(base)]
     return {ref.header.id: ref.load() for ref in refs if ref.header.id in found.tasks}
 
 
-def _problems(found: Run, tasks: dict[str, Task], candidate: Candidate | None) -> Iterator[str]:
+def problems(found: Run, tasks: dict[str, Task], candidate: Candidate | None) -> Iterator[str]:
+    """Yield each way in which the results do not fit the tasks, the candidate or this code, in words."""
     from pytest_passbench.run import consistency
     from pytest_passbench.run.hashes import of_harness
     from pytest_passbench.suite.taskfile import task_hash
 
-    counts = {name: _count(found, task, candidate) for name, task in tasks.items()}
+    counts = {name: expected_subgraphs(found, task, candidate) for name, task in tasks.items()}
     yield from consistency.problems(found, counts, {name: task_hash(task) for name, task in tasks.items()})
     missing = [name for name in found.tasks if name not in tasks]
     if missing:
@@ -85,8 +84,8 @@ def _problems(found: Run, tasks: dict[str, Task], candidate: Candidate | None) -
             yield f"{candidate.path}: not the candidate that was judged (its contents differ)"
 
 
-def _count(found: Run, task: Task, candidate: Candidate | None) -> int:
-    """How many subgraphs of a task were to be judged: fewer where Triton's interpreter would run them."""
+def expected_subgraphs(found: Run, task: Task, candidate: Candidate | None) -> int:
+    """Return the number of subgraphs of a task that were to be judged; fewer if Triton's interpreter runs them."""
     triton = found.interpreted(task.id) or (candidate is not None and candidate.uses_triton)
     if triton and not is_cuda(str(found.settings.get("device", "cpu"))):
         return len({subgraph.dtype for subgraph in task.subgraphs})

@@ -1,4 +1,4 @@
-"""Text that a candidate may have written, made safe to show: inert, and where wanted capped and on one line.
+"""Text that a candidate may have written, made safe to show: inert, and if wanted capped and on one line.
 
 Messages, pass names and captured output can hold terminal escape sequences, Markdown or HTML. Everything that is
 shown to a user goes through this module.
@@ -31,7 +31,7 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def line(text: str, limit: int = 200) -> str:
-    """Return ``text`` on one line of at most ``limit`` characters, :func:`printable`."""
+    """Return ``text``, made :func:`printable`, on one line of at most ``limit`` characters."""
     safe = printable(" ".join(text.split()))
     return safe if len(safe) <= limit else safe[: max(0, limit - 1)] + "…"
 

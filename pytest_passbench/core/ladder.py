@@ -1,6 +1,6 @@
-"""The tolerance ladder: how close is close enough at t.
+"""The tolerance ladder: which errors are allowed at t, and which answer is right at t.
 
-Source of the table: the published PassBench definition; at t = -5 it is ``torch.testing``'s default.
+The table is that of the published PassBench definition; at t = -5 it is ``torch.testing``'s default.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The plain record of one judged subgraph; every score and table is computed from these alone."""
+"""The record of one judged subgraph. Every score and table is computed from records alone."""
 
 from __future__ import annotations
 

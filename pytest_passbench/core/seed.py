@@ -87,5 +87,5 @@ class Stream(random.Random):
         raise NotImplementedError("a stream of the judge's is drawn from, not copied")
 
     def setstate(self, state: Any) -> NoReturn:
-        """Raise NotImplementedError: a stream's state is its key and how much of it is used."""
+        """Raise NotImplementedError: a stream that is set back would draw the same values twice."""
         raise NotImplementedError("a stream of the judge's is drawn from, not copied")

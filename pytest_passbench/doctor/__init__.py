@@ -1,4 +1,4 @@
-"""What on this machine will hurt timings or the sandbox, each with its remedy. Imports no torch."""
+"""Properties of this machine that hurt timings or the sandbox, each with its remedy. The package imports no torch."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ _CHECKS = (
 
 
 def summary(machine: Machine | None = None) -> list[Check]:
-    """Every check's finding, in a fixed order. Takes about 0.3 s; never raises for what the machine lacks."""
+    """Return every check's finding, in a fixed order. It takes about 0.3 s, and never raises for facilities that
+    are missing.
+    """
     where = machine if machine is not None else Machine()
     return [found for check in _CHECKS if (found := check(where)) is not None]
 
 
 def text(checks: Iterable[Check]) -> str:
-    """One line per check, and below each that needs it its remedy."""
+    """Return one line per check, and its remedy below each check that needs one."""
     lines = []
     for check in checks:
         lines.append(f"{check.level:8} {check.name:16} {check.found}")

@@ -1,4 +1,4 @@
-"""Checks of what else runs: load, busy processes, CPU quota of the container, stolen time."""
+"""Checks of other work on the machine: load, busy processes, CPU quota of the container, stolen time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def load(machine: Machine) -> Check:
-    """The load average of the last minute."""
+    """Check the load average of the last minute."""
     text = (machine.read("proc/loadavg") or "").split()
     try:
         last_minute = float(text[0])
@@ -25,7 +25,7 @@ def load(machine: Machine) -> Check:
 
 
 def busy(machine: Machine) -> Check:
-    """Other processes that use more than a fifth of a core just now: spinning threads and running jobs alike."""
+    """Find other processes that use more than a fifth of a core just now: spinning threads and running jobs alike."""
     before = _process_ticks(machine)
     seconds = machine.pause()
     after = _process_ticks(machine)
@@ -44,7 +44,7 @@ def busy(machine: Machine) -> Check:
 
 
 def _process_ticks(machine: Machine) -> dict[tuple[int, str], int]:
-    """User and system ticks by (pid, name). The name stands in brackets and may itself contain any."""
+    """Return user and system ticks by (pid, name). The name stands in brackets, and may contain brackets itself."""
     found = {}
     for path in machine.glob("proc/[0-9]*/stat"):
         head, _, rest = (machine.read(path) or "").rpartition(")")
@@ -56,7 +56,7 @@ def _process_ticks(machine: Machine) -> dict[tuple[int, str], int]:
 
 
 def steal(machine: Machine) -> Check:
-    """CPU time that the host gave to somebody else, since boot."""
+    """Check the CPU time that the host gave to other machines since boot."""
     fields = (machine.read("proc/stat") or "").splitlines()[:1]
     values = [int(value) for value in fields[0].split()[1:] if value.isdigit()] if fields else []
     if len(values) < 8 or not sum(values[:8]):
@@ -70,7 +70,7 @@ def steal(machine: Machine) -> Check:
 
 
 def quota(machine: Machine) -> Check:
-    """The container's CPU quota: a process that has used it up is stopped until the period ends."""
+    """Check the container's CPU quota. A process that has used it up is stopped until the period ends."""
     cpus = machine.cpus()
     limits = [*_quota_v2(machine), *_quota_v1(machine)]
     if not limits:
@@ -84,14 +84,14 @@ def quota(machine: Machine) -> Check:
 
 
 def _groups(machine: Machine, controller: str) -> list[str]:
-    """Our control group of a controller ("" for version 2) and all its parents, outermost first."""
+    """Return our control group of a controller ("" for version 2) and all its parents, outermost first."""
     for line in (machine.read("proc/self/cgroup") or "").splitlines():
         _, _, rest = line.partition(":")
         names, _, path = rest.partition(":")
         if controller in names.split(","):
             parts = [part for part in path.split("/") if part not in ("", "..")]
             return ["/".join(parts[:count]) for count in range(len(parts) + 1)]
-    # Inside a container the path may be the host's: the mounted root is ours.
+    # Inside a container the path may be the host's; the mounted root is then our own group.
     return [""]
 
 

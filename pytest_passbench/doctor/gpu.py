@@ -1,4 +1,4 @@
-"""The check of NVIDIA GPUs, where there are any: who else uses them."""
+"""The check of NVIDIA GPUs, if there are any, for other users."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pytest_passbench.doctor.machine import Check, Machine
 
 
 def gpu(machine: Machine) -> Check | None:
-    """Other processes on a GPU; None without ``nvidia-smi``."""
+    """Find other processes on a GPU. Return None without ``nvidia-smi``."""
     listed = machine.command("nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader")
     if listed is None:
         return None

@@ -1,4 +1,4 @@
-"""Checks of what the sandbox and the judge's view into it need."""
+"""Checks of the kernel features that the sandbox and the judge's view into it need."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _KERNEL = "proc/sys/kernel"
 
 
 def bubblewrap(machine: Machine) -> Check:
-    """Whether bubblewrap is installed, and starts a sandbox with the namespaces that a runner gets."""
+    """Check that bubblewrap is installed, and that it starts a sandbox with the namespaces that a runner gets."""
     version = machine.command("bwrap", "--version")
     if version is None:
         remedy = "install bubblewrap (apt install bubblewrap); without it results say 'sandbox: weak'"
@@ -32,7 +32,7 @@ def bubblewrap(machine: Machine) -> Check:
 
 
 def user_namespaces(machine: Machine) -> Check:
-    """Whether the kernel lets this user make user namespaces."""
+    """Check that the kernel lets this user make user namespaces."""
     if not machine.glob("proc/sys/user/max_user_namespaces"):
         return Check("user namespaces", "unknown", "no setting is visible")
     if machine.number("proc/sys/user/max_user_namespaces") == 0:
@@ -50,7 +50,7 @@ def user_namespaces(machine: Machine) -> Check:
 
 
 def memory_reading(machine: Machine) -> Check:
-    """Whether the judge may read its runners' memory (Yama's ptrace_scope; absent means yes)."""
+    """Check that the judge may read its runners' memory (Yama's ptrace_scope; if it is absent, the judge may)."""
     scope = machine.number(f"{_KERNEL}/yama/ptrace_scope") or 0
     if scope >= 3 or (scope == 2 and os.geteuid() != 0):
         remedy = "sudo sysctl kernel.yama.ptrace_scope=1" + (" (after a restart)" if scope >= 3 else "")

@@ -1,4 +1,4 @@
-"""The machine that the checks look at: files under a root, and two commands. Tests plant their own."""
+"""The machine that the checks look at: files under a root, and commands. Tests put others in their place."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Literal
 
 Level = Literal["ok", "warning", "problem", "unknown"]
+TIMEOUT_SECONDS = 10
 
 
 @dataclass(frozen=True)
 class Check:
-    """What one check found. ``level``: "warning" makes intervals wider, "problem" makes results wrong or
-    a run impossible, "unknown" cannot be seen from here. ``remedy`` is empty where nothing needs doing.
+    """The finding of one check. ``remedy`` is empty if nothing needs to be done.
+
+    ``level`` "warning" makes intervals wider, "problem" makes results wrong or a run impossible, and "unknown"
+    cannot be seen from here.
     """
 
     name: str
@@ -27,19 +30,27 @@ class Check:
 
 @dataclass(frozen=True)
 class Output:
-    """A command's end: its exit code and what it printed (both streams)."""
+    """The result of a command: its exit code, and the text that it printed on both streams."""
 
     code: int
     text: str
 
 
 def run_command(*command: str) -> Output | None:
-    """Run a command for at most ten seconds; None where it is not installed."""
+    """Run a command for at most :data:`TIMEOUT_SECONDS`. Return None if it is not installed.
+
+    If it cannot be run or takes longer, the exit code is -1 and the text is the error.
+    """
     if shutil.which(command[0]) is None:
         return None
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=10
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT_SECONDS,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Output(-1, str(error))
@@ -48,21 +59,23 @@ def run_command(*command: str) -> Output | None:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where the checks read. ``pause`` lies between two samples of counters and returns its seconds."""
+    """The source of all that the checks read. ``pause`` waits between two samples of counters, and returns its
+    seconds.
+    """
 
     root: Path = Path("/")
     command: Callable[..., Output | None] = run_command
     pause: Callable[[], float] = field(default=lambda: _pause(0.2))
 
     def read(self, path: str) -> str | None:
-        """The stripped text of a file under the root; None where it cannot be read."""
+        """Return the stripped text of a file under the root, or None if it cannot be read."""
         try:
             return (self.root / path).read_text(errors="replace").strip()
         except OSError:
             return None
 
     def number(self, path: str) -> int | None:
-        """The whole number in a file; None where there is none."""
+        """Return the whole number in a file, or None if it has none."""
         text = self.read(path)
         try:
             return int(text) if text is not None else None
@@ -70,11 +83,11 @@ class Machine:
             return None
 
     def glob(self, pattern: str) -> list[str]:
-        """Paths relative to the root, sorted."""
+        """Return the matching paths relative to the root, sorted."""
         return sorted(str(path.relative_to(self.root)) for path in self.root.glob(pattern))
 
     def cpus(self) -> int:
-        """How many logical CPUs are online (at least 1)."""
+        """Return the number of logical CPUs that are online (at least 1)."""
         return max(1, len(cpu_list(self.read("sys/devices/system/cpu/online") or "0")))
 
 
@@ -85,7 +98,9 @@ def _pause(seconds: float) -> float:
 
 
 def cpu_list(text: str) -> list[int]:
-    """The CPUs of the kernel's list form: "0-3,8" is [0, 1, 2, 3, 8]. What is not a number is left out."""
+    """Return the CPUs of the kernel's list form: "0-3,8" is [0, 1, 2, 3, 8]. Parts that are not numbers are left
+    out.
+    """
     result: list[int] = []
     for part in text.split(","):
         first, _, last = part.strip().partition("-")

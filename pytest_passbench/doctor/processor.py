@@ -8,7 +8,7 @@ _CPU = "sys/devices/system/cpu"
 
 
 def governor(machine: Machine) -> Check:
-    """Whether the clock frequency follows the load."""
+    """Check that the clock frequency does not follow the load."""
     paths = machine.glob(f"{_CPU}/cpu[0-9]*/cpufreq/scaling_governor")
     found = sorted({text for path in paths if (text := machine.read(path))})
     if not found:
@@ -20,7 +20,7 @@ def governor(machine: Machine) -> Check:
 
 
 def turbo(machine: Machine) -> Check:
-    """Whether short bursts run faster than what follows."""
+    """Check that short bursts do not run faster than longer work."""
     no_turbo = machine.number(f"{_CPU}/intel_pstate/no_turbo")
     boost = machine.number(f"{_CPU}/cpufreq/boost")
     if no_turbo is None and boost is None:
@@ -36,7 +36,7 @@ def turbo(machine: Machine) -> Check:
 
 
 def siblings(machine: Machine) -> Check:
-    """Whether two logical CPUs share a core: a neighbour then halves a runner's speed."""
+    """Check that no two logical CPUs share a core: a neighbour then halves a runner's speed."""
     paths = machine.glob(f"{_CPU}/cpu[0-9]*/topology/thread_siblings_list")
     groups = sorted({tuple(cpu_list(machine.read(path) or "")) for path in paths})
     if not groups:
@@ -52,8 +52,14 @@ def siblings(machine: Machine) -> Check:
 
 
 def power(machine: Machine) -> Check:
-    """Whether the machine saves power."""
-    saving = [*_battery(machine), *_profile(machine)]
+    """Check that the machine does not save power."""
+    saving = _discharging(machine)
+    profile = machine.read("sys/firmware/acpi/platform_profile")
+    if profile in ("low-power", "quiet", "cool"):
+        saving.append(f"platform profile {profile}")
+    capped = machine.number(f"{_CPU}/intel_pstate/max_perf_pct")
+    if capped is not None and capped < 100:
+        saving.append(f"speed capped at {capped} %")
     if saving:
         remedy = "plug it in; powerprofilesctl set performance"
         return Check("power", "warning", "; ".join(saving), remedy)
@@ -61,19 +67,12 @@ def power(machine: Machine) -> Check:
     return Check("power", "ok", "on mains" if supplies else "no battery")
 
 
-def _battery(machine: Machine) -> list[str]:
+def _discharging(machine: Machine) -> list[str]:
     found = []
     for supply in machine.glob("sys/class/power_supply/*"):
-        # Mice and keyboards report batteries too; theirs have the scope "Device".
+        # Mice and keyboards report batteries too, with the scope "Device".
         if machine.read(f"{supply}/scope") == "Device":
             continue
         if machine.read(f"{supply}/status") == "Discharging":
             found.append(f"{supply.rsplit('/', 1)[-1]} is discharging")
     return found
-
-
-def _profile(machine: Machine) -> list[str]:
-    profile = machine.read("sys/firmware/acpi/platform_profile")
-    capped = machine.number(f"{_CPU}/intel_pstate/max_perf_pct")
-    found = [f"platform profile {profile}"] if profile in ("low-power", "quiet", "cool") else []
-    return found + ([f"speed capped at {capped} %"] if capped is not None and capped < 100 else [])

@@ -1,1 +1,1 @@
-"""How tasks are made from models."""
+"""The making of tasks from models."""

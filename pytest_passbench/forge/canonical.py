@@ -1,4 +1,6 @@
-"""One spelling and a hash: two graphs are the same task material exactly if their canonical sources are equal."""
+"""The canonical spelling of a graph, and a hash. Two graphs are the same task material if their canonical sources
+are equal.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from pytest_passbench.suite.printing import to_source
 
 
 def canonical_source(module: fx.GraphModule) -> str:
-    """The source of ``module`` with inputs ``in_0``, ``in_1``, ... in order of first use and values ``tmp_0``, ..."""
+    """Return the source of ``module`` with inputs ``in_0``, ``in_1``, ... in order of first use, and values
+    ``tmp_0``, ...
+    """
     graph, made = fx.Graph(), {}
     calls = (n for n in module.graph.nodes if n.op != "placeholder")
     order = [a for n in calls for a in n.all_input_nodes if a.op == "placeholder"]
@@ -30,5 +34,5 @@ def canonical_source(module: fx.GraphModule) -> str:
 
 
 def digest(parts: Iterable[str], length: int = 16) -> str:
-    """A short hash of several texts."""
+    """Return a short SHA-256 hash (``length`` hex digits) of several texts."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:length]

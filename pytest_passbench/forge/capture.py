@@ -1,4 +1,5 @@
-"""Models to FX graphs: what ``torch.compile`` hands to its backend, with what every value looked like.
+"""The capture of models as FX graphs, as ``torch.compile`` hands them to its backend, with statistics of every
+value.
 
 One forward pass under ``no_grad`` gives one graph per unbroken stretch of Python (graph breaks give several).
 Weights are inputs, as Dynamo has inlined modules since torch 2.5.
@@ -16,13 +17,15 @@ from torch import fx
 
 Inputs = dict[str, Any] | tuple[Any, ...]
 
-SAMPLE = 65536
-"""Statistics of larger values are taken from that many of their elements, evenly spread."""
+SAMPLED_ELEMENTS = 65536
+"""Statistics of larger values are taken from about that many of their elements, evenly spread."""
 
 
 @dataclass(frozen=True)
 class ValueStats:
-    """What one value of the graph was in a real forward pass; ``min`` and ``max`` are kept for integers too."""
+    """The form and statistics of a value of a graph in a real forward pass. Integers have ``min`` and ``max``
+    only.
+    """
 
     shape: tuple[int, ...]
     dtype: str
@@ -34,14 +37,15 @@ class ValueStats:
 
 @dataclass
 class Captured:
-    """One graph, and its values' statistics by node name (values that are no tensors are absent)."""
+    """A graph, and its values' statistics by node name. Values that are not tensors have no statistics."""
 
     module: fx.GraphModule
     values: dict[str, ValueStats] = field(default_factory=dict)
 
 
 def capture(model: torch.nn.Module, inputs: Inputs, execute: bool = True) -> list[Captured]:
-    """The graphs of one forward pass of ``model`` on ``inputs`` (keywords or positions), in order of execution.
+    """Return the graphs of one forward pass of ``model`` on ``inputs`` (keywords or positions), in order of
+    execution.
 
     With ``execute`` false no operator runs: graphs return ones, and values have shapes and dtypes only.
     """
@@ -61,7 +65,7 @@ def capture(model: torch.nn.Module, inputs: Inputs, execute: bool = True) -> lis
 
 
 def _pretend(captured: Captured) -> Callable[..., Any]:
-    """A stand-in for a graph: values of the right shapes, from what tracing knows of them."""
+    """Return a stand-in for a graph. It returns ones, of the shapes that tracing found."""
     for node in captured.module.graph.nodes:
         value = node.meta.get("example_value")
         if isinstance(value, torch.Tensor):
@@ -83,12 +87,12 @@ def _ones(node: fx.Node) -> Any:
 
 
 def dtype_name(value: torch.Tensor) -> str:
-    """``float32``: the dtype without its prefix."""
+    """Return a tensor's dtype without the prefix ``torch.``, such as ``float32``."""
     return str(value.dtype).removeprefix("torch.")
 
 
 class _Recorder(fx.Interpreter):  # type: ignore[misc]
-    """Runs a captured graph once and writes down each value's statistics as it appears."""
+    """An interpreter that runs a captured graph once and notes each value's statistics."""
 
     def __init__(self, module: fx.GraphModule, captured: Captured) -> None:
         super().__init__(module, garbage_collect_values=True)
@@ -102,12 +106,12 @@ class _Recorder(fx.Interpreter):  # type: ignore[misc]
 
 
 def describe(value: torch.Tensor) -> ValueStats:
-    """Shape, dtype and statistics of ``value`` (floats and integers; four significant digits)."""
+    """Return shape, dtype and statistics of ``value`` (floats and integers; four significant digits)."""
     shape, dtype = tuple(value.shape), dtype_name(value)
     if value.numel() == 0 or value.is_complex() or value.dtype == torch.bool:
         return ValueStats(shape, dtype)
     flat = value.detach().reshape(-1)
-    flat = flat[:: max(1, flat.numel() // SAMPLE)]
+    flat = flat[:: max(1, flat.numel() // SAMPLED_ELEMENTS)]
     if not value.is_floating_point():
         return ValueStats(shape, dtype, min=int(flat.min()), max=int(flat.max()))
     flat = flat.to(torch.float64)

@@ -1,4 +1,4 @@
-"""Every case that can be captured here, by name."""
+"""The list of all cases that can be captured here, by name."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pytest_passbench.forge.sources import SOURCES
 
 
 def all_cases() -> list[Case]:
-    """Every case of every source library that is installed."""
+    """Return the cases of all source libraries that are installed."""
     return [case for source in SOURCES for case in source.cases()]
 
 
 def pick(names: Iterable[str]) -> list[Case]:
-    """The cases of these names (``library/architecture``); raises :class:`UserError` for an unknown one."""
+    """Return the cases of these names (``library/architecture``). Raises UserError for an unknown name."""
     known = {case.name: case for case in all_cases()}
     missing = [name for name in names if name not in known]
     if missing:

@@ -1,4 +1,6 @@
-"""Step 4: which operator sequences become tasks. Greedy for rare operator bigrams, with room for every family."""
+"""Step 4: the choice of the operator sequences that become tasks. Greedy: rare operator bigrams and all families
+count.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from dataclasses import dataclass, field
 
 from pytest_passbench.forge.clean import HEAVY
 from pytest_passbench.forge.rules import IDENTITIES
-from pytest_passbench.forge.windows import Window
+from pytest_passbench.forge.windows import MAX_OPERATORS, Window
 
 Ops = tuple[str, ...]
 LAYOUT = IDENTITIES | {"transpose", "permute", "unsqueeze", "chunk", "split", "t", "movedim", "unbind", "size",
@@ -19,13 +21,13 @@ LAYOUT = IDENTITIES | {"transpose", "permute", "unsqueeze", "chunk", "split", "t
 
 MAKERS = {"arange", "zeros", "ones", "full", "tensor", "linspace", "as_tensor", "new_ones", "new_zeros", "eye",
           "full_like", "zeros_like", "ones_like", "empty", "meshgrid", "stack"}  # fmt: skip
-"""A sequence that begins with one of these begins with work that could be done once and kept."""
+"""A sequence that begins with one of these begins with work that a pass could do once and keep."""
 HEAVY_NAMES = {name.strip("_") for name in HEAVY}
 
 
 @dataclass
 class Choice:
-    """One operator sequence and the windows that have it."""
+    """An operator sequence, and the windows that have it."""
 
     ops: Ops
     windows: list[Window] = field(default_factory=list)
@@ -43,10 +45,13 @@ class Choice:
 
 
 def candidates(windows: Iterable[Window], modality: Mapping[str, str]) -> list[Choice]:
-    """The sequences with at least two operators, one of which computes, and at most 33."""
+    """Return the sequences of 2 to :data:`MAX_OPERATORS` operators that are worth a task (:func:`is_worth`).
+
+    ``modality`` maps architectures to their modality.
+    """
     found: dict[Ops, Choice] = {}
     for one in windows:
-        if 2 <= len(one.ops) <= 33:
+        if 2 <= len(one.ops) <= MAX_OPERATORS:
             found.setdefault(one.ops, Choice(one.ops)).windows.append(one)
     for candidate in found.values():
         votes = Counter(modality[one.case] for one in candidate.windows)
@@ -55,7 +60,12 @@ def candidates(windows: Iterable[Window], modality: Mapping[str, str]) -> list[C
 
 
 def is_worth(one: Choice) -> bool:
-    """Whether enough of it computes, on inputs, and enough of that is left to a pass."""
+    """Return True if a sequence is worth a task.
+
+    At least a third of its operators must compute. At least a quarter must compute without being heavy
+    (:data:`pytest_passbench.forge.clean.HEAVY`), since a pass can improve only these. The first must not be one
+    of :data:`MAKERS`.
+    """
     if one.ops[0] in MAKERS:
         return False
     light = [op for op in one.core if op not in HEAVY_NAMES]
@@ -63,13 +73,15 @@ def is_worth(one: Choice) -> bool:
 
 
 LENGTHS = ((2, 3, 0.26), (4, 5, 0.28), (6, 8, 0.22), (9, 12, 0.12), (13, 20, 0.08), (21, 33, 0.04))
-"""Shares of tasks by their number of operators: median 5, up to 33, as in the published suite."""
-PER_CASE = 5
-"""At most so many tasks that come from one architecture alone."""
+"""Shares of tasks by number of operators (least, most, share): median 5, up to 33, as in the published suite."""
+MAX_TASKS_PER_CASE = 5
+"""The most tasks that come from one or two architectures alone, for each of these."""
 
 
 def select(found: Sequence[Choice], count: int, always: Sequence[Ops] = ()) -> list[Choice]:
-    """``count`` candidates (fewer if there are no more): ``always`` first, then by what is new and rare in each."""
+    """Return ``count`` candidates, or fewer if there are no more: ``always`` first, then those with the largest
+    gain.
+    """
     state = _State(found, count)
     known = {candidate.ops: candidate for candidate in found}
     for ops in always:
@@ -84,7 +96,7 @@ def select(found: Sequence[Choice], count: int, always: Sequence[Ops] = ()) -> l
 
 
 class _State:
-    """What has been chosen so far, and what that leaves worth choosing."""
+    """The sequences chosen so far, and counts from which the gain of another one is computed."""
 
     def __init__(self, found: Sequence[Choice], count: int) -> None:
         self.count = count
@@ -103,14 +115,16 @@ class _State:
         self.owners = {bigram: len(cases) for bigram, cases in owners.items()}
 
     def admits(self, one: Choice) -> bool:
-        """Whether the quotas leave room for ``one``, and nothing chosen computes the same."""
+        """Return True if the quotas leave room for ``one``, and at most one chosen sequence has the same core."""
         bucket = _bucket(one.ops)
         if one.ops in self.taken or self.cores[one.core] >= 2 or self.lengths[bucket] >= bucket[2] * self.count + 1:
             return False
-        return len(one.cases) > 2 or min(self.cases[case] for case in one.cases) < PER_CASE
+        return len(one.cases) > 2 or min(self.cases[case] for case in one.cases) < MAX_TASKS_PER_CASE
 
     def gain(self, one: Choice) -> float:
-        """New bigrams and operators, rarer ones more; families seen often already count less."""
+        """Return the value of choosing ``one``: new bigrams and operators, rarer ones more; crowded modalities
+        count less.
+        """
         new: float = sum(1.0 / (1 + 3 * self.bigrams[b]) * (1 + 1.0 / self.owners[b]) for b in _bigrams(one.ops))
         operators = sum(2.0 for op in set(one.ops) if not self.operators[op])
         crowd = 1.0 + 4.0 * self.modalities[one.modality] / max(1, self.count)

@@ -1,4 +1,4 @@
-"""Captured graphs without what does no work: bookkeeping calls, dead values, constants held by the module."""
+"""The cleaning of captured graphs: bookkeeping calls, dead values and constants of the module are removed."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ INPLACE = {operator.setitem, operator.iadd, operator.isub, operator.imul, operat
 HEAVY = {"linear", "matmul", "bmm", "__matmul__", "baddbmm", "addmm", "conv1d", "conv2d", "conv3d",
          "conv_transpose1d", "conv_transpose2d", "scaled_dot_product_attention", "einsum", "embedding",
          "fft_fftn", "_fft_c2c", "multi_head_attention_forward", "interpolate", "grid_sampler"}  # fmt: skip
-"""Operators that no pass is likely to beat: the runs between them are where a pass pays."""
+"""Operators that a pass is unlikely to improve; the runs between them are the material of tasks."""
 
 
 def target_name(node: fx.Node) -> str:
-    """The bare name of what ``node`` calls."""
+    """Return the bare name of the function or method that ``node`` calls."""
     return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
 
 
 def is_inplace(node: fx.Node) -> bool:
-    """Whether ``node`` writes into one of its inputs."""
+    """Return True if ``node`` writes into one of its inputs."""
     if node.op == "call_method":
         return target_name(node).endswith("_") and not target_name(node).endswith("__")
     if node.op != "call_function":
@@ -40,7 +40,7 @@ def is_inplace(node: fx.Node) -> bool:
 
 
 def _positional_inplace(node: fx.Node) -> bool:
-    """``relu(x, True)``: the functional activations that Dynamo calls by position."""
+    """Return True for calls such as ``relu(x, True)``: Dynamo calls the functional activations by position."""
     functional = bool(getattr(node.target, "__module__", "") == "torch.nn.functional")
     names = getattr(getattr(node.target, "__code__", None), "co_varnames", ())
     if not functional or "inplace" not in names:
@@ -55,14 +55,14 @@ FUNCTIONAL = {operator.iadd: operator.add, operator.isub: operator.sub, operator
 
 
 def writes_inside(node: fx.Node, inside: Collection[fx.Node]) -> bool:
-    """Whether an in-place ``node`` writes only into a value made in ``inside`` that nothing else reads."""
+    """Return True if an in-place ``node`` writes only into a value of ``inside`` that nothing else reads."""
     target = node.args[0] if node.args else None
     fresh = isinstance(target, fx.Node) and target in inside and set(target.users) == {node}
     return bool(fresh and node.target is not operator.setitem and not is_view(target))
 
 
 def is_view(node: fx.Node) -> bool:
-    """Whether the value may share its memory with another one."""
+    """Return True if the value may share its memory with another one."""
     return target_name(node) in VIEWS
 
 
@@ -72,7 +72,7 @@ VIEWS = {"view", "reshape", "transpose", "permute", "getitem", "chunk", "split",
 
 
 def functional(module: fx.GraphModule) -> fx.GraphModule:
-    """A copy of ``module`` in which the in-place forms that :func:`writes_inside` allows are plain calls."""
+    """Return a copy of ``module`` in which the in-place forms that :func:`writes_inside` allows are plain calls."""
     graph = fx.Graph()
     made: dict[fx.Node, fx.Node] = {}
     for node in module.graph.nodes:
@@ -94,7 +94,7 @@ def functional(module: fx.GraphModule) -> fx.GraphModule:
 
 
 def clean(module: fx.GraphModule) -> None:
-    """Drop bookkeeping and dead calls in place; in-place operators count as used."""
+    """Remove bookkeeping and dead calls, in place; in-place operators count as used."""
     graph = module.graph
     for node in reversed(list(graph.nodes)):
         if node.op in ("placeholder", "output") or node.users:
@@ -105,15 +105,15 @@ def clean(module: fx.GraphModule) -> None:
 
 
 def is_heavy(node: fx.Node) -> bool:
-    """Whether ``node`` is one of :data:`HEAVY`."""
+    """Return True if ``node`` is one of :data:`HEAVY`."""
     return target_name(node) in HEAVY
 
 
 def sink(module: fx.GraphModule, heavy: Callable[[fx.Node], bool]) -> None:
-    """Move every light operator down to its first user, in place, so that what belongs together is adjacent.
+    """Move every light operator down to its first user, in place, so that operators used together are adjacent.
 
-    ``silu(gate(x)) * up(x)`` is captured as silu, linear, mul; sunk, silu stands before mul. Graphs
-    with operators that write into what others read are left as they are.
+    ``silu(gate(x)) * up(x)`` is captured as silu, linear, mul. After sinking, silu stands before mul. A graph
+    stays as it is if an operator writes into a value that another one reads.
     """
     graph = module.graph
     nodes = list(graph.nodes)
@@ -130,14 +130,16 @@ def sink(module: fx.GraphModule, heavy: Callable[[fx.Node], bool]) -> None:
 
 
 def literals(node: fx.Node) -> list[Any]:
-    """Every literal among the arguments of ``node``, in order."""
+    """Return every literal among the arguments of ``node``, in order."""
     found: list[Any] = []
     fx.node.map_aggregate((node.args, node.kwargs), lambda a: found.append(a) if not isinstance(a, fx.Node) else None)
     return found
 
 
 def is_low_literal(mine: Any, other: Any) -> bool:
-    """Whether a literal is ``float32`` here and bfloat16 in the bfloat16 capture of the same graph."""
+    """Return True if ``mine`` belongs to float32 and ``other``, from the same graph's bfloat16 capture, to
+    bfloat16.
+    """
     if mine is torch.float32 and other is torch.bfloat16:
         return True
     return bool(mine == torch.finfo(torch.float32).min and other == torch.finfo(torch.bfloat16).min)

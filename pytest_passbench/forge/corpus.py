@@ -1,9 +1,8 @@
-"""Step 1: every case captured at its sizes, and once in bfloat16 to learn what follows the model's dtype."""
+"""Step 1: the capture of every case at its sizes, and once in bfloat16 to find what follows the model's dtype."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,8 +19,8 @@ from pytest_passbench.forge.models import Case, Variant
 class Graph:
     """A cleaned captured graph of one case at one size.
 
-    ``low`` has the dtype of every value in the bfloat16 model, ``follows`` the operators whose dtype literals
-    are the model's dtype; both are empty where the bfloat16 capture took another course.
+    ``low`` holds the dtype of every value in the bfloat16 model. ``follows`` names the operators whose dtype
+    literals are the model's dtype. Both are empty if the bfloat16 capture has other operators.
     """
 
     case: str
@@ -41,16 +40,18 @@ class Graph:
 
 
 def capture_case(case: Case) -> list[Graph]:
-    """Every graph of ``case``: its variants in float32, annotated from one bfloat16 capture of the first variant.
+    """Return every graph of ``case``: its variants in float32, with the dtypes of one bfloat16 capture of the
+    first variant.
 
-    Raises whatever the architecture raises at the first variant; a later one that it cannot take is left out.
+    Raises any exception of the architecture at the first variant. Later variants that it cannot run are left
+    out.
     """
     model = case.build()
     first, *others = case.variants
     real = [_graph(case, first, i, one) for i, one in enumerate(_cleaned(model, case.inputs(model, first), True))]
     graphs = list(real)
     for variant in others:
-        graphs += [graph for graph in _shapes_only(model, case, variant) if _adopt(graph, real)]
+        graphs += [graph for graph in _shapes_only(model, case, variant) if adopt(graph, real)]
     low = _capture_low(model, case)
     for graph in graphs:
         if graph.index < len(low):
@@ -72,8 +73,11 @@ def _shapes_only(model: torch.nn.Module, case: Case, variant: Variant) -> list[G
     return [_graph(case, variant, index, captured) for index, captured in enumerate(found)]
 
 
-def _adopt(graph: Graph, real: list[Graph]) -> bool:
-    """Give a graph of shapes the statistics of the same operators at the first size; false where they differ."""
+def adopt(graph: Graph, real: list[Graph]) -> bool:
+    """Give a graph of shapes the statistics of the same graph at the first size.
+
+    Return False if their operators differ.
+    """
     if graph.index >= len(real) or not _agree(graph.captured, real[graph.index].captured):
         return False
     known = real[graph.index].captured.values
@@ -86,7 +90,7 @@ def _adopt(graph: Graph, real: list[Graph]) -> bool:
 
 
 def _agree(mine: Captured, other: Captured) -> bool:
-    """Whether two captures have the same operators in the same order."""
+    """Return True if two captures have the same operators in the same order."""
     a, b = mine.module.graph.nodes, other.module.graph.nodes
     return len(a) == len(b) and all(x.op == y.op and (x.op == "placeholder" or x.target == y.target)
                                     for x, y in zip(a, b, strict=True))
@@ -120,17 +124,14 @@ def _lower(inputs: Any) -> Any:
 
 
 def annotate(graph: Graph, low: Captured) -> None:
-    """Write down which values and dtype literals follow the model's dtype, if both captures agree node by node."""
+    """Note which values and dtype literals follow the model's dtype, if both captures agree node by node."""
     if not _agree(graph.captured, low):
         return
     pairs = list(zip(graph.graph.nodes, low.module.graph.nodes, strict=True))
     graph.low = {a.name: low.values[b.name].dtype for a, b in pairs if b.name in low.values}
     graph.follows = frozenset(
         a.name
-        for a, b in _calls(pairs)
-        if any(is_low_literal(x, y) for x, y in zip(literals(a), literals(b), strict=False))
+        for a, b in pairs
+        if a.op in ("call_function", "call_method")
+        and any(is_low_literal(x, y) for x, y in zip(literals(a), literals(b), strict=False))
     )
-
-
-def _calls(pairs: list[tuple[fx.Node, fx.Node]]) -> Iterator[tuple[fx.Node, fx.Node]]:
-    return ((a, b) for a, b in pairs if a.op in ("call_function", "call_method"))

@@ -1,4 +1,4 @@
-"""A case's captured graphs on disk: source text and statistics as JSON, nothing that executes."""
+"""The file of a case's captured graphs: source text and statistics as JSON, which nothing executes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytest_passbench.suite.printing import to_source
 
 
 def save(graphs: list[Graph], path: Path) -> int:
-    """Write the graphs that have a spelling; returns how many."""
+    """Write the graphs that have a spelling, and return how many these are."""
     documents = [document for graph in graphs if (document := _document(graph)) is not None]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(documents), encoding="utf-8")
@@ -24,7 +24,7 @@ def save(graphs: list[Graph], path: Path) -> int:
 
 
 def load(path: Path) -> list[Graph]:
-    """The graphs of a file that :func:`save` wrote; node names are ``in_0``, ``tmp_0``, ..."""
+    """Return the graphs of a file that :func:`save` wrote. Node names are ``in_0``, ``tmp_0``, ..."""
     return [_graph(document, path) for document in json.loads(path.read_text(encoding="utf-8"))]
 
 
@@ -49,7 +49,7 @@ def _document(graph: Graph) -> dict[str, Any] | None:
 
 
 def printed_names(graph: Graph) -> dict[str, str]:
-    """What the printer calls each node."""
+    """Return the printer's name of each node."""
     names, inputs, values = {}, 0, 0
     for node in graph.graph.nodes:
         if node.op == "placeholder":

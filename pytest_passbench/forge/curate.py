@@ -15,31 +15,32 @@ from pytest_passbench.forge.group import spread
 from pytest_passbench.forge.instances import Instance, curated, instances
 from pytest_passbench.forge.windows import Window, siblings
 
-LEAST_ELEMENTS, MOST_ELEMENTS = 64, 3_000_000
-"""Input elements of one subgraph."""
+MIN_ELEMENTS, MAX_ELEMENTS = 64, 3_000_000
+"""Bounds of a subgraph's input elements."""
 
 
 def draw(windows: Sequence[Window], corpus: Mapping[str, Sequence[Graph]]) -> list[Instance]:
-    """Every distinct instance of the windows: all sizes, all dtypes; none has been run yet."""
+    """Return every distinct instance of the windows, in all sizes and dtypes, without running any."""
     found: dict[str, Instance] = {}
     for one in windows:
         for graph, start, end in siblings(corpus[one.case], one):
             piece = cut(calls(graph.graph)[start:end], graph.captured.values, graph.original)
-            if piece is None or any(s.dtype not in KNOWN for s in piece.inputs):
+            if piece is None or any(s.dtype not in KNOWN_DTYPES for s in piece.inputs):
                 continue
             for instance in instances(graph, piece):
-                if instance.ops == one.ops and LEAST_ELEMENTS <= instance.elements <= MOST_ELEMENTS:
+                if instance.ops == one.ops and MIN_ELEMENTS <= instance.elements <= MAX_ELEMENTS:
                     found.setdefault(instance.key, instance)
     return list(found.values())
 
 
-KNOWN = {"float32", "float64", "int64", "int32", "bool", "uint8", "int16", "int8"}
+KNOWN_DTYPES = {"float32", "float64", "int64", "int32", "bool", "uint8", "int16", "int8"}
 
 
 def choose(pool: Sequence[Instance], quota: int, patience: int = 8) -> list[Instance]:
-    """Up to ``quota`` instances that pass every rule and take a fair time, spread over dtypes, sources and sizes.
+    """Return up to ``quota`` instances that pass every rule and take a fair time, spread over dtypes, sources and
+    sizes.
 
-    Gives up after ``patience`` failures more than successes.
+    Trying ends when there are ``patience`` failures more than successes.
     """
     chosen: list[Instance] = []
     failures: Counter[tuple[str, str]] = Counter()
@@ -48,7 +49,8 @@ def choose(pool: Sequence[Instance], quota: int, patience: int = 8) -> list[Inst
         if len(chosen) >= quota or sum(failures.values()) >= patience + len(chosen):
             break
         failed = failures[attempt.origin, attempt.dtype] >= 2 or attempt.source in hopeless
-        if failed or _full(attempt, chosen, quota):
+        full = sum(one.dtype == attempt.dtype for one in chosen) >= -(-quota // len(DTYPES)) + 1
+        if failed or full:
             continue
         made = measured(attempt)
         if made is None:
@@ -59,13 +61,8 @@ def choose(pool: Sequence[Instance], quota: int, patience: int = 8) -> list[Inst
     return chosen
 
 
-def _full(attempt: Instance, chosen: Sequence[Instance], quota: int) -> bool:
-    """Whether its dtype has more than its share already."""
-    return sum(one.dtype == attempt.dtype for one in chosen) >= -(-quota // len(DTYPES)) + 1
-
-
 def measured(instance: Instance) -> Instance | None:
-    """The curated instance with its eager time in microseconds; None where a rule or the time is against it."""
+    """Return the curated instance with its eager time in microseconds, or None if a rule or the time excludes it."""
     if not _quick(instance):
         return None
     made, _ = curated(instance)
@@ -78,7 +75,7 @@ def measured(instance: Instance) -> Instance | None:
 
 
 def _quick(instance: Instance) -> bool:
-    """Whether it runs at all, and soon enough to be worth checking."""
+    """Return True if it runs, and soon enough to be checked."""
     try:
         return not too_long(dataclasses.replace(instance, inputs=condition(instance.inputs)[0]).probe())
     except Exception:  # a dtype or shape that these operators do not take

@@ -1,6 +1,7 @@
-"""Runs of operators cut out of a captured graph, each a graph of its own.
+"""The cutting of captured graphs: each run of operators becomes a graph of its own.
 
-Inputs are the values that enter the run (weights included), outputs the values that anything outside it uses.
+Its inputs are the values that enter the run (weights included). Its outputs are the values that are used
+outside it.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ class Piece:
 
 
 def calls(graph: fx.Graph) -> list[fx.Node]:
-    """The graph's operators in order: no inputs, attributes or output."""
+    """Return the graph's operators in order, without inputs, attributes and output."""
     return [node for node in graph.nodes if node.op in ("call_function", "call_method")]
 
 
 def light_runs(graph: fx.Graph) -> Iterator[list[fx.Node]]:
-    """The longest stretches of consecutive operators without a heavy one."""
+    """Yield the longest stretches of consecutive operators without a heavy one."""
     run: list[fx.Node] = []
     for node in calls(graph):
         if is_heavy(node):
@@ -44,16 +45,8 @@ def light_runs(graph: fx.Graph) -> Iterator[list[fx.Node]]:
         yield run
 
 
-def windows(run: Sequence[fx.Node], low: int, high: int) -> Iterator[Sequence[fx.Node]]:
-    """Every stretch of ``low`` to ``high`` consecutive operators of ``run``."""
-    for start in range(len(run)):
-        for length in range(low, high + 1):
-            if start + length <= len(run):
-                yield run[start : start + length]
-
-
 def connected(nodes: Sequence[fx.Node]) -> bool:
-    """Whether the operators hang together through values made among them or through a shared tuple."""
+    """Return True if the operators are connected by values made among them, or by a shared tuple."""
     inside, seen, todo = set(nodes), {nodes[0]}, [nodes[0]]
     while todo:
         node = todo.pop()
@@ -67,7 +60,10 @@ def connected(nodes: Sequence[fx.Node]) -> bool:
 def cut(
     nodes: Sequence[fx.Node], values: dict[str, ValueStats], original: dict[str, str] | None = None
 ) -> Piece | None:
-    """The run as a graph of its own; None where what enters or leaves is no tensor, or is written into."""
+    """Return the run as a graph of its own, or None if that is not possible.
+
+    Values that enter or leave the run must be tensors, and no operator may write into values from outside.
+    """
     inside = set(nodes)
     entering = list(dict.fromkeys(a for n in nodes for a in n.all_input_nodes if a not in inside))
     leaving = [n for n in nodes if any(u not in inside for u in n.users) or not n.users]
@@ -90,7 +86,7 @@ def cut(
 
 
 def readable(name: str, op: str) -> str:
-    """What the model calls a value: a weight's dotted name, or the name of the operator that made it."""
+    """Return the model's name of a value: a weight's dotted name, or the name of the operator that made it."""
     if op != "placeholder":
         return name
     parts = name.lower().strip("_").split("modules_")

@@ -1,4 +1,4 @@
-"""What a suite consists of: counts for the documentation's tables, and histograms as pictures (matplotlib)."""
+"""A description of a suite: counts for the documentation's tables, and histograms as pictures (matplotlib)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INK, BAR = "#333333", "#4878a8"
 
 
 def counts(tasks: Sequence[Task]) -> dict[str, Any]:
-    """The suite's numbers; ``tasks`` without the training split."""
+    """Return the suite's numbers. ``tasks`` are those without the training split."""
     subgraphs = [len(t.subgraphs) for t in tasks]
     ops = [len(t.header.ops) for t in tasks]
     three = sum({s.dtype for s in t.subgraphs} >= {"float32", "bfloat16", "float16"} for t in tasks)
@@ -40,7 +40,9 @@ def _spread(values: Sequence[int]) -> str:
 
 
 def sources_table(tasks: Sequence[Task]) -> str:
-    """Markdown: library, version, licence, architectures, tasks and subgraphs that come from it."""
+    """Return a Markdown table: library, version, licence, architectures, and the tasks and subgraphs that come
+    from it.
+    """
     from pytest_passbench.forge.sources import SOURCES
 
     lines = ["| library | version | licence | architectures | tasks | subgraphs |", "|---|---|---|---|---|---|"]
@@ -62,7 +64,7 @@ def _version(library: str) -> str:
 
 
 def modalities_table(tasks: Sequence[Task]) -> str:
-    """Markdown: tasks and subgraphs per modality."""
+    """Return a Markdown table of tasks and subgraphs per modality."""
     lines = ["| modality | tasks | subgraphs |", "|---|---|---|"]
     found = Counter(t.header.modality for t in tasks)
     for name, count in found.most_common():
@@ -72,7 +74,10 @@ def modalities_table(tasks: Sequence[Task]) -> str:
 
 
 def pictures(tasks: Sequence[Task], ratios: Sequence[Ratio], folder: Path) -> list[Path]:
-    """Histograms of the suite, and of TorchInductor's speed-ups where there are any; raises without matplotlib."""
+    """Write histograms of the suite, and of TorchInductor's speed-ups if there are any, and return their paths.
+
+    Raises UserError if matplotlib is not installed.
+    """
     try:
         import matplotlib
 

@@ -1,7 +1,7 @@
-"""A piece in another dtype, as the same model in that dtype would run it.
+"""The conversion of a piece to another dtype, as the same model in that dtype would run it.
 
-The bfloat16 capture says which inputs turn low and which stay float32 (position tables, running
-statistics), and which dtype literals follow. float16 is bfloat16 with the name changed.
+The bfloat16 capture shows which inputs become bfloat16, which stay float32 (position tables, running
+statistics), and which dtype literals follow. float16 is treated as bfloat16 is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FLOATS = {"float32", "float64"}
 
 
 def lower_graph(module: fx.GraphModule, follows: frozenset[str], dtype: str) -> fx.GraphModule:
-    """A copy of ``module`` in which the literals of the operators in ``follows`` say ``dtype``."""
+    """Return a copy of ``module`` in which the literals of the operators in ``follows`` are those of ``dtype``."""
     graph = fx.Graph()
     made: dict[fx.Node, fx.Node] = {}
     for node in module.graph.nodes:
@@ -32,7 +32,7 @@ def lower_graph(module: fx.GraphModule, follows: frozenset[str], dtype: str) -> 
 
 
 def lower_literal(value: Any, dtype: str) -> Any:
-    """``torch.float32`` and its lowest number, in ``dtype``; anything else as it is."""
+    """Return ``torch.float32`` and its lowest number as those of ``dtype``, and any other value as it is."""
     if value is torch.float32:
         return getattr(torch, dtype)
     if isinstance(value, float) and value == torch.finfo(torch.float32).min:
@@ -41,7 +41,10 @@ def lower_literal(value: Any, dtype: str) -> Any:
 
 
 def input_dtype(recorded: str, low: str | None, dtype: str) -> str:
-    """What an input recorded as ``recorded`` is in ``dtype``, if the bfloat16 model has it as ``low``."""
+    """Return the dtype, in a piece of ``dtype``, of an input that was recorded as ``recorded``.
+
+    ``low`` is its dtype in the bfloat16 model, or None if unknown.
+    """
     if recorded not in FLOATS or dtype == "float32":
         return recorded
     if low is None or low == "bfloat16":

@@ -1,4 +1,4 @@
-"""How long eager takes: what selection needs to know, not a measurement of record."""
+"""Eager's time, for the selection of subgraphs only. It is not a careful measurement."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import torch
 
 from pytest_passbench.forge.probe import Probe
 
-SHORTEST, LONGEST = 5e-6, 50e-3
-"""The eager time in seconds that a subgraph of the suite may take on one thread."""
+MIN_SECONDS, MAX_SECONDS = 5e-6, 50e-3
+"""Bounds of the eager time of a subgraph of the suite, on one thread."""
 
 
 def eager_seconds(probe: Probe, budget: float = 0.05) -> float:
-    """The median time of one eager call in seconds, from at least three calls and at most ``budget`` seconds."""
+    """Return the median seconds of one eager call, from at least 3 and at most 50 calls in about ``budget``
+    seconds.
+    """
     module, inputs = probe.module, probe.inputs
     times: list[float] = []
     with torch.no_grad():
@@ -28,14 +30,14 @@ def eager_seconds(probe: Probe, budget: float = 0.05) -> float:
 
 
 def too_long(probe: Probe) -> bool:
-    """Whether one call, after a first one, takes longer than any subgraph of the suite may."""
+    """Return True if a second call takes longer than any subgraph of the suite may."""
     with torch.no_grad():
         probe.module(*probe.inputs)
         start = time.perf_counter()
         probe.module(*probe.inputs)
-    return time.perf_counter() - start > LONGEST
+    return time.perf_counter() - start > MAX_SECONDS
 
 
 def suits(seconds: float) -> bool:
-    """Whether that is neither too short nor too long."""
-    return SHORTEST <= seconds <= LONGEST
+    """Return True if an eager time is neither too short nor too long."""
+    return MIN_SECONDS <= seconds <= MAX_SECONDS

@@ -1,4 +1,4 @@
-"""The last choice: which of the curated tasks make the suite, and which are left for training."""
+"""The last choice: the curated tasks that make the suite, and those that are left for training."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ DTYPES = {"float32", "bfloat16", "float16"}
 
 
 def split(tasks: Sequence[Task], count: int) -> tuple[list[Task], list[Task]]:
-    """``count`` tasks for the suite and the rest, tagged ``train``; the lite tasks are of the suite.
+    """Return ``count`` tasks for the suite, and the rest, tagged ``train``. The lite tasks belong to the suite.
 
-    The least valuable tasks leave first, unless they alone have some operator. No two tasks share an operator
+    The least valuable tasks leave first, unless one alone has some operator. No two tasks share an operator
     sequence, so the two splits have none in common.
     """
     holders = Counter(op for task in tasks for op in set(task.header.ops))
@@ -29,7 +29,7 @@ def split(tasks: Sequence[Task], count: int) -> tuple[list[Task], list[Task]]:
 
 
 def value(task: Task) -> float:
-    """More subgraphs, all three dtypes and a middling length count for a task."""
+    """Return the value of a task. More subgraphs, all three dtypes and at least three operators make it larger."""
     complete = {s.dtype for s in task.subgraphs} >= DTYPES
     return min(len(task.subgraphs), 14) + 4.0 * complete + 3.0 * min(len(task.header.ops), 5)
 

@@ -1,4 +1,6 @@
-"""How many kernels TorchInductor would make of a graph, from its lowering and scheduler; nothing is compiled."""
+"""The number of kernels that TorchInductor would make of a graph, from its lowering and scheduler; nothing is
+compiled.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from pytest_passbench.forge.decompose import cut
 
 
 def kernel_count(module: fx.GraphModule, inputs: Sequence[ValueStats]) -> int:
-    """The number of kernels (extern calls included) after fusion; raises what lowering raises."""
+    """Return the number of kernels (extern calls included) after fusion. Raises any exception of the lowering."""
     from torch._inductor.debug import DebugContext
     from torch._inductor.decomposition import select_decomp_table
     from torch._inductor.graph import GraphLowering
@@ -34,9 +36,9 @@ def kernel_count(module: fx.GraphModule, inputs: Sequence[ValueStats]) -> int:
 
 
 def fusible_runs(run: Sequence[fx.Node], values: dict[str, ValueStats]) -> list[tuple[int, int]]:
-    """Ranges of at least two operators of ``run`` whose kernel count does not rise at the tail, end to end.
+    """Return ranges of at least two operators of ``run`` that add no kernel, end to end.
 
-    Each range is extended as long as one operator more costs no kernel more than it did without it.
+    Each range grows until the next operator would raise the number of kernels.
     """
     ranges, start = [], 0
     while start < len(run) - 1:

@@ -1,8 +1,8 @@
-"""Instances to tasks: one operator sequence each, with as many sources, dtypes and shapes as fit."""
+"""The grouping of instances into tasks: one operator sequence each, with many sources, dtypes and shapes."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -11,16 +11,8 @@ from pytest_passbench.forge.canonical import digest
 from pytest_passbench.forge.instances import Instance
 
 
-def by_sequence(instances: Iterable[Instance]) -> dict[tuple[str, ...], list[Instance]]:
-    """The distinct instances of every operator sequence."""
-    groups: dict[tuple[str, ...], dict[str, Instance]] = defaultdict(dict)
-    for instance in instances:
-        groups[instance.ops].setdefault(instance.key, instance)
-    return {ops: list(found.values()) for ops, found in groups.items()}
-
-
 def spread(instances: Sequence[Instance], limit: int) -> list[Instance]:
-    """At most ``limit`` of them, the least represented dtype, architecture and size next."""
+    """Return at most ``limit`` of them: the least represented dtype, architecture and size comes next."""
     left, chosen = list(instances), list[Instance]()
     seen: dict[str, Counter[object]] = {name: Counter() for name in ("dtype", "origin", "variant", "source")}
     while left and len(chosen) < limit:
@@ -33,12 +25,12 @@ def spread(instances: Sequence[Instance], limit: int) -> list[Instance]:
 
 
 def task_id(ops: Sequence[str]) -> str:
-    """``gelu-add-layer_norm-3f2a``: the first four operators and a hash of all."""
+    """Return a task's id, such as ``gelu-add-layer_norm-3f2a``: the first four operators and a hash of all."""
     return "-".join([*ops[:4], digest(ops, 4)])
 
 
 def make_task(instances: Sequence[Instance], tags: Sequence[str] = ()) -> Task:
-    """The task of instances that share one operator sequence; ordered by source, dtype, size."""
+    """Return the task of instances that share one operator sequence, ordered by source, dtype and size."""
     ordered = sorted(instances, key=lambda one: (one.origin, one.dtype, one.elements, one.key))
     ops = ordered[0].ops
     graphs = {text: f"g{i}" for i, text in enumerate(dict.fromkeys(one.source for one in ordered))}
@@ -51,12 +43,12 @@ def make_task(instances: Sequence[Instance], tags: Sequence[str] = ()) -> Task:
 
 
 def path_of(header: TaskHeader) -> Path:
-    """Where the task file lies below the tasks' folder."""
+    """Return the place of the task file below the tasks' folder."""
     return Path(header.modality) / f"{header.id}.task.yaml"
 
 
 def unique(names: Iterable[str]) -> list[str]:
-    """The names, repeated ones numbered: ``a``, ``a-2``."""
+    """Return the names, repeated ones numbered: ``a``, ``a-2``."""
     counts: Counter[str] = Counter()
     made = []
     for name in names:

@@ -1,4 +1,4 @@
-"""Pieces to subgraphs: canonical source and recorded inputs, in each dtype, checked against the curation rules."""
+"""Instances of pieces: canonical source and recorded inputs, in each dtype, checked against the curation rules."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pytest_passbench.forge.rules import complaints
 from pytest_passbench.suite.opnames import operator_sequence
 
 FACTORS = (1.0, 8.0)
-"""Activations are enlarged by the first of these with which no null answer passes below t = 0."""
+"""Factors for activations, tried in turn until no null answer passes below t = 0."""
 
 
 @dataclass(frozen=True)
 class Instance:
-    """One subgraph of a task to be: its source text, its inputs, and where it comes from."""
+    """A subgraph of a task to be made: its source text, its inputs, and its origin."""
 
     ops: tuple[str, ...]
     source: str
@@ -38,27 +38,27 @@ class Instance:
 
     @property
     def key(self) -> str:
-        """Equal exactly for the same computation on the same shapes and dtypes."""
+        """A hash that is equal exactly for the same computation on the same shapes and dtypes."""
         return digest([self.source, *(f"{s.shape}{s.dtype}" for s in self.inputs)])
 
     @property
     def elements(self) -> int:
-        """Input elements, all inputs together."""
+        """The number of input elements, all inputs together."""
         return self.subgraph("s", "g").elements
 
     def subgraph(self, name: str, graph: str) -> Subgraph:
-        """As a part of a task file."""
+        """Return the instance as a part of a task file."""
         return Subgraph(name, graph, self.dtype, self.inputs, self.provenance, dict(self.meta))
 
     def probe(self) -> Probe:
-        """A task of this one subgraph, for the rules."""
+        """Return a probe of a task with this subgraph alone, for the rules."""
         header = TaskHeader("probe", self.ops, (self.origin,), (), 1, self.modality)
         task = Task(header, Path("probe"), {"g": self.source}, (self.subgraph("s", "g"),))
         return Probe(task, task.subgraphs[0])
 
 
 def instances(graph: Graph, piece: Piece, dtypes: tuple[str, ...] = DTYPES) -> Iterator[Instance]:
-    """``piece`` in each of ``dtypes``, its inputs as recorded; nothing has been run yet."""
+    """Yield ``piece`` in each of ``dtypes``, its inputs as recorded, without running it."""
     for dtype in dtypes:
         module = piece.module if dtype == "float32" else lower_graph(piece.module, graph.follows, dtype)
         specs = tuple(
@@ -79,7 +79,7 @@ def instances(graph: Graph, piece: Piece, dtypes: tuple[str, ...] = DTYPES) -> I
 
 
 def curated(instance: Instance) -> tuple[Instance | None, list[str]]:
-    """The instance with inputs that pass every rule, or None and the last complaints."""
+    """Return the instance with inputs that pass every rule, or None and the last complaints."""
     best, last = None, ["runs: nothing was tried"]
     for factor in FACTORS:
         inputs, changed = condition(instance.inputs, factor)

@@ -1,4 +1,6 @@
-"""What a task file cannot hold becomes an input: constants of the module, and calls that have no allowed spelling."""
+"""The lifting of values that a task file cannot hold: constants of the module, and calls without an allowed
+spelling.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +16,26 @@ from pytest_passbench.suite.printing import to_source
 
 
 def lift(captured: Captured) -> None:
-    """Turn such values of ``captured`` into placeholders, in place; their recorded statistics stay theirs."""
+    """Turn such values of ``captured`` into placeholders, in place. They keep their recorded statistics."""
     graph = captured.module.graph
     for node in list(graph.nodes):
-        if node.op in ("get_attr", "call_module") or (_is_call(node) and not _spelled(node)):
-            for value in _tensors(node):
+        if _unspellable(node):
+            items = [user for user in node.users if user.op == "call_function" and user.target.__name__ == "getitem"]
+            for value in (node, *items):  # if the node yields a tuple, its items are the tensors
                 _replace(graph, value, captured)
-    _drop_unused(graph)
+    for node in reversed(list(graph.nodes)):
+        if not node.users and _unspellable(node):
+            graph.erase_node(node)
 
 
-def _is_call(node: fx.Node) -> bool:
-    return node.op in ("call_function", "call_method")
-
-
-def _spelled(node: fx.Node) -> bool:
-    """Whether the printer can write this one call."""
+def _unspellable(node: fx.Node) -> bool:
+    """Return True if the printer cannot write this node. Calls of the same form are tried once."""
+    if node.op not in ("call_function", "call_method"):
+        return node.op in ("get_attr", "call_module")
     key = (node.op, node.target, tuple(type(a) for a in literals(node)))
     if key not in _KNOWN:
         _KNOWN[key] = _prints(node)
-    return _KNOWN[key]
+    return not _KNOWN[key]
 
 
 _KNOWN: dict[Any, bool] = {}
@@ -49,12 +52,6 @@ def _prints(node: fx.Node) -> bool:
     return True
 
 
-def _tensors(node: fx.Node) -> list[fx.Node]:
-    """The node itself, or the items taken from it where it yields a tuple."""
-    items = [user for user in node.users if user.op == "call_function" and user.target.__name__ == "getitem"]
-    return [node, *items]
-
-
 def _replace(graph: fx.Graph, node: fx.Node, captured: Captured) -> None:
     if node.name not in captured.values or not node.users:
         return
@@ -62,10 +59,3 @@ def _replace(graph: fx.Graph, node: fx.Node, captured: Captured) -> None:
         made = graph.placeholder(f"{node.name}_value")
     captured.values[made.name] = captured.values[node.name]
     node.replace_all_uses_with(made)
-
-
-def _drop_unused(graph: fx.Graph) -> None:
-    for node in reversed(list(graph.nodes)):
-        unspellable = node.op in ("get_attr", "call_module") or (_is_call(node) and not _spelled(node))
-        if not node.users and node.op != "output" and unspellable:
-            graph.erase_node(node)

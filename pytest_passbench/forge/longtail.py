@@ -1,6 +1,7 @@
-"""Step 6: what default compiling does to every graph. TorchInductor's time over eager's, one shape per dtype.
+"""Step 6: TorchInductor's time over eager's on every graph, with its defaults, for one shape per dtype.
 
-A cold compile takes 3 to 13 s, so each (task, dtype) is a job of its own in a forked process, kept when done.
+A cold compile takes seconds. So each (task, dtype) is a job of its own in a forked process, and its result is
+kept.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from pytest_passbench.forge.probe import Probe
 
 Function = Callable[..., Any]
 PAIRS = 24
-"""Rounds; in each one both arms run, in turns of which goes first."""
+"""Rounds. Both arms run in each one, and take turns in running first."""
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """Eager's and the compiled graph's median time of one call in seconds."""
+    """Eager's and the compiled graph's median seconds of one call."""
 
     task: str
     subgraph: str
@@ -38,12 +39,12 @@ class Ratio:
 
     @property
     def speedup(self) -> float:
-        """Above 1 where compiling helps."""
+        """Eager's time over TorchInductor's; above 1 if compiling helps."""
         return self.eager / self.inductor
 
 
 def jobs(tasks: Sequence[Task], folder: Path) -> list[Job]:
-    """One job per task and dtype: its median-sized subgraph."""
+    """Return one job per task and dtype, for its median-sized subgraph."""
     made = []
     for task in tasks:
         for dtype in sorted({s.dtype for s in task.subgraphs}):
@@ -54,12 +55,12 @@ def jobs(tasks: Sequence[Task], folder: Path) -> list[Job]:
 
 
 def middle(subgraphs: Sequence[Subgraph]) -> Subgraph:
-    """The one of median size."""
+    """Return the subgraph of median size."""
     return sorted(subgraphs, key=lambda s: (s.elements, s.id))[len(subgraphs) // 2]
 
 
 def measure(task: Task, subgraph: Subgraph, target: Path) -> None:
-    """Compile with TorchInductor's defaults, time both arms in alternation, and keep the result."""
+    """Compile with TorchInductor's defaults, time both arms in alternation, and write the result to ``target``."""
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     torch.set_num_threads(1)
     probe = Probe(task, subgraph)
@@ -70,7 +71,9 @@ def measure(task: Task, subgraph: Subgraph, target: Path) -> None:
 
 
 def alternate(first: Function, second: Function, inputs: Sequence[torch.Tensor]) -> tuple[float, float]:
-    """The median seconds per call of both, from ``PAIRS`` rounds of blocks of about half a millisecond."""
+    """Return the median seconds per call of both functions, from ``PAIRS`` rounds of blocks of about half a
+    millisecond.
+    """
     times: tuple[list[float], list[float]] = ([], [])
     with torch.no_grad():
         first(*inputs), second(*inputs), second(*inputs)
@@ -90,25 +93,25 @@ def _block(function: Function, inputs: Sequence[torch.Tensor], count: int) -> fl
 
 
 def load(folder: Path) -> list[Ratio]:
-    """Every result that is there."""
+    """Return every result in a folder."""
     return [Ratio(**json.loads(path.read_text(encoding="utf-8"))) for path in sorted(folder.glob("*.json"))]
 
 
 def summary(ratios: Sequence[Ratio]) -> dict[str, Any]:
-    """The share that default compiling slows down, and every ratio, for ``docs/suite-longtail.json``."""
+    """Return the share of graphs that default compiling slows down, and every ratio, for
+    ``docs/suite-longtail.json``.
+    """
     slowed = sum(r.speedup < 1.0 for r in ratios)
     return {
         "graphs": len(ratios),
         "slowed_by_inductor": round(slowed / max(1, len(ratios)), 4),
         "columns": ["task", "subgraph", "dtype", "eager_us", "inductor_us"],
-        "ratios": [[r.task, r.subgraph, r.dtype, _micro(r.eager), _micro(r.inductor)] for r in ratios],
+        "ratios": [
+            [r.task, r.subgraph, r.dtype, round(r.eager * 1e6, 2), round(r.inductor * 1e6, 2)] for r in ratios
+        ],
     }
 
 
-def _micro(seconds: float) -> float:
-    return round(seconds * 1e6, 2)
-
-
 def run(tasks: Sequence[Task], folder: Path, processes: int, timeout: float) -> list[str]:
-    """Measure what is not measured yet; names of the jobs that failed."""
+    """Measure the graphs that are not measured yet, and return the names of the jobs that failed."""
     return run_jobs(jobs(tasks, folder), processes, timeout)

@@ -1,4 +1,4 @@
-"""What there is to capture: a case is one architecture with the inputs it is run on."""
+"""The material to capture: a case is one architecture with the inputs that it is run on."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ import torch
 
 @dataclass(frozen=True)
 class Variant:
-    """One batch and size: tokens for text, pixels a side for images, samples or frames for audio."""
+    """A batch and a size: tokens for text, pixels a side for images, samples or frames for audio."""
 
     batch: int
     size: int
 
     @property
     def label(self) -> str:
-        """Short name in subgraph ids: ``b4n128``."""
+        """The short name in subgraph ids: ``b4n128``."""
         return f"b{self.batch}n{self.size}"
 
 
 @dataclass(frozen=True)
 class Case:
-    """An architecture: ``build`` makes the model with random weights, ``inputs`` what its forward takes."""
+    """An architecture. ``build`` makes the model with random weights, ``inputs`` makes the arguments of its
+    forward.
+    """
 
     name: str
     modality: str
@@ -32,8 +34,3 @@ class Case:
     inputs: Callable[[torch.nn.Module, Variant], dict[str, Any] | tuple[Any, ...]]
     variants: tuple[Variant, ...]
     note: str = ""
-
-    @property
-    def short(self) -> str:
-        """The name without its library."""
-        return self.name.rpartition("/")[2]

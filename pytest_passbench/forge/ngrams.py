@@ -1,7 +1,7 @@
-"""Typical operator n-grams: adjacent operators folded as in byte-pair encoding, over the whole corpus.
+"""Typical operator n-grams: adjacent operators of the whole corpus are folded as in byte-pair encoding.
 
-The most frequent pair of neighbours becomes one token, again and again; a token's expansion is an n-gram that the
-corpus repeats (Sennrich et al., 2016, on operators in place of letters).
+The most frequent pair of neighbours becomes one token, again and again. A token's expansion is an n-gram that
+the corpus repeats (Sennrich et al., 2016, with operators instead of letters).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ Gram = tuple[str, ...]
 Token = tuple[Gram, int, int]
 Pair = tuple[Gram, Gram]
 
-SHORTEST, BELOW = 4, 64
-"""A typical n-gram's length, in operators: at least, and below."""
+MIN_LENGTH, MAX_LENGTH = 4, 63
+"""Bounds of a typical n-gram's length in operators."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where an n-gram stands: the sequence's number, and the operators ``start`` to ``end - 1`` of it."""
+    """A place of an n-gram: operators ``start`` to ``end - 1`` of the sequence with number ``sequence``."""
 
     sequence: int
     start: int
@@ -29,13 +29,16 @@ class Place:
 
 
 def fold(sequences: Sequence[Sequence[str]], merges: int, least: int = 2) -> dict[Gram, list[Place]]:
-    """Every n-gram that folding makes a token of, with all places where it did, in order of making.
+    """Return every n-gram that folding makes a token of, with all its places, in order of making.
 
-    Stops after ``merges`` tokens, or when no pair occurs ``least`` times. Grams grow up to ``BELOW`` operators.
+    Folding ends after ``merges`` tokens, or when no pair occurs ``least`` times. N-grams grow up to
+    :data:`MAX_LENGTH` operators.
     """
-    tokens: list[list[Token]] = [[((name,), i, i + 1) for i, name in enumerate(sequence)] for sequence in sequences]
+    tokens: list[list[Token]] = [[((name,), i, i + 1) for i, name in enumerate(names)] for names in sequences]
     made: dict[Gram, list[Place]] = {}
-    counts = _count_pairs(tokens)
+    counts: Counter[Pair] = Counter()
+    for sequence in tokens:
+        counts.update(_pairs(sequence))
     while counts and len(made) < merges:
         pair, count = max(counts.items(), key=lambda item: (item[1], -len(item[0][0] + item[0][1]), item[0]))
         if count < least:
@@ -45,24 +48,17 @@ def fold(sequences: Sequence[Sequence[str]], merges: int, least: int = 2) -> dic
 
 
 def typical(made: dict[Gram, list[Place]]) -> dict[Gram, list[Place]]:
-    """Those of them whose length counts as typical."""
-    return {gram: places for gram, places in made.items() if SHORTEST <= len(gram) < BELOW}
+    """Return the n-grams of a typical length."""
+    return {gram: places for gram, places in made.items() if MIN_LENGTH <= len(gram) <= MAX_LENGTH}
 
 
 def _pairs(tokens: Sequence[Token]) -> Counter[Pair]:
     found = ((a[0], b[0]) for a, b in pairwise(tokens))
-    return Counter(pair for pair in found if len(pair[0]) + len(pair[1]) < BELOW)
-
-
-def _count_pairs(sequences: Sequence[Sequence[Token]]) -> Counter[Pair]:
-    total: Counter[Pair] = Counter()
-    for tokens in sequences:
-        total.update(_pairs(tokens))
-    return total
+    return Counter(pair for pair in found if len(pair[0]) + len(pair[1]) <= MAX_LENGTH)
 
 
 def _merge(sequences: list[list[Token]], pair: Pair, counts: Counter[Pair]) -> list[Place]:
-    """Fold ``pair`` everywhere, keep ``counts`` right, and say where it happened."""
+    """Fold ``pair`` everywhere, keep ``counts`` right, and return the places of the new token."""
     places = []
     for number, tokens in enumerate(sequences):
         if not any(a[0] == pair[0] and b[0] == pair[1] for a, b in pairwise(tokens)):

@@ -1,4 +1,4 @@
-"""Null answers: what a pass could return without computing, and the t from which that would be called correct."""
+"""Null answers, which need no computation, and the t from which they would be called correct."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ import torch
 from pytest_passbench.core.ladder import LADDER, NEVER, tolerances
 
 Values = Sequence[torch.Tensor]
-SAMPLE = 1 << 14
+SAMPLED_ELEMENTS = 1 << 14
 
 
 def passes(answer: torch.Tensor, expected: torch.Tensor, t: int) -> bool:
-    """``allclose`` at ``t`` by the expected output's dtype, with equal NaNs; a sample decides where it fails."""
+    """Return True if ``answer`` is close to ``expected`` at ``t``, by the tolerances of its dtype and with equal
+    NaNs.
+
+    A sample of the elements is compared first, which finds most failures.
+    """
     if not (expected.dtype.is_floating_point or expected.dtype.is_complex):
         return bool(torch.equal(answer, expected))
-    stride = expected.numel() // SAMPLE
+    stride = expected.numel() // SAMPLED_ELEMENTS
     if stride > 1 and not _close(answer.reshape(-1)[::stride], expected.reshape(-1)[::stride], t):
         return False
     return _close(answer, expected, t)
@@ -25,18 +29,11 @@ def passes(answer: torch.Tensor, expected: torch.Tensor, t: int) -> bool:
 def _close(answer: torch.Tensor, expected: torch.Tensor, t: int) -> bool:
     rtol, atol = tolerances(str(expected.dtype), t)
     wide = torch.complex128 if expected.dtype.is_complex else torch.float64
-    return bool(
-        torch.allclose(answer.to(wide), expected.to(wide), rtol=rtol, atol=atol, equal_nan=True)
-    )
-
-
-def passes_from(answer: torch.Tensor, expected: torch.Tensor) -> int:
-    """The smallest t of the ladder at which ``answer`` passes; ``NEVER`` if none."""
-    return least([answer], expected)
+    return bool(torch.allclose(answer.to(wide), expected.to(wide), rtol=rtol, atol=atol, equal_nan=True))
 
 
 def null_answers(expected: torch.Tensor, inputs: Values, stale: torch.Tensor | None) -> Iterator[torch.Tensor]:
-    """Zeros, ones, the mean, every input of the right shape, and another call's output."""
+    """Yield zeros, ones, the mean, every input of the right shape, and another call's output."""
     yield torch.zeros_like(expected)
     yield torch.ones_like(expected)
     if expected.is_floating_point() and expected.numel():
@@ -49,7 +46,7 @@ def null_answers(expected: torch.Tensor, inputs: Values, stale: torch.Tensor | N
 
 
 def null_from(expected: Values, inputs: Values, stale: Values | None = None) -> int:
-    """The smallest t at which null answers pass on every output of a subgraph."""
+    """Return the smallest t at which null answers pass on every output of a subgraph, or ``NEVER``."""
     worst = LADDER[0] - 1
     for index, output in enumerate(expected):
         before = stale[index] if stale is not None else None
@@ -58,7 +55,10 @@ def null_from(expected: Values, inputs: Values, stale: Values | None = None) -> 
 
 
 def least(answers: Iterable[torch.Tensor], expected: torch.Tensor) -> int:
-    """The smallest :func:`passes_from` of several answers; only what could lower it is compared."""
+    """Return the smallest t of the ladder at which one of the answers passes, or ``NEVER``.
+
+    Each answer is compared only below the smallest t found so far.
+    """
     found = NEVER
     for answer in answers:
         while found > LADDER[0] and passes(answer, expected, below := min(found, LADDER[-1] + 1) - 1):

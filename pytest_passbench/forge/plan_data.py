@@ -1,4 +1,4 @@
-"""The operator sequences of the lite suite: chains that a fused kernel can beat eager on, one family each."""
+"""The operator sequences of the lite suite: chains of different families on which a fused kernel can beat eager."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Step runner: one forked process per job, so that a crash or an endless capture costs one job only."""
+"""A runner of jobs: one forked process each, so that a crash or an endless capture costs one job only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Job:
-    """One unit of work: ``target`` is a file; where it exists, the job is done."""
+    """A unit of work. It is done if the file ``target`` exists."""
 
     name: str
     target: Path
@@ -21,19 +21,22 @@ class Job:
 
     @property
     def failure(self) -> Path:
-        """Where the reason of a failed attempt is kept; such a job is not tried again unless that file goes."""
+        """The file with the reason of a failed attempt. Such a job is not tried again until the file is removed."""
         return self.target.with_suffix(".failed")
 
 
 def run_jobs(jobs: Sequence[Job], processes: int, timeout: float) -> list[str]:
-    """Run what is not done yet, ``processes`` at a time; returns the names of the jobs that failed."""
+    """Run the jobs that are not done, ``processes`` at a time, for at most ``timeout`` seconds each.
+
+    Return the names of the jobs that failed. Progress is printed on stderr.
+    """
     todo = [job for job in jobs if not job.target.exists() and not job.failure.exists()]
     running: dict[mp.process.BaseProcess, tuple[Job, float]] = {}
     done, context = 0, mp.get_context("fork")
     while todo or running:
         while todo and len(running) < processes:
             job = todo.pop(0)
-            if job.target.exists():  # made meanwhile by another run over the same folder
+            if job.target.exists():  # another run over the same folder has made it meanwhile
                 continue
             process: mp.process.BaseProcess = context.Process(target=_attempt, args=(job,), daemon=True)
             process.start()
@@ -51,7 +54,7 @@ def _attempt(job: Job) -> None:
     job.target.parent.mkdir(parents=True, exist_ok=True)
     try:
         job.work()
-    except BaseException as error:  # written down for people; the next job goes on
+    except BaseException as error:  # the reason is kept for the user, and the next job goes on
         lines = traceback.format_exception_only(error)
         job.failure.write_text("".join(lines)[:4000], encoding="utf-8")
 

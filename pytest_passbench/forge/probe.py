@@ -1,4 +1,4 @@
-"""A subgraph run by eager: what the curation rules look at."""
+"""A subgraph run by eager, for the curation rules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Values = dict[fx.Node, Any]
 
 @dataclass
 class Probe:
-    """One subgraph with its module; inputs and values are drawn and computed on first use."""
+    """A subgraph with its module. Inputs and values are drawn and computed on first use."""
 
     task: Task
     subgraph: Subgraph
@@ -36,7 +36,7 @@ class Probe:
         return functional(self.module)
 
     def draw(self, seed: int) -> list[torch.Tensor]:
-        """Fresh inputs."""
+        """Return fresh inputs."""
         return list(example_inputs(self.subgraph, seed=seed))
 
     @cached_property
@@ -46,17 +46,17 @@ class Probe:
 
     @cached_property
     def values(self) -> Values:
-        """Every value of :attr:`pure` on :attr:`inputs`."""
+        """The values of all nodes of :attr:`pure` on :attr:`inputs`."""
         return evaluate(self.pure, [value.clone() for value in self.inputs])
 
     @property
     def outputs(self) -> list[torch.Tensor]:
-        """What eager returns on :attr:`inputs`."""
+        """Eager's outputs on :attr:`inputs`."""
         return outputs_of(self.pure, self.values)
 
     @cached_property
     def stale(self) -> list[torch.Tensor]:
-        """What eager returned for other inputs."""
+        """Eager's outputs on other inputs."""
         return self.run(2)
 
     @cached_property
@@ -65,13 +65,13 @@ class Probe:
         return null_from(self.outputs, self.inputs, self.stale)
 
     def run(self, seed: int) -> list[torch.Tensor]:
-        """What eager returns on the inputs of ``seed``."""
+        """Return eager's outputs on the inputs of ``seed``."""
         with torch.no_grad():
             return list(self.module(*self.draw(seed)))
 
 
 def evaluate(module: fx.GraphModule, inputs: list[torch.Tensor]) -> Values:
-    """Run ``module`` node by node and keep every value."""
+    """Run ``module`` node by node, and return the values of all nodes."""
     interpreter = fx.Interpreter(module, garbage_collect_values=False)
     with torch.no_grad():
         interpreter.run(*inputs)
@@ -80,13 +80,13 @@ def evaluate(module: fx.GraphModule, inputs: list[torch.Tensor]) -> Values:
 
 
 def outputs_of(module: fx.GraphModule, values: Values) -> list[torch.Tensor]:
-    """The output node's arguments, looked up."""
+    """Return the values of the output node's arguments."""
     output = next(node for node in module.graph.nodes if node.op == "output")
     return [values[node] for node in output.args[0]]
 
 
 def downstream(module: fx.GraphModule, values: Values, changed: fx.Node, value: Any) -> list[torch.Tensor]:
-    """The outputs if ``changed`` had been ``value``: only what depends on it is computed again."""
+    """Return the outputs if ``changed`` had the value ``value``. Only nodes that depend on it are computed again."""
     interpreter = fx.Interpreter(module, garbage_collect_values=False)
     fresh, touched = dict(values), {changed}
     fresh[changed] = value

@@ -1,4 +1,4 @@
-"""Whether committed tasks can be made again: a fresh capture of an architecture must give the same hashes."""
+"""A check that committed tasks can be made again: a fresh capture of an architecture must give the same hashes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from pytest_passbench.forge.windows import matching
 
 @dataclass(frozen=True)
 class Verified:
-    """One architecture: how many committed subgraphs came out again, and which did not."""
+    """The result for one architecture: the number of committed subgraphs that were made again, and the names of
+    the others.
+    """
 
     case: str
     same: int
@@ -28,11 +30,9 @@ def verify(case: Case, tasks: Sequence[Task]) -> Verified:
     graphs = capture_case(case)
     found = list(matching(graphs, {task.header.ops for task in mine}))
     made = {instance.key for instance in draw(found, {case.name: graphs})}
-    known = [(key, f"{task.id}/{name}") for task in mine for key, name in identities(task) if _owns(case, task, name)]
+    known = []
+    for task in mine:
+        own = {s.id for s in task.subgraphs if s.source.startswith(f"{case.name} (")}
+        known += [(key, f"{task.id}/{name}") for key, name in identities(task) if name in own]
     missing = tuple(name for key, name in known if key not in made)
     return Verified(case.name, len(known) - len(missing), missing)
-
-
-def _owns(case: Case, task: Task, name: str) -> bool:
-    source = next(s.source for s in task.subgraphs if s.id == name)
-    return source.startswith(f"{case.name} (")

@@ -1,4 +1,6 @@
-"""The curation rules, one function each: a probe in, complaints out. ``passbench tasks check`` runs them all."""
+"""The curation rules, one function each: they take a probe and yield complaints. ``passbench tasks check`` runs
+them all.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,10 @@ from pytest_passbench.suite.opnames import is_metadata, op_name, operator_sequen
 
 Rule = Callable[[Probe], Iterator[str]]
 
-NULL_FROM = -2
-"""The least t from which a null answer may pass."""
+MIN_NULL_FROM = -2
+"""The smallest t from which a null answer may pass."""
 REMOVAL_T = -5
-EPSILON = 1e-3
+MAX_GUARD = 1e-3
 IDENTITIES = {
     "dropout", "contiguous", "detach", "clone", "alias", "to", "float", "half", "bfloat16", "type", "type_as",
     "view", "view_as", "reshape", "reshape_as", "flatten", "expand", "expand_as", "unflatten", "repeat", "getitem",
@@ -29,27 +31,27 @@ IDENTITIES = {
 
 
 def degenerate_inputs(probe: Probe) -> Iterator[str]:
-    """Every input varies, so no work can be skipped."""
+    """Yield inputs that do not vary, since a pass could skip work on them."""
     for spec in probe.subgraph.inputs:
         if is_degenerate(spec) or (spec.data is None and spec.min is not None and spec.min == spec.max):
             yield f"input {spec.name} is constant, near-constant or not finite (mean {spec.mean}, std {spec.std})"
 
 
 def null_answers(probe: Probe) -> Iterator[str]:
-    """No answer that computes nothing passes below t = NULL_FROM."""
-    if probe.null_from < NULL_FROM:
-        yield f"a null answer passes from t = {probe.null_from} on (least allowed: {NULL_FROM})"
+    """Yield a complaint if an answer that needs no computation passes below t = MIN_NULL_FROM."""
+    if probe.null_from < MIN_NULL_FROM:
+        yield f"a null answer passes from t = {probe.null_from} on (least allowed: {MIN_NULL_FROM})"
 
 
 def constant_outputs(probe: Probe) -> Iterator[str]:
-    """No output is the same whatever the inputs are: a pass could keep it from one call to the next."""
+    """Yield outputs that do not depend on the inputs, since a pass could keep them from one call to the next."""
     for index, (first, second) in enumerate(zip(probe.outputs, probe.stale, strict=True)):
         if first.numel() > 1 and torch.equal(_bits(first), _bits(second)):
             yield f"output {index} does not depend on the inputs' values"
 
 
 def deterministic(probe: Probe) -> Iterator[str]:
-    """Eager gives the same bits twice."""
+    """Yield outputs of which eager gives different bits on the same inputs."""
     with torch.no_grad():
         again = probe.module(*(value.clone() for value in probe.inputs))
     for index, (first, second) in enumerate(zip(probe.outputs, again, strict=True)):
@@ -58,21 +60,25 @@ def deterministic(probe: Probe) -> Iterator[str]:
 
 
 def finite(probe: Probe) -> Iterator[str]:
-    """Outputs are finite numbers."""
+    """Yield outputs that have NaN or infinities."""
     for index, output in enumerate(probe.outputs):
         if output.is_floating_point() and not bool(torch.isfinite(output).all()):
             yield f"output {index} has NaN or Inf"
 
 
 def dead_operators(probe: Probe) -> Iterator[str]:
-    """Every value is used."""
+    """Yield operators whose value is never used."""
     for node in probe.module.graph.nodes:
         if node.op != "output" and not node.users and not is_inplace(node):
             yield f"{node.name} ({op_name(node)}) is never used"
 
 
 def removable(probe: Probe) -> Iterator[str]:
-    """Passing an input on in place of any operator's result is noticed at t = REMOVAL_T."""
+    """Yield operators that a pass could leave out unnoticed.
+
+    It would hand on an input in place of the operator's result, and the outputs would still be correct at t =
+    REMOVAL_T.
+    """
     module = probe.pure
     for node in module.graph.nodes:
         if node.op in ("placeholder", "output") or is_metadata(node) or is_exempt(node):
@@ -85,7 +91,7 @@ def removable(probe: Probe) -> Iterator[str]:
 
 
 def right_header(probe: Probe) -> Iterator[str]:
-    """The header's operator sequence is the graph's."""
+    """Yield a complaint if the header's operator sequence is not the graph's."""
     found = operator_sequence(probe.module)
     if found != probe.task.header.ops:
         yield f"the graph's operators are {list(found)}, the header says {list(probe.task.header.ops)}"
@@ -97,7 +103,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def complaints(probe: Probe) -> list[str]:
-    """What every rule has to say about one subgraph; a subgraph that does not run has one complaint."""
+    """Return the complaints of all rules about one subgraph; if it does not run, that is the only complaint."""
     try:
         return [f"{rule.__name__}: {text}" for rule in RULES for text in rule(probe)]
     except Exception as error:  # eager's own failure is the finding
@@ -105,14 +111,14 @@ def complaints(probe: Probe) -> list[str]:
 
 
 def is_exempt(node: fx.Node) -> bool:
-    """Identities, and the tiny additions that only guard a division."""
+    """Return True for identities, and for additions of at most MAX_GUARD that only guard a division."""
     name = op_name(node)
     literals = [a for a in node.args if isinstance(a, int | float) and not isinstance(a, bool)]
-    return name in IDENTITIES or (name == "add" and any(0 < abs(a) <= EPSILON for a in literals))
+    return name in IDENTITIES or (name == "add" and any(0 < abs(a) <= MAX_GUARD for a in literals))
 
 
 def stand_ins(node: fx.Node, values: dict[fx.Node, Any]) -> Iterator[torch.Tensor]:
-    """The inputs of ``node`` that could be taken for its result: same shape and dtype."""
+    """Yield the inputs of ``node`` that could stand for its result: those of the same shape and dtype."""
     result = values[node]
     if not isinstance(result, torch.Tensor):
         return

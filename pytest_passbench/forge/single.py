@@ -1,4 +1,4 @@
-"""One model to task files: a user's own module, or an architecture from a model hub."""
+"""The making of task files from one model: a user's own module, or an architecture from a model hub."""
 
 from __future__ import annotations
 
@@ -12,28 +12,33 @@ from typing import Any
 import torch
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.files import kind_of
 from pytest_passbench.core.task import Task
 from pytest_passbench.forge.choose import candidates, select
-from pytest_passbench.forge.corpus import Graph, capture_case
+from pytest_passbench.forge.corpus import capture_case
 from pytest_passbench.forge.curate import choose, draw
 from pytest_passbench.forge.group import make_task
 from pytest_passbench.forge.models import Case, Variant
 from pytest_passbench.forge.sources.rows import draw as draw_input
-from pytest_passbench.forge.windows import Window, fusible, matching, typical_windows
+from pytest_passbench.forge.windows import fusible, matching, typical_windows
 
 EXAMPLE = "example_inputs"
-"""A function of this name in the user's file gives the inputs: a tuple or dict of tensors."""
+"""The function of this name in the user's file returns the inputs: a tuple or dict of tensors."""
 
 
 def tasks_of(case: Case, count: int, quota: int = 6) -> list[Task]:
-    """Up to ``count`` tasks from one case: its fusible runs and repeated n-grams, the most telling first."""
+    """Return up to ``count`` tasks from one case's fusible runs and repeated n-grams, the most valuable first.
+
+    Raises UserError if no run of operators passes the curation rules.
+    """
     graphs = capture_case(case)
     found = [*fusible(graphs), *typical_windows({case.name: graphs}, 200)]
     chosen = select(candidates(found, {case.name: case.modality}), 3 * count)
     tasks = []
     for one in chosen:
-        task = _task(matching(graphs, {one.ops}), graphs, case, quota)
-        tasks += [task] if task is not None else []
+        windows = list(matching(graphs, {one.ops}))
+        if subgraphs := choose(draw(windows, {case.name: graphs}), quota):
+            tasks.append(make_task(subgraphs))
         if len(tasks) == count:
             break
     if not tasks:
@@ -42,26 +47,22 @@ def tasks_of(case: Case, count: int, quota: int = 6) -> list[Task]:
     return tasks
 
 
-def _task(found: Any, graphs: Sequence[Graph], case: Case, quota: int) -> Task | None:
-    windows: list[Window] = list(found)
-    chosen = choose(draw(windows, {case.name: graphs}), quota)
-    return make_task(chosen) if chosen else None
-
-
 def case_of_file(spec: str, inputs: Sequence[str], sizes: Sequence[Variant]) -> Case:
-    """The case of ``FILE.py:Name``, a module class without arguments, a function that makes one, or a module.
+    """Return the case of ``FILE.py:Name``: a module class without arguments, a function that makes a module, or a
+    module.
 
     Inputs come from the file's ``example_inputs()``, or from ``inputs`` in the notation of ``sources.rows``
-    ("float b 3 n n") at each of ``sizes``.
+    ("float b 3 n n") at each of ``sizes``. Raises UserError if the file, the name or the inputs are missing, or
+    if the file cannot be imported.
     """
     path, _, name = spec.rpartition(":")
-    if not path or not Path(path).is_file():
+    if not path or kind_of(Path(path)) != "file":
         raise UserError("no such file", where=path or spec, remedy="write --model=FILE.py:ClassName")
     module = _load(Path(path))
     if not hasattr(module, name):
         raise UserError(f"has no {name!r}", where=path, remedy="name a class, a function or a module of that file")
     if not inputs and not hasattr(module, EXAMPLE):
-        raise UserError("says nothing of the model's inputs", where=path,
+        raise UserError("does not define the model's inputs", where=path,
                         remedy=f'define {EXAMPLE}(), or give --input="float b 3 n n"')  # fmt: skip
     make = functools.partial(_notation, tuple(inputs)) if inputs else functools.partial(_examples, module)
     return Case(
@@ -111,7 +112,10 @@ def _examples(module: Any, _model: torch.nn.Module, _variant: Variant) -> Any:
 
 
 def case_of_hub(name: str) -> Case:
-    """The case of a ``transformers`` configuration: a local folder with ``config.json``, or an id of a model hub."""
+    """Return the case of a ``transformers`` configuration: a folder with ``config.json``, or an id of a model hub.
+
+    Raises UserError if transformers is not installed, or if there is no such configuration.
+    """
     if importlib.util.find_spec("transformers") is None:
         raise UserError("transformers is not installed", remedy="pip install 'pytest-passbench[forge]'")
     from transformers import AutoConfig
@@ -120,7 +124,7 @@ def case_of_hub(name: str) -> Case:
 
     try:
         config = AutoConfig.from_pretrained(name)
-    except Exception as error:  # offline, unknown id, broken file: the library's own message says which
+    except Exception as error:  # offline, unknown id, broken file: the library's own message names the reason
         first = str(error).strip().splitlines()[0]
         raise UserError(f"no configuration: {first}", where=name,
                         remedy="name a folder with config.json, or check the network") from error  # fmt: skip

@@ -20,7 +20,7 @@ from pytest_passbench.suite.find import TaskRef
 
 @dataclass(frozen=True)
 class Complaint:
-    """One rule's objection to one subgraph (empty for a whole task)."""
+    """An objection of a rule to one subgraph (empty for a whole task)."""
 
     task: str
     subgraph: str
@@ -32,7 +32,7 @@ class Complaint:
 
 
 def check(refs: Sequence[TaskRef], processes: int = 1) -> Iterator[Complaint]:
-    """Every complaint about the tasks, one by one, in order; ``processes`` at a time."""
+    """Yield every complaint about the tasks, in order; ``processes`` tasks are checked at a time."""
     yield from repeated(refs)
     if processes == 1:
         for ref in refs:
@@ -48,7 +48,7 @@ def _listed(ref: TaskRef) -> list[Complaint]:
 
 
 def check_task(ref: TaskRef) -> Iterator[Complaint]:
-    """What the rules say of one task's subgraphs."""
+    """Yield the rules' complaints about one task's subgraphs."""
     torch.set_num_threads(1)
     task = ref.load()
     for subgraph in task.subgraphs:
@@ -57,7 +57,7 @@ def check_task(ref: TaskRef) -> Iterator[Complaint]:
 
 
 def repeated(refs: Sequence[TaskRef]) -> Iterator[Complaint]:
-    """Tasks with the operators of another one, and subgraphs that are another one renamed."""
+    """Yield tasks with the operators of another one, and subgraphs that are another one renamed."""
     owners: dict[tuple[str, ...], str] = {}
     seen: dict[str, str] = {}
     for ref in refs:
@@ -69,7 +69,7 @@ def repeated(refs: Sequence[TaskRef]) -> Iterator[Complaint]:
 
 
 def identities(task: Task) -> Iterator[tuple[str, str]]:
-    """A hash per subgraph that no renaming of values or inputs changes, with the subgraph's id."""
+    """Yield a hash per subgraph, which no renaming of values or inputs changes, with the subgraph's id."""
     canonical = functools.cache(lambda key: canonical_source(build_graph(task.graphs[key], str(task.path))))
     for subgraph in task.subgraphs:
         shapes = [f"{spec.shape}{spec.dtype}" for spec in subgraph.inputs]
@@ -77,6 +77,6 @@ def identities(task: Task) -> Iterator[tuple[str, str]]:
 
 
 def sample(refs: Iterable[TaskRef], share: float) -> list[TaskRef]:
-    """All lite tasks and ``share`` of the others, by a hash of their ids: the same ones every time."""
+    """Return all lite tasks and ``share`` of the others, by a hash of their ids: the same ones every time."""
     limit = share * 2**32
     return [r for r in refs if "lite" in r.header.tags or zlib.crc32(r.id.encode()) < limit]

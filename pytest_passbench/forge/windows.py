@@ -1,4 +1,6 @@
-"""Step 2: where in the corpus each operator sequence stands, by the way it was found (sole, typical, fusible)."""
+"""Step 2: the places of operator sequences in the corpus, by the way they were found (typical, fusible, rare,
+matching).
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ from pytest_passbench.forge.fusible import fusible_runs
 from pytest_passbench.forge.ngrams import fold, typical
 from pytest_passbench.suite.opnames import is_metadata, is_random, op_name
 
-MERGES = 4000
-MOST_RUNS, LONGEST_RUN = 16, 24
-"""Of one case so many distinct runs, and so many operators of each, are looked at for fusible parts."""
-LONGEST = 33
+MAX_MERGES = 4000
+MAX_RUNS, MAX_RUN_OPERATORS = 16, 24
+"""The most distinct runs of one case, and operators of each run, that are searched for fusible parts."""
+MAX_OPERATORS = 33
 
 Ops = tuple[str, ...]
 
@@ -36,39 +38,32 @@ class Window:
 
 
 def names(graph: Graph) -> list[str]:
-    """The operator names of a graph, in order."""
+    """Return the operator names of a graph, in order."""
     return [op_name(node) for node in calls(graph.graph)]
 
 
 def real_ops(graph: Graph, start: int, end: int) -> tuple[str, ...]:
-    """What a task's header says of that window: names of the operators that do work."""
+    """Return the names of a window's operators that work on elements, as a task's header lists them."""
     return tuple(op_name(node) for node in calls(graph.graph)[start:end] if not is_metadata(node))
 
 
 def usable(graph: Graph, start: int, end: int) -> bool:
-    """Whether a window can be a subgraph: connected, nothing random, only tensors in and out."""
+    """Return True if a window can be a subgraph: connected, nothing random, only tensors in and out."""
     nodes = calls(graph.graph)[start:end]
     if any(is_random(node) for node in nodes) or is_metadata(nodes[0]) or not connected(nodes):
         return False
     return cut(nodes, graph.captured.values) is not None
 
 
-def sole(graphs: Sequence[Graph]) -> Iterator[Window]:
-    """Every operator by itself."""
-    for place, graph in enumerate(graphs):
-        for start in range(len(calls(graph.graph))):
-            yield from window(graphs, place, start, start + 1, "sole_op")
-
-
 def window(graphs: Sequence[Graph], place: int, start: int, end: int, kind: str) -> Iterator[Window]:
-    """The window, if it is usable."""
+    """Yield the window if it is usable."""
     graph = graphs[place]
     if usable(graph, start, end):
         yield Window(graph.case, place, start, end, real_ops(graph, start, end), kind)
 
 
 def fusible(graphs: Sequence[Graph]) -> list[Window]:
-    """The fusible runs of a case's graphs at its first size; equal runs of operators are looked at once."""
+    """Return the fusible runs of a case's graphs at its first size. Equal runs of operators are searched once."""
     found: list[Window] = []
     seen: set[str] = set()
     for place, graph in enumerate(graphs):
@@ -78,47 +73,47 @@ def fusible(graphs: Sequence[Graph]) -> list[Window]:
         for run in light_runs(graph.graph):
             key = digest([f"{op_name(n)}{graph.captured.values.get(n.name)and graph.captured.values[n.name].shape}"
                           for n in run])
-            if key in seen or len(run) < 2 or len(seen) >= MOST_RUNS:
+            if key in seen or len(run) < 2 or len(seen) >= MAX_RUNS:
                 continue
             seen.add(key)
-            for start, end in fusible_runs(run[:LONGEST_RUN], graph.captured.values):
+            for start, end in fusible_runs(run[:MAX_RUN_OPERATORS], graph.captured.values):
                 first = position[run[start]]
                 found += window(graphs, place, first, first + end - start, "fusible")
     return found
 
 
-def typical_windows(corpus: dict[str, list[Graph]], merges: int = MERGES) -> list[Window]:
-    """The typical n-grams of the whole corpus, wherever folding met them; one window per case, place and n-gram."""
+def typical_windows(corpus: dict[str, list[Graph]], merges: int = MAX_MERGES) -> list[Window]:
+    """Return the typical n-grams of the whole corpus: at most two windows per case and n-gram."""
     owners = [(case, place) for case, graphs in corpus.items() for place in first_size(graphs)]
     made = typical(fold([names(corpus[case][place]) for case, place in owners], merges))
     found: dict[tuple[str, tuple[str, ...]], list[Window]] = defaultdict(list)
     for gram, places in made.items():
         for spot in places:
             case, place = owners[spot.sequence]
-            if len(gram) <= LONGEST and len(found[case, gram]) < 2:
+            if len(gram) <= MAX_OPERATORS and len(found[case, gram]) < 2:
                 found[case, gram] += window(corpus[case], place, spot.start, spot.end, "typical")
     return [one for group in found.values() for one in group]
 
 
 def first_size(graphs: Sequence[Graph]) -> list[int]:
-    """The places of the graphs that were captured at the case's first size."""
+    """Return the places of the graphs that were captured at the case's first size."""
     return [place for place, graph in enumerate(graphs) if graph.variant == graphs[0].variant]
 
 
 def save_windows(found: Sequence[Window], path: Path) -> None:
-    """As JSON."""
+    """Write the windows as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps([astuple(one) for one in found]), encoding="utf-8")
 
 
 def load_windows(path: Path) -> list[Window]:
-    """What :func:`save_windows` wrote."""
+    """Return the windows that :func:`save_windows` wrote."""
     found = json.loads(path.read_text(encoding="utf-8"))
     return [Window(case, place, start, end, tuple(ops), kind) for case, place, start, end, ops, kind in found]
 
 
 def siblings(graphs: Sequence[Graph], one: Window) -> Iterator[tuple[Graph, int, int]]:
-    """The same operators in the same place of the same case, at every size it was captured at."""
+    """Yield the same operators in the same place of the same case, at every size it was captured at."""
     base = graphs[one.place]
     for graph in graphs:
         if graph.index == base.index and real_ops(graph, one.start, one.end) == one.ops:
@@ -126,7 +121,7 @@ def siblings(graphs: Sequence[Graph], one: Window) -> Iterator[tuple[Graph, int,
 
 
 def around(graphs: Sequence[Graph], operators: Collection[str]) -> Iterator[Window]:
-    """Short windows about every place at a case's first size where one of ``operators`` stands."""
+    """Yield short windows about every place of one of ``operators`` at a case's first size."""
     for place in first_size(graphs):
         named = names(graphs[place])
         for spot, name in enumerate(named):
@@ -137,7 +132,7 @@ def around(graphs: Sequence[Graph], operators: Collection[str]) -> Iterator[Wind
 
 
 def matching(graphs: Sequence[Graph], wanted: Collection[tuple[str, ...]], limit: int = 3) -> Iterator[Window]:
-    """Every place at a case's first size where one of the ``wanted`` sequences stands, ``limit`` each at most."""
+    """Yield the places of the ``wanted`` sequences at a case's first size, at most ``limit`` of each."""
     prefixes = {ops[:length] for ops in wanted for length in range(1, len(ops) + 1)}
     counts: Counter[tuple[str, ...]] = Counter()
     for place in first_size(graphs):
@@ -153,7 +148,7 @@ def matching(graphs: Sequence[Graph], wanted: Collection[tuple[str, ...]], limit
 
 
 def _walk(named: Sequence[str | None], prefixes: Collection[Ops]) -> Iterator[tuple[int, Ops, int]]:
-    """Every start, with each known prefix that stands there and where it ends."""
+    """Yield every start, each known prefix that begins there, and the prefix's end."""
     for start, first in enumerate(named):
         ops: tuple[str, ...] = ()
         for end in range(start, len(named) if first is not None else start):
@@ -167,7 +162,7 @@ def _walk(named: Sequence[str | None], prefixes: Collection[Ops]) -> Iterator[tu
 
 
 def _metadata_after(named: Sequence[str | None], end: int) -> int:
-    """How many bookkeeping operators follow ``end``."""
+    """Return the number of bookkeeping operators that follow ``end``."""
     count = 0
     while end + count < len(named) and named[end + count] is None:
         count += 1

@@ -1,1 +1,1 @@
-"""What a candidate may import to write kernels."""
+"""The modules that a candidate imports to write kernels."""

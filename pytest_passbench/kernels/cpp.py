@@ -1,4 +1,4 @@
-"""A C++ kernel compiled in well under a second and launched by pointer.
+"""C++ kernels, compiled in well under a second and launched by pointer.
 
     lib = cpp.load('''
     #include "passbench.h"
@@ -7,15 +7,14 @@
     }''')
     lib.scale(x, out, x.numel(), 2.0)
 
-No header of torch's is involved: that is what makes a build take a fraction of a second. A launch costs about
-2 us. See docs/kernels.md, and include/passbench.h for what a source can include.
+A build takes a fraction of a second because no header of torch's is included. A launch costs about 2 us. See
+docs/kernels.md, and include/passbench.h for the header that a source can include.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import stat
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -23,28 +22,31 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pytest_passbench.kernels import signatures, toolchain
+from pytest_passbench.kernels import cache_folders, signatures, toolchain
+from pytest_passbench.kernels.cache_folders import CACHE_VARIABLE
 from pytest_passbench.kernels.errors import CompileError
 from pytest_passbench.kernels.toolchain import BASE_FLAGS, INCLUDE
 
-CACHE_VARIABLE = "PASSBENCH_KERNEL_CACHE"
 _void_p = ctypes.c_void_p
 __all__ = ["BASE_FLAGS", "CACHE_VARIABLE", "INCLUDE", "CompileError", "DType", "Library", "Pointer", "load"]
 
 
 class Pointer:
-    """What a pointer parameter accepts: a contiguous CPU tensor, an address, or None (a null pointer)."""
+    """The type of a pointer parameter: it takes a contiguous CPU tensor, an address, or None (a null pointer)."""
 
     @classmethod
     def from_param(cls, value: Any) -> ctypes.c_void_p:
-        """The address of ``value``; TypeError for anything that a kernel could not read as plain memory."""
+        """Return the address of ``value``. Raises TypeError if a kernel could not read it as plain memory."""
         if value.__class__ is int:
             return _void_p(value)
         try:
             if value.is_cpu and value.is_contiguous():
                 return _void_p(value.data_ptr())
         except AttributeError:
-            return cls._no_tensor(value)
+            if value is None:
+                return _void_p(None)
+            text = f"a tensor, an address or None is needed here, not {type(value).__name__}"
+            raise TypeError(text) from None
         if not value.is_cpu:
             raise TypeError(f"a tensor on {value.device}: a C++ kernel reads the CPU's memory")
         raise TypeError(
@@ -52,22 +54,16 @@ class Pointer:
             " (pass x.data_ptr() and hand the strides to the kernel)"
         )
 
-    @staticmethod
-    def _no_tensor(value: Any) -> ctypes.c_void_p:
-        if value is None:
-            return _void_p(None)
-        raise TypeError(f"a tensor, an address or None is needed here, not {type(value).__name__}")
-
 
 class DType:
-    """What a ``pb::dtype`` parameter accepts: a ``torch.dtype`` that passbench.h knows."""
+    """The type of a ``pb::dtype`` parameter: it takes a ``torch.dtype`` that passbench.h knows."""
 
     names = ("float32", "bfloat16", "float16")
     _codes: ClassVar[dict[Any, ctypes.c_int32]] = {}
 
     @classmethod
     def from_param(cls, value: Any) -> ctypes.c_int32:
-        """The code of ``value`` in ``pb::dtype``; TypeError for any other type."""
+        """Return the code of ``value`` in ``pb::dtype``. Raises TypeError for any other dtype."""
         try:
             return cls._codes[value]
         except KeyError:
@@ -86,11 +82,11 @@ _TYPES: dict[str, Any] = {
 
 
 class Library:
-    """A source: each of its ``extern "C"`` functions is an attribute, typed as it was declared.
+    """The functions of a source: each ``extern "C"`` function is an attribute, typed as it was declared.
 
-    Tensors go to pointer parameters (checked: on the CPU and contiguous), Python numbers to the others. An
-    argument that does not fit raises ``ctypes.ArgumentError`` with its position. The source is compiled, or found
-    in the cache, when a function is first asked for: of a candidate's many kernels a graph needs few.
+    Pointer parameters take tensors (checked: on the CPU and contiguous), the others take Python numbers. An
+    argument that does not fit raises ``ctypes.ArgumentError`` with its position. The source is compiled, or
+    found in the cache, when a function is first used, since a graph needs few of a candidate's kernels.
     """
 
     def __init__(self, source: str, options: tuple[str, ...]) -> None:
@@ -102,12 +98,12 @@ class Library:
         """The compiled library. Raises :class:`CompileError`."""
         compiler = toolchain.compiler()
         name = f"{toolchain.key(self._source, self._options, compiler)}.so"
-        folders = _cache_folders()
+        folders = cache_folders.private()
         built = next((folder / name for folder in folders if (folder / name).is_file()), None)
-        return built or _build(self._source, self._options, compiler, _writable(folders) / name)
+        return built or _build(self._source, self._options, compiler, cache_folders.writable(folders) / name)
 
     def build(self) -> Library:
-        """Compile now. Raises :class:`CompileError`."""
+        """Compile now, and return the library itself. Raises :class:`CompileError`."""
         library = ctypes.CDLL(str(self.path))
         for name, signature in self._exports.items():
             function = getattr(library, name)
@@ -128,55 +124,17 @@ class Library:
 
 @cache
 def load(source: str, *, flags: tuple[str, ...] = (), openmp: bool = False) -> Library:
-    """A kernel library of ``source``, compiled when first used (or by ``.build()``).
+    """Return a kernel library of ``source``, compiled when first used (or by ``.build()``).
 
-    ``flags`` are added after :data:`BASE_FLAGS`; ``openmp`` adds -fopenmp. The cache is keyed by content: source,
-    passbench.h, flags, compiler and CPU. Raises :class:`CompileError` for a parameter that Python cannot pass; what
-    the compiler has to say comes when it runs.
+    ``flags`` are added after :data:`BASE_FLAGS`; ``openmp`` adds -fopenmp. The key of the cache is a hash of
+    source, passbench.h, flags, compiler and CPU. Raises :class:`CompileError` for a parameter that Python
+    cannot pass. Errors of the compiler are raised when it runs.
     """
     return Library(source, toolchain.options(flags, openmp=openmp))
 
 
-def _cache_folders() -> list[Path]:
-    """Where kernels may lie: $PASSBENCH_KERNEL_CACHE or else the user's cache, then the temporary folder.
-
-    A sandbox may have the first read-only, or no home at all. A folder that others can write is left out,
-    since what lies in it is loaded; a folder named by the variable is its user's choice.
-    """
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME", "/")) / ".cache")
-    chosen = os.environ.get(CACHE_VARIABLE)
-    own = [home / "passbench" / "kernels", Path(tempfile.gettempdir()) / f"passbench-kernels-{os.getuid()}"]
-    if chosen:
-        return [Path(chosen), *filter(_is_private, own[1:])]
-    return [folder for folder in own if _is_private(folder)]
-
-
-def _is_private(folder: Path) -> bool:
-    """Does only this user write here (or is it still to be made)?"""
-    try:
-        state = folder.lstat()
-    except OSError:
-        return True
-    return stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() and not state.st_mode & 0o022
-
-
-def _writable(folders: list[Path]) -> Path:
-    """The first folder that can be written, made if need be."""
-    problems = []
-    for folder in folders:
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            problems.append(str(error))
-        if os.access(folder, os.W_OK | os.X_OK):
-            return folder
-        problems.append(f"{folder} is not writable")
-    what = f"no folder for compiled kernels: {'; '.join(problems) or 'others can write to all of them'}"
-    raise CompileError(what, where=f"${CACHE_VARIABLE}", remedy="name a folder that can be written")
-
-
 def _build(source: str, options: tuple[str, ...], compiler: str, target: Path) -> Path:
-    """Compile into a file of our own, then rename: of two processes that race, either result is right."""
+    """Compile into a new file, then rename it: if two processes do so at once, either result is right."""
     handle, scratch = tempfile.mkstemp(suffix=".so", dir=target.parent)
     os.close(handle)
     try:

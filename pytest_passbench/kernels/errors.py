@@ -1,4 +1,4 @@
-"""How the compilation of a kernel fails."""
+"""The error of a kernel's compilation."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from pytest_passbench.core.errors import UserError
 
 
 class CompileError(UserError):
-    """The compiler rejected a source, or there is no compiler; ``.what`` carries its message."""
+    """An error of the compiler or of a missing compiler; ``.what`` carries the message."""

@@ -20,13 +20,17 @@ KINDS: dict[str, str] = {
     **{f"uint{bits}_t": f"uint{bits}" for bits in (8, 16, 32, 64)},
 }
 _QUALIFIERS = frozenset({"const", "volatile", "inline", "__restrict", "__restrict__", "restrict", "register"})
-_MOST_FUNCTIONS, _MOST_PARAMETERS = 1000, 256
+_MAX_FUNCTIONS, _MAX_PARAMETERS = 1000, 256
+_MAX_TYPE_TOKENS = 64  # no type that a launch can pass is longer
 
 
 @dataclass(frozen=True)
 class Signature:
-    """A function as it was declared: kinds are "pointer", "dtype", "bool", "int8" to "uint64", "float32", "float64";
-    a result may also be "void". ``written``: positions of pointers to what the kernel may change."""
+    """A function as it was declared.
+
+    Kinds are "pointer", "dtype", "bool", "int8" to "uint64", "float32" and "float64"; a result may also be
+    "void". ``written`` holds the positions of pointers through which the kernel may write.
+    """
 
     result: str
     parameters: tuple[str, ...]
@@ -34,7 +38,7 @@ class Signature:
 
 
 def parse(source: str) -> dict[str, Signature]:
-    """The signature of every function written as ``extern "C" result name(...) {``.
+    """Return the signature of every function written as ``extern "C" result name(...) {``.
 
     Raises :class:`CompileError` for a type that no launch can pass, and for a source that is too long.
     """
@@ -44,9 +48,9 @@ def parse(source: str) -> dict[str, Signature]:
         raise CompileError(str(error), where="kernel source") from None
     found: dict[str, Signature] = {}
     for name, result, parameters in _heads(tokens):
-        if len(found) == _MOST_FUNCTIONS or len(parameters) > _MOST_PARAMETERS:
+        if len(found) == _MAX_FUNCTIONS or len(parameters) > _MAX_PARAMETERS:
             raise CompileError(
-                f"the source is too complex: more than {_MOST_FUNCTIONS} functions, or {_MOST_PARAMETERS} parameters",
+                f"the source is too complex: more than {_MAX_FUNCTIONS} functions, or {_MAX_PARAMETERS} parameters",
                 where="kernel source",
             )
         kinds = tuple(_kind(parameter, name) for parameter in parameters)
@@ -59,7 +63,7 @@ _Words = list[str]
 
 
 def _heads(tokens: list[Token]) -> Iterator[tuple[str, _Words, list[_Words]]]:
-    """Name, words of the result and words of each parameter, function by function."""
+    """Yield the name, the words of the result and the words of each parameter, function by function."""
     for index, token in enumerate(tokens[:-1]):
         if token.text == "extern" and tokens[index + 1].text == '"C"':
             head = _until_parenthesis(tokens, index + 2)
@@ -68,9 +72,9 @@ def _heads(tokens: list[Token]) -> Iterator[tuple[str, _Words, list[_Words]]]:
 
 
 def _until_parenthesis(tokens: list[Token], start: int) -> _Words:
-    """Result and name before the "(" of a function; nothing if this is none."""
+    """Return the words of result and name before the "(" of a function, or [] if it is not a function."""
     words: _Words = []
-    for token in tokens[start:start + 64]:  # no type that a launch can pass is longer
+    for token in tokens[start : start + _MAX_TYPE_TOKENS]:
         if token.text == "(":
             return words if len(words) > 1 and words[-1].isidentifier() else []
         if token.kind != "name" and token.text not in ("::", "*"):
@@ -80,12 +84,14 @@ def _until_parenthesis(tokens: list[Token], start: int) -> _Words:
 
 
 def _parameters(tokens: list[Token], start: int) -> list[_Words] | None:
-    """The words of each parameter of a definition whose "(" lies before ``start``; None if it is no definition."""
+    """Return the words of each parameter of a definition whose "(" lies before ``start``, or None if it is not a
+    definition.
+    """
     parameters: list[_Words] = [[]]
     for index in range(start, len(tokens)):
         text = tokens[index].text
         if text == ")":
-            after = [token.text for token in tokens[index + 1:index + 3]]
+            after = [token.text for token in tokens[index + 1 : index + 3]]
             if after[:1] != ["{"] and after != ["noexcept", "{"]:
                 return None
             return [] if parameters in ([[]], [["void"]]) else parameters
@@ -99,14 +105,14 @@ def _parameters(tokens: list[Token], start: int) -> list[_Words] | None:
 
 
 def _is_written(words: _Words) -> bool:
-    """Whether this is a pointer to something that is not const."""
+    """Return True for a pointer to a type that is not const."""
     if "*" in words:
         return "const" not in words[: words.index("*")]
     return ("[" in words and "const" not in words) or words[:3] == ["pb", "::", "out"]
 
 
 def _kind(words: _Words, function: str, *, result: bool = False) -> str:
-    """The kind of a type as written, a parameter's own name after it or not."""
+    """Return the kind of a written type, with or without the parameter's own name after it."""
     if "*" in words or "[" in words:
         return POINTER
     plain = " ".join(word for word in words if word not in _QUALIFIERS)

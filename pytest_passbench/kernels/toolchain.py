@@ -1,4 +1,4 @@
-"""The C++ compiler: which one, with which flags, and what identifies its work."""
+"""The C++ compiler: its path, its flags, and a key that identifies its work."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pytest_passbench.kernels.errors import CompileError
 
 INCLUDE = Path(__file__).with_name("include")
 COMPILERS = ("g++", "clang++", "c++")
-# ISO mode (-std=c++17) would switch contraction to fma off; -ffast-math is left out because it gives up
-# NaN, infinities and the order of sums, and with them agreement with eager at t = -5.
+# ISO mode (-std=c++17) would switch contraction to fma off, so a flag switches it on. -ffast-math is left out: it
+# gives up NaN, infinities and the order of sums, and thus agreement with eager at t = -5.
 BASE_FLAGS = (
     *("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"),
     *("-fopenmp-simd", "-Wno-psabi", "-shared", "-fPIC"),
@@ -21,12 +21,15 @@ BASE_FLAGS = (
 
 
 def options(flags: tuple[str, ...], *, openmp: bool) -> tuple[str, ...]:
-    """The flags of a kernel: :data:`BASE_FLAGS`, then its own."""
+    """Return the flags of a kernel: :data:`BASE_FLAGS`, then its own."""
     return (*BASE_FLAGS, *(("-fopenmp",) if openmp else ()), *flags)
 
 
 def compiler() -> str:
-    """The real path of $CXX or of the first compiler found. Raises :class:`CompileError`."""
+    """Return the real path of $CXX, or of the first known compiler that is installed.
+
+    Raises :class:`CompileError` if no compiler is found.
+    """
     for name in (os.environ.get("CXX"), *COMPILERS):
         if name and (found := shutil.which(name)):
             return os.path.realpath(found)
@@ -34,10 +37,10 @@ def compiler() -> str:
 
 
 def key(source: str, options: tuple[str, ...], compiler: str) -> str:
-    """Hash of all that decides what the compiler makes.
+    """Return a hash of everything that determines the compiler's output.
 
-    The compiler is known by its file, not by running it: where a cached kernel is loaded, starting a process
-    may be forbidden.
+    The compiler is identified by its file, without running it, since a process that loads a cached kernel may
+    be forbidden to start another.
     """
     state = Path(compiler).stat()
     digest = hashlib.sha256(_cpu().encode())
@@ -53,7 +56,7 @@ def _header() -> str:
 
 @cache
 def _cpu() -> str:
-    """The CPU's model and features, which -march=native compiles for."""
+    """Return the CPU's model and features, which -march=native compiles for."""
     lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
     return "\n".join(
         line for line in lines if line.split("\t")[0].rstrip() in ("model name", "flags", "Features", "CPU part")

@@ -25,7 +25,7 @@ MAX_TEXT_CHARS = 1000
 
 
 class TaskFailedError(Exception):
-    """Subgraphs of a task were not correct at the run's t. ``records`` are all those of the task."""
+    """The failure of a task: some of its subgraphs are not correct at the run's t. ``records``: all its records."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = records

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.hookspec
 def pytest_passbench_record(config: pytest.Config, record: Record) -> None:
-    """Called for every judged subgraph, in the process that reports.
+    """Take the record of a judged subgraph, in the process that reports.
 
     Serial runs call it as soon as the subgraph is judged; under xdist the controller calls it when its task
     has ended.
@@ -24,7 +24,7 @@ def pytest_passbench_record(config: pytest.Config, record: Record) -> None:
 
 @pytest.hookspec
 def pytest_passbench_run(config: pytest.Config, run: Run) -> None:
-    """Called once at the end, before the run is written: in the process that reports, interrupted or not."""
+    """Take the run, once, before it is written: in the process that reports, interrupted or not."""
 
 
 @pytest.hookspec(firstresult=True)

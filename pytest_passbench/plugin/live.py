@@ -52,7 +52,7 @@ class Progress:
 
 
 def spell(seconds: float) -> str:
-    """Return a duration in words, in seconds, minutes or hours."""
+    """Return a duration in seconds, minutes or hours, as "90 s"."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -117,7 +117,7 @@ def _write(state: State, run: Run) -> list[gates.GateResult]:
 
 
 def show(state: State, reporter: Any) -> None:
-    """Return the summary on the terminal."""
+    """Write the summary to the terminal."""
     from pytest_passbench.plugin import options
     from pytest_passbench.report import terminal
 

@@ -11,6 +11,7 @@ from pytest_passbench.plans.launch import Request
 from pytest_passbench.plans.values import decode
 from pytest_passbench.reader.importing import LoadedPass
 from pytest_passbench.reader.main import pass_as_data
+from pytest_passbench.rewrite.apply import identifier
 from pytest_passbench.rewrite.passes import Kernel, Pass
 
 
@@ -46,5 +47,5 @@ class LocalKernels:
                 )
             return result
 
-        call.__name__ = call.__qualname__ = "".join(c if c.isalnum() else "_" for c in request.name)
+        call.__name__ = call.__qualname__ = identifier(request.name)
         return call

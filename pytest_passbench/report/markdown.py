@@ -19,7 +19,8 @@ def render(run: Run) -> str:
     parts += [_table(tables.board_table(run)), _table(tables.es_table(run)), _HOW]
     for candidate in run.names:
         parts.append(_table(tables.task_table(run, candidate)))
-        parts += [_table(table) for table in _details(run, candidate) if table.rows]
+        details = (tables.failure_table(run, candidate), tables.miss_table(run, candidate))
+        parts += [_table(table) for table in details if table.rows]
     parts += [_listing("Settings", run.settings), _listing("Environment", run.environment)]
     parts += [_listing("Noise", run.noise), _listing("Seed", run.seed)]
     parts += [_listing(f"Part {index}", part) for index, part in enumerate(run.parts, 1)]
@@ -30,11 +31,6 @@ _HOW = (
     "AS, ES(t): with the null guard; b for every failure that is not tolerated. Speed-ups are eager time / "
     "other time with 95 % intervals, over what is correct. G-Mean, correct and fast_1: at t = -5."
 )
-
-
-def _details(run: Run, candidate: str) -> Iterable[Table]:
-    yield tables.failure_table(run, candidate)
-    yield tables.miss_table(run, candidate)
 
 
 def _facts(run: Run) -> str:

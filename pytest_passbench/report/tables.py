@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log, sqrt
 
 from pytest_passbench.core.ladder import T_FROZEN, T_STRICT
@@ -33,6 +33,26 @@ class Table:
     headers: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     brief: tuple[str, ...] = ()
+
+    @property
+    def widths(self) -> list[int]:
+        """The width of each column: that of its longest cell, in characters."""
+        return [max(map(len, column)) for column in zip(self.headers, *self.rows, strict=True)]
+
+    def without(self, header: str) -> Table:
+        """Return the table without one of its columns."""
+        at = self.headers.index(header)
+        rows = tuple(row[:at] + row[at + 1 :] for row in self.rows)
+        return replace(self, headers=self.headers[:at] + self.headers[at + 1 :], rows=rows)
+
+    def in_brief(self) -> Table:
+        """Return the table without the intervals of its ``brief`` columns."""
+        columns = {index for index, header in enumerate(self.headers) if header in self.brief}
+        rows = (
+            tuple(cell.partition(" [")[0] if index in columns else cell for index, cell in enumerate(row))
+            for row in self.rows
+        )
+        return replace(self, rows=tuple(rows))
 
 
 @dataclass(frozen=True)
@@ -63,16 +83,13 @@ def combined(speeds: Sequence[Speed], offset: float = 0.0) -> Interval | None:
     mean = sum(log(speed.ratio) for speed in speeds) / count
     down = sqrt(sum(_log_ratio(speed.ratio, speed.low) ** 2 for speed in speeds)) / count + offset
     up = sqrt(sum(_log_ratio(speed.high, speed.ratio) ** 2 for speed in speeds)) / count + offset
-    return Interval(exp(mean), exp(mean - down), _exp(mean + up))
+    high = exp(mean + up) if mean + up < 700.0 else float("inf")  # exp overflows
+    return Interval(exp(mean), exp(mean - down), high)
 
 
 def _log_ratio(high: float, low: float) -> float:
     # An interval without a lower end reaches down to 0: infinitely wide in logs.
     return log(high / low) if low > 0 else float("inf")
-
-
-def _exp(value: float) -> float:
-    return exp(value) if value < 700.0 else float("inf")
 
 
 def tolerance(run: Run) -> int:
@@ -113,12 +130,14 @@ def es_table(run: Run) -> Table:
     """Return the table of ES(t), with the null guard, at every t: eager, candidates, baselines."""
     steps = es.ladder(run.score_settings.interpretation)
     eager = ("eager", *("1.000" for _ in steps))
-    curves = tuple((_label(row), *(_score(row.scores.es[t], NONE) for t in steps)) for row in rows(run))
+    curves = tuple(
+        (
+            f"{row.name} ({NOT_MEASURED})" if row.scores.as_ is None else row.name,
+            *(_score(row.scores.es[t], NONE) for t in steps),
+        )
+        for row in rows(run)
+    )
     return Table("ES(t)", ("t", *map(str, steps)), (eager, *curves))
-
-
-def _label(row: board.Row) -> str:
-    return f"{row.name} ({NOT_MEASURED})" if row.scores.as_ is None else row.name
 
 
 def task_table(run: Run, candidate: str) -> Table:
@@ -165,15 +184,15 @@ def arm_of(record: Record, arm: str) -> ArmResult:
 
 def covered(records: Sequence[Record]) -> str:
     """Return how many operators passes covered, of all: ``2/3``; a range if the subgraphs differ."""
-    shares = sorted({_coverage(record) for record in records if record.operators})
+    shares = sorted(
+        (sum(len(item.operators) for item in record.passes if item.matches), len(record.operators))
+        for record in records
+        if record.operators
+    )
     if not shares:
         return NONE
     low, high = shares[0], shares[-1]
     return f"{low[0]}/{low[1]}" if low == high else f"{low[0]}-{high[0]}/{high[1]}"
-
-
-def _coverage(record: Record) -> tuple[int, int]:
-    return sum(len(item.operators) for item in record.passes if item.matches), len(record.operators)
 
 
 def outcome(records: Iterable[Record]) -> str:
@@ -213,26 +232,19 @@ def failure_table(run: Run, candidate: str) -> Table:
         if not record.correct:
             key = (record.task, _ending(record), record.arm.phase or NONE, _why(record))
             alike.setdefault(key, []).append(record.subgraph)
-    found = tuple((key[0], _first(names), *key[1:]) for key, names in alike.items())
+    more = {key: f" and {len(names) - 1} more" if len(names) > 1 else "" for key, names in alike.items()}
+    found = tuple((key[0], names[0] + more[key], *key[1:]) for key, names in alike.items())
     return Table(f"Failures: {candidate}", ("task", "subgraph", "status", "phase", "why"), found)
-
-
-def _first(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def _why(record: Record) -> str:
     said = [record.arm.message or record.arm.worst]
-    said += [_finding_text(record, index) for index in range(len(record.findings))]
+    for finding in record.findings:
+        place = f" ({finding.file}:{finding.line})" if finding.file else ""
+        said.append(f"{finding.severity} [{finding.layer}/{finding.rule}] {finding.message}{place}")
     if record.arm.status == RAN and nearer(record):
         said.append("nearer to float64 than eager is")
     return "; ".join(part for part in said if part) or NONE
-
-
-def _finding_text(record: Record, index: int) -> str:
-    finding = record.findings[index]
-    place = f" ({finding.file}:{finding.line})" if finding.file else ""
-    return f"{finding.severity} [{finding.layer}/{finding.rule}] {finding.message}{place}"
 
 
 def nearer(record: Record) -> bool:

@@ -60,13 +60,8 @@ def show(table: Table, width: int) -> str:
     )
     hidden = f"  (results.md also has: {', '.join(left_out)})" if left_out else ""
     heading = middle(fitted.title, width - len(hidden)) + hidden
-    return f"{heading}\n{_ruled(body)}"
-
-
-def _ruled(body: str) -> str:
-    """Return the body with a rule under its first line."""
     lines = [text.rstrip() for text in body.splitlines()]
-    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
+    return "\n".join([heading, lines[0], "-" * max(map(len, lines)), *lines[1:]])
 
 
 def _clean(table: Table) -> Table:
@@ -80,31 +75,12 @@ def _fit(table: Table, width: int) -> tuple[Table, list[str]]:
     """Return the table without some intervals and columns, so that it fits, and the names of the columns left out."""
     left_out: list[str] = []
     if _least(table) > width:
-        table = _briefly(table)
+        table = table.in_brief()
     for header in (*_LIGHT, *_SPARE):
         if _least(table) > width and header in table.headers:
-            table = _without(table, header)
+            table = table.without(header)
             left_out.append(f"t = {header}" if header in _LIGHT else header)
     return _cut(table, width), left_out
-
-
-def _briefly(table: Table) -> Table:
-    columns = [index for index, header in enumerate(table.headers) if header in table.brief]
-    rows = (
-        tuple(cell.partition(" [")[0] if index in columns else cell for index, cell in enumerate(row))
-        for row in table.rows
-    )
-    return replace(table, rows=tuple(rows))
-
-
-def _without(table: Table, header: str) -> Table:
-    at = table.headers.index(header)
-    rows = tuple(row[:at] + row[at + 1 :] for row in table.rows)
-    return replace(table, headers=table.headers[:at] + table.headers[at + 1 :], rows=rows)
-
-
-def _widths(table: Table) -> list[int]:
-    return [max(map(len, column)) for column in zip(table.headers, *table.rows, strict=True)]
 
 
 def _is_name(table: Table, index: int) -> bool:
@@ -123,13 +99,13 @@ def _floor(table: Table, index: int, width: int) -> int:
 
 def _least(table: Table) -> int:
     """Return the width of the table with its words wrapped and its names cut as far as they may be."""
-    widths = [_floor(table, index, width) for index, width in enumerate(_widths(table))]
+    widths = [_floor(table, index, width) for index, width in enumerate(table.widths)]
     return sum(widths) + GAP * (len(widths) - 1)
 
 
 def _cut(table: Table, width: int) -> Table:
     """Return the table with names cut so that it fits beside words at their narrowest."""
-    widths = _widths(table)
+    widths = table.widths
     names = [index for index in range(len(widths)) if _is_name(table, index)]
     free = width - _least(table) + sum(_floor(table, index, widths[index]) for index in names)
     limits = _share({index: widths[index] for index in names}, max(free, MIN_NAME * len(names)))
@@ -149,7 +125,7 @@ def _share(wanted: dict[int, int], free: int) -> dict[int, int]:
 
 def _wraps(table: Table, width: int) -> list[int | None]:
     """Return the widths at which words wrap: they share what the other columns leave."""
-    widths = _widths(table)
+    widths = table.widths
     words = [index for index in range(len(widths)) if table.headers[index] in _WORDS]
     others = sum(size for index, size in enumerate(widths) if index not in words)
     free = width - others - GAP * (len(widths) - 1)

@@ -51,7 +51,9 @@ def apply_passes(gm: GraphModule, passes: list[Pass], example_inputs: list[Any],
     Raises PassError for a pass that cannot be applied.
     """
     patterns = [_prepare(item) for item in passes]
-    work = _copy(gm)
+    graph = Graph()
+    graph.output(graph.graph_copy(gm.graph, {}))
+    work = GraphModule(gm, graph)
     thread_inplace(work.graph)
     record_values(work, example_inputs)
     fold_metadata(work)
@@ -86,12 +88,6 @@ def _check_used(name: str, pattern: Pattern, arguments: Traced) -> None:
     loose = [str(n.target) for n in pattern.traced.placeholders if not n.users and str(n.target) in handed]
     if loose:
         raise PassError(name, f"argument {loose[0]} is not used in pattern, so it stands for no value of the graph")
-
-
-def _copy(gm: GraphModule) -> GraphModule:
-    graph = Graph()
-    graph.output(graph.graph_copy(gm.graph, {}))
-    return GraphModule(gm, graph)
 
 
 def _apply(item: Pass, pattern: Pattern, target: Target, kernels: Kernels) -> tuple[PassReport, list[str]]:
@@ -182,7 +178,7 @@ class _Splice:
         sequence = isinstance(traced.result, (tuple, list))
         tensors, request = self._request(args, len(traced.outputs), sequence)
         kernel = self.kernels.kernel(request)
-        node = self.graph.create_node("call_function", kernel, tensors, {}, name=_identifier(self.item.name))
+        node = self.graph.create_node("call_function", kernel, tensors, {}, name=identifier(self.item.name))
         bound = [self.match.binding.get(out) if isinstance(out, Node) else out for out in traced.outputs]
         values = tuple(value_of(b) if isinstance(b, Node) else b for b in bound)
         node.meta.update(passbench=values if sequence else values[0], passbench_new=True)
@@ -245,7 +241,8 @@ def _substitute(value: Any, values: dict[Node, Any]) -> Any:
     return map_arg(value, lambda node: values[node])
 
 
-def _identifier(name: str) -> str:
+def identifier(name: str) -> str:
+    """Return the name of a pass as an identifier."""
     return "".join(c if c.isalnum() else "_" for c in name)
 
 

@@ -61,15 +61,12 @@ def _sizes(op: str, expected: Any, node: Node, target: Call) -> tuple[Any, Any]:
     value = value_of(node)
     if not isinstance(value, torch.Tensor) or not isinstance(target.get("size"), tuple):
         return expected, target.get("size")
-    found = tuple(value.shape) if not _has_node(target.get("size")) else target.get("size")
+    symbolic = any(isinstance(item, Node) for item in target.get("size"))
+    found = target.get("size") if symbolic else tuple(value.shape)
     if not isinstance(expected, tuple) or len(expected) != len(found):
         return expected, found
     known = _kept(op, target, found)
     return tuple(k if e == -1 and isinstance(e, int) else e for e, k in zip(expected, known, strict=True)), found
-
-
-def _has_node(value: Any) -> bool:
-    return any(isinstance(item, Node) for item in value)
 
 
 def _kept(op: str, target: Call, found: tuple[Any, ...]) -> tuple[Any, ...]:

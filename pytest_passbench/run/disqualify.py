@@ -14,9 +14,9 @@ PHASE = "disqualified"
 
 
 def disqualify(records: Sequence[Record]) -> list[Record]:
-    """Return the records, with ``integrity`` wherever a pass matched that broke a rule on another subgraph.
+    """Return the records; those where a disqualified pass matched get the status ``integrity``.
 
-    A pass is known by candidate, pass directory and name. Records that failed anyhow stay as they are.
+    A pass is known by candidate, pass directory and name. Records of failures stay as they are.
     """
     caught: dict[tuple[str, str, str], Record] = {}
     for record in records:

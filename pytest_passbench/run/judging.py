@@ -13,7 +13,7 @@ from pytest_passbench.run.ledger import Ledger
 
 
 class Judge(Protocol):
-    """Judges tasks for candidates, in this process or in sandboxes."""
+    """The judge of tasks for candidates, in this process or in sandboxes."""
 
     expected: int
     """The subgraphs that this judge will be asked for, as far as its caller knows; 0 if unknown."""
@@ -49,7 +49,7 @@ def make_judge(settings: Settings, seed: bytes, worker: int = 0) -> Judge:
 
 
 def records(judge: Judge, task: Task, candidate: Candidate, tolerance: int) -> Iterator[Record]:
-    """Yield the judge's records of a task and a candidate, each with the run's t."""
+    """Yield the judge's records of a task and a candidate. The run's t is put into each: judges need not do that."""
     for record in judge.judge(task, candidate):
         record.tolerance = tolerance
         yield record

@@ -31,18 +31,18 @@ def merge(shards: Sequence[tuple[Path, Run]]) -> Run:
         tasks=list(dict.fromkeys(task for run in runs for task in run.tasks)),
         records=[record for run in runs for record in run.records],
         candidates=first.candidates,
-        noise=_noise(runs),
+        # That of the noisiest shard: merging must make no interval narrower.
+        noise=max((run.noise for run in runs), key=lambda noise: float(noise.get("width", 0.0))),
         started=min((run.started for run in runs), key=_moment),
         finished=max((run.finished for run in runs), key=_moment),
         interrupted=any(run.interrupted for run in runs),
         parts=[part for path, run in shards for part in _parts(path, run)],
         hashes=_hashes(runs),
-        selected={name: _selected(runs, name) for run in runs for name in run.selected},
+        selected={
+            name: {task: count for run in runs for task, count in run.selected.get(name, {}).items()}
+            for name in dict.fromkeys(name for run in runs for name in run.selected)
+        },
     )
-
-
-def _selected(runs: Sequence[Run], candidate: str) -> dict[str, int]:
-    return {task: count for run in runs for task, count in run.selected.get(candidate, {}).items()}
 
 
 def _hashes(runs: Sequence[Run]) -> dict[str, Any]:
@@ -91,11 +91,6 @@ def _common(values: Sequence[dict[str, Any]]) -> dict[str, Any]:
         for name, value in first.items()
         if all(name in other and other[name] == value for other in values)
     }
-
-
-def _noise(runs: Sequence[Run]) -> dict[str, Any]:
-    """Return the noise of the noisiest shard: merging must make no interval narrower."""
-    return max((run.noise for run in runs), key=lambda noise: float(noise.get("width", 0.0)))
 
 
 def _moment(text: str) -> float:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jsonschema
 from jsonschema.exceptions import ValidationError
@@ -39,8 +39,8 @@ def _validator() -> Validator:
         if not numbers or not all(type(value) is float or type(value) is int for value in instance):
             yield from by_item(validator, form, instance, schema)
 
-    kind = jsonschema.validators.extend(base, {"items": items})
-    return kind(json.loads(SCHEMA_FILE.read_text(encoding="utf-8")))
+    kind: Any = jsonschema.validators.extend(base, {"items": items})  # type: ignore[no-untyped-call]
+    return cast(Validator, kind(json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))))
 
 
 def _place(error: ValidationError) -> str:

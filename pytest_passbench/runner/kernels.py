@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from pytest_passbench.plans import parse
-from pytest_passbench.plans.launch import LaunchPlan, Request, Tuned
+from pytest_passbench.plans.launch import Request, Tuned
 from pytest_passbench.protocol import receive, send
 from pytest_passbench.runner.libcuda import Driver
 from pytest_passbench.runner.machine_code import MachineCode
@@ -52,19 +52,21 @@ class AskedKernels:
         try:
             plan = parse.plan(answer["plan"], request.tensors)
             kernels = [self._kernel(told, descriptors) for told in answer["kernels"]]
-            code = self._code(answer["machine"], descriptors[-1]) if "machine" in answer else None
+            code = None
+            if "machine" in answer:
+                data = Path(f"/proc/self/fd/{descriptors[-1]}").read_bytes()
+                code = MachineCode(data, answer["machine"], Driver.on(self._device), self._device)
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
         self.triton |= plan.uses_triton
-        choices, written = self._choices(plan, kernels, code), frozenset(answer["written"])
+        choices = [0] * sum(isinstance(step, Tuned) for step in plan.steps)  # Triton's interpreter takes the first
+        if choices and code is not None:
+            choices = tune(plan, kernels, self._device, code)
+        written = frozenset(answer["written"])
         replayed = replay(plan, kernels, self._device, request.sequence, choices, written, code)
         replayed.rest()
         return replayed
-
-    def _code(self, told: dict[str, Any], descriptor: int) -> MachineCode:
-        data = Path(f"/proc/self/fd/{descriptor}").read_bytes()
-        return MachineCode(data, told, Driver.on(self._device), self._device)
 
     def _kernel(self, told: dict[str, Any], descriptors: Sequence[int]) -> Any:
         if "machine" in told:
@@ -87,10 +89,3 @@ class AskedKernels:
             slashes = "/" * (1 + len(self._libraries))
             self._libraries[key] = ctypes.CDLL(f"/proc/self/fd{slashes}{descriptor}")
         return self._libraries[key]
-
-    def _choices(self, plan: LaunchPlan, kernels: Sequence[Any], code: MachineCode | None) -> list[int]:
-        """Return the configuration of each tuned launch: the fastest on a device, else the first."""
-        count = sum(isinstance(step, Tuned) for step in plan.steps)
-        if not count or code is None:
-            return [0] * count
-        return tune(plan, kernels, self._device, code)

@@ -9,7 +9,6 @@ import ctypes
 import itertools
 import linecache
 import math
-import mmap
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -31,6 +30,19 @@ from pytest_passbench.plans.launch import (
     TritonType,
     Tuned,
 )
+from pytest_passbench.runner.plan_runtime import (
+    FillingAllocator,
+    WrongArgument,
+    allocator,
+    constant_table,
+    do_nothing,
+    layout_check,
+    refuse_argument,
+    refuse_shared,
+    reinterpret,
+    tensor_leaves,
+    triton_type,
+)
 
 POISON = 0xFF  # of every byte: NaN in each floating-point type, -1 or the greatest value in integers
 DTYPE_CODES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}  # ``pb::dtype`` in passbench.h
@@ -45,17 +57,7 @@ _CTYPES: dict[str, Any] = {
 }
 _NAMES = {"argument": "a", "buffer": "b", "table": "t"}
 _count = itertools.count()
-_libc = ctypes.CDLL(None, use_errno=True)
-_CppFunction: type = type(_libc.mprotect).__mro__[1]  # the class of functions of all libraries
-_guards = getattr(torch._C._dynamo, "guards", None)
-
-
-class WrongArgument(RuntimeError):
-    """A tensor that a plan cannot be called with.
-
-    Its dtype, layout or alignment is not the recorded one. Or the plan writes to it, and it shares memory with
-    another argument.
-    """
+_CppFunction: type = type(ctypes.CDLL(None).mprotect).__mro__[1]  # the class of functions of all libraries
 
 
 @dataclass
@@ -75,8 +77,8 @@ class Replayed:
         """Replace the C++ kernels by a function that does nothing, and the allocator by one of zeros."""
         kernels = {name: value for name, value in self.namespace.items() if isinstance(value, _CppFunction)}
         self._awake = {**kernels, "empty": self.namespace["empty"]}
-        self.namespace.update(dict.fromkeys(kernels, _do_nothing))
-        self.namespace["empty"] = _Filled(self.namespace["empty"], 0)
+        self.namespace.update(dict.fromkeys(kernels, do_nothing))
+        self.namespace["empty"] = FillingAllocator(self.namespace["empty"], 0)
 
     def wake(self) -> None:
         """Put the real kernels and the allocator back."""
@@ -134,22 +136,7 @@ def replay(
 def poison(replayed: Sequence[Replayed]) -> None:
     """Fill each allocation of these plans with NaN (with -1 in integers) from now on."""
     for one in replayed:
-        one.namespace["empty"] = _Filled(one.namespace["empty"], POISON)
-
-
-class _Filled:
-    """An allocator whose memory has ``value`` in each byte."""
-
-    def __init__(self, plain: Callable[..., torch.Tensor], value: int) -> None:
-        self._plain, self._value = plain, value
-
-    def __call__(self, shape: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
-        made = self._plain(shape, strides, dtype)
-        if made.device.type == "cpu":
-            ctypes.memset(made.untyped_storage().data_ptr(), self._value, made.untyped_storage().nbytes())
-        else:
-            torch.empty(0, dtype=torch.uint8, device=made.device).set_(made.untyped_storage()).fill_(self._value)
-        return made
+        one.namespace["empty"] = FillingAllocator(one.namespace["empty"], POISON)
 
 
 class _Printer:
@@ -175,17 +162,17 @@ class _Printer:
         self.namespace: dict[str, Any] = {
             "__builtins__": {"__import__": __import__},  # torch imports what it needs at a first call
             "__name__": "passbench",
-            "empty": _empty(device),
-            "view": _reinterpret,
-            "check": getattr(_guards, "assert_size_stride", _check_layout),
-            "leaves": _tensor_leaves,
-            "wrong": _wrong,
-            "shared": _shared,
+            "empty": allocator(device),
+            "view": reinterpret,
+            "check": layout_check(),
+            "leaves": tensor_leaves,
+            "wrong": refuse_argument,
+            "shared": refuse_shared,
             "inf": math.inf,
             "nan": math.nan,
             "device": torch.device(device),
             **{f"dtype_{name}": getattr(torch, name) for name in _dtypes(plan)},
-            **{f"t{number}": _table(table.content, device) for number, table in enumerate(plan.tables)},
+            **{f"t{number}": constant_table(table.content, device) for number, table in enumerate(plan.tables)},
         }
 
     def function(self) -> str:
@@ -316,11 +303,10 @@ class _Printer:
         if value is None or isinstance(value, (bool, int, float)):
             return repr(value)
         name = f"c{len(self.namespace)}"  # a text, a dtype, a device: an object in the namespace
-        self.namespace[name] = _triton_type(value) if isinstance(value, TritonType) else self._object(value)
+        if isinstance(value, torch.device):
+            value = self.namespace["device"]
+        self.namespace[name] = triton_type(value) if isinstance(value, TritonType) else value
         return name
-
-    def _object(self, value: Any) -> Any:
-        return self.namespace["device"] if isinstance(value, torch.device) else value
 
 
 def operator(name: str) -> Any:
@@ -354,74 +340,3 @@ def _dtypes(plan: LaunchPlan) -> set[str]:
 
 def _numbers(values: Sequence[int]) -> str:
     return "(" + "".join(f"{value}, " for value in values) + ")"
-
-
-def _empty(device: str) -> Callable[..., torch.Tensor]:
-    """Return a function of (shape, strides, dtype) that allocates a tensor on ``device``."""
-    if device == "cpu":
-        fast = getattr(_guards, "_empty_strided_cpu", None)
-        return fast or (lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype))
-    there = torch.device(device)
-    return lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype, device=there)
-
-
-def _reinterpret(
-    base: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
-) -> torch.Tensor:
-    """Return the memory ``offset`` bytes behind the first element of ``base`` as a tensor."""
-    start = base.storage_offset() * base.element_size() + offset
-    if dtype == base.dtype:
-        return torch.as_strided(base, shape, strides, start // base.element_size())
-    whole = torch.empty(0, dtype=dtype, device=base.device)
-    return whole.set_(base.untyped_storage(), start // whole.element_size(), shape, strides)
-
-
-def _check_layout(tensor: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
-    if tensor.shape != shape or tensor.stride() != strides:
-        raise WrongArgument(
-            f"recorded for shape {shape} and strides {strides}, called with {tuple(tensor.shape)}, {tensor.stride()}"
-        )
-
-
-def _tensor_leaves(value: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in torch.utils._pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
-
-
-def _wrong(name: str) -> None:
-    raise WrongArgument(f"argument {name} has another dtype or alignment than when the plan was recorded")
-
-
-def _shared(name: str, other: str) -> None:
-    raise WrongArgument(
-        f"argument {name}, which the plan writes to, shares memory with argument {other};"
-        " a plan is recorded on arguments that share none"
-    )
-
-
-def _table(content: str, device: str) -> torch.Tensor:
-    """Return a constant table. On the CPU its memory is read-only, so that no kernel can keep answers in it."""
-    data = bytes.fromhex(content)
-    if not data:
-        return torch.empty(0, dtype=torch.uint8, device=device)
-    memory = mmap.mmap(-1, len(data), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory.write(data)
-    table = torch.frombuffer(memory, dtype=torch.uint8)
-    if device != "cpu":
-        return table.to(device)
-    size = len(data) + -len(data) % mmap.PAGESIZE
-    if _libc.mprotect(ctypes.c_void_p(table.data_ptr()), ctypes.c_size_t(size), mmap.PROT_READ):
-        raise OSError(ctypes.get_errno(), "a constant table cannot be protected")
-    return table
-
-
-def _do_nothing(*_arguments: Any) -> None:
-    """Do nothing, in place of a kernel."""
-
-
-def _triton_type(value: TritonType) -> Any:
-    import triton.language as tl
-
-    found = getattr(tl, value.name, None)
-    if not isinstance(found, tl.dtype):
-        raise WrongArgument(f"Triton has no dtype {value.name[:40]!r}")
-    return found

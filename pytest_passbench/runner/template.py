@@ -66,7 +66,11 @@ class Failure(Exception):
 def main(message: dict[str, Any], fds: list[int]) -> None:
     """Build the program that ``message`` orders, and serve requests for forks until the judge hangs up."""
     channel, pages_fd, log_fd = socket.socket(fileno=fds[0]), fds[1], fds[2]
-    _redirect(log_fd)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.dup2(log_fd, 1)
+    os.dup2(log_fd, 2)
+    os.close(log_fd)
     harden.die_with_parent()
     limits = message["limits"]
     harden.limit_resources(limits["memory"], limits["file_bytes"], limits["processes"])
@@ -90,14 +94,6 @@ def _rest() -> None:
     runner may hold it by then.
     """
     os.kill(os.getpid(), signal.SIGSTOP)
-
-
-def _redirect(log_fd: int) -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.dup2(log_fd, 1)
-    os.dup2(log_fd, 2)
-    os.close(log_fd)
 
 
 def _build(channel: socket.socket, message: dict[str, Any], pages_fd: int) -> Ready | None:

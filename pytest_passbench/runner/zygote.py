@@ -95,7 +95,11 @@ def _serve(channel: socket.socket, message: dict[str, Any], fds: list[int]) -> N
         _children.difference_update(pid for pid, _number in ended)
         return
     if message["op"] == "signal":
-        _signal_all(message["number"])
+        # At once, so that no process escapes by forking: from outside they can only be found one by one. Behind weak
+        # walls this would signal processes outside of the sandbox.
+        if os.getpid() == 1:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(-1, message["number"])
         send(channel, {"signalled": True})
         return
     pid = os.fork()
@@ -106,17 +110,6 @@ def _serve(channel: socket.socket, message: dict[str, Any], fds: list[int]) -> N
     for fd in fds:
         os.close(fd)
     send(channel, {"forked": pid})
-
-
-def _signal_all(number: int) -> None:
-    """Send a signal to all other processes of the sandbox at once, so that none can escape by forking.
-
-    From outside, processes can only be found one by one. Behind weak walls this does nothing, because it would signal
-    processes outside of the sandbox.
-    """
-    if os.getpid() == 1:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(-1, number)
 
 
 def _become(message: dict[str, Any], fds: list[int]) -> None:

@@ -1,1 +1,1 @@
-"""Tolerance ladder, S(t), ES(t), AS. Pure: neither torch nor numpy nor pytest."""
+"""The scores S(t), ES(t) and AS of judged subgraphs. The package imports neither torch nor numpy nor pytest."""

@@ -1,8 +1,8 @@
-"""The board: what one candidate scores over all tasks.
+"""The board: the scores of one candidate over all tasks.
 
-A task is a list of the subgraphs that the run set out to judge. One that it has no record of (the judge crashed, the
-run was interrupted) is a failure in every column. AS and ES(t) are geometric means over the tasks; the other columns
-are taken over all subgraphs.
+A task is a list of the subgraphs that the run was to judge. A subgraph without a record (the judge crashed, or
+the run was interrupted) is a failure in every column. AS and ES(t) are geometric means over the tasks. The
+other columns are taken over all subgraphs.
 """
 
 from __future__ import annotations
@@ -22,15 +22,13 @@ if TYPE_CHECKING:
 
 Tasks = Mapping[str, Sequence[Judged]]
 
-"""The names that a gate may use."""
-
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the board. ``correct`` and ``fast1`` are shares in 0 .. 1; None: not available.
+    """A row of the board. ``correct`` and ``fast1`` are shares in 0 .. 1. None means: not available.
 
-    ``correct_subgraphs`` of ``subgraphs`` are correct at t = -5, ``unmeasured`` of those have no speed;
-    ``missing`` of all are not judged.
+    ``correct_subgraphs`` of ``subgraphs`` are correct at t = -5, and ``unmeasured`` of those have no speed.
+    ``missing`` of all subgraphs are not judged.
     """
 
     name: str
@@ -45,7 +43,7 @@ class Row:
 
 
 def row(name: str, tasks: Tasks, settings: ScoreSettings) -> Row:
-    """The board's row of one candidate or baseline. Raises UserError on bad settings."""
+    """Return the board's row of one candidate or baseline. Raises UserError on bad settings."""
     subgraphs = [subgraph for group in tasks.values() for subgraph in group]
     correct = [subgraph for subgraph in subgraphs if subgraph.correct_at(T_STRICT)]
     return Row(
@@ -62,7 +60,7 @@ def row(name: str, tasks: Tasks, settings: ScoreSettings) -> Row:
 
 
 def over_tasks(tasks: Sequence[Scores], settings: ScoreSettings) -> Scores:
-    """The geometric mean of the tasks' curves at every t; b where there are no tasks.
+    """Return the geometric mean of the tasks' curves at every t; b if there are no tasks.
 
     AS is a weighted product of ES(t), so the AS of these curves is the geometric mean of the tasks' AS.
     """
@@ -76,19 +74,22 @@ def over_tasks(tasks: Sequence[Scores], settings: ScoreSettings) -> Scores:
 
 
 def gmean(subgraphs: Sequence[Judged], t: int = T_STRICT) -> float | None:
-    """G-Mean: the geometric mean speedup of what is correct at ``t`` and was measured; None of none."""
+    """Return G-Mean: the geometric mean speedup of the measured subgraphs that are correct at ``t``, or None
+    without any.
+    """
     return geomean(s.speedup for s in subgraphs if s.correct_at(t) and s.speedup is not None)
 
 
 def correctness(subgraphs: Sequence[Judged], t: int = T_STRICT) -> float | None:
-    """The share of subgraphs that are correct at ``t``; None of none."""
+    """Return the share of subgraphs that are correct at ``t``, or None without subgraphs."""
     return sum(s.correct_at(t) for s in subgraphs) / len(subgraphs) if subgraphs else None
 
 
 def fast(subgraphs: Sequence[Judged], p: float, t: int = T_STRICT) -> float | None:
-    """fast_p: the share of all subgraphs that are correct at ``t`` and at least ``p`` times eager's speed.
+    """Return fast_p: the share of all subgraphs that are correct at ``t`` and at least ``p`` times as fast as
+    eager.
 
-    None where a correct subgraph was not measured, and of no subgraphs.
+    It is None if a correct subgraph was not measured, or if there are no subgraphs.
     """
     if not subgraphs or any(s.unmeasured_at(t) for s in subgraphs):
         return None
@@ -102,7 +103,9 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def tasks_of(run: Run, candidate: str) -> dict[str, list[Judged]]:
-    """A candidate's subgraphs by task, as many as were selected: what there is no record of was not judged."""
+    """Return a candidate's subgraphs by task, as many as were selected; those without a record count as not
+    judged.
+    """
     tasks: dict[str, list[Judged]] = {task: [] for task in run.tasks}
     for record in run.records:
         if record.candidate == candidate:
@@ -113,9 +116,9 @@ def tasks_of(run: Run, candidate: str) -> dict[str, list[Judged]]:
 
 
 def baseline_of(run: Run, name: str) -> dict[str, list[Judged]]:
-    """A baseline's subgraphs by task, as measured beside the first candidate that has them.
+    """Return a baseline's subgraphs by task, as measured beside the first candidate that has them.
 
-    Subgraphs that the baseline was not run on are left out; a task without any counts as missing.
+    Subgraphs that the baseline was not run on are left out. A task without any counts as missing.
     """
     tasks: dict[str, list[Judged]] = {task: [] for task in run.tasks}
     for record in run.beside(name):
@@ -124,10 +127,9 @@ def baseline_of(run: Run, name: str) -> dict[str, list[Judged]]:
 
 
 def metric(run: Run, candidate: str, name: str) -> float | None:
-    """What a gate compares: ``AS``, ``correct`` and ``fast1`` (shares in 0 .. 1) or ``gmean``.
+    """Return the figure that a gate compares: ``AS``, ``correct`` and ``fast1`` (shares in 0 .. 1) or ``gmean``.
 
-    None where it is not available, because a speed was not measured or nothing was judged. Raises UserError
-    on another name.
+    It is None if a speed was not measured or nothing was judged. Raises UserError for another name.
     """
     found = row(candidate, tasks_of(run, candidate), run.score_settings)
     match name:

@@ -1,9 +1,7 @@
 """S(t), ES(t) and AS, computed subgraph by subgraph.
 
-:mod:`pytest_passbench.score.factored` computes them from the published factors.
-
-Sources: the published PassBench definition; the null guard is this project's (docs/scores.md).
-Everything is summed in log10, so that hundreds of failures at b = 0.001 underflow nowhere.
+Sources: the published PassBench definition; the null guard is this project's (docs/scores.md). Sums are sums of
+log10, so that hundreds of failures at b = 0.001 do not underflow.
 """
 
 from __future__ import annotations
@@ -22,14 +20,14 @@ from pytest_passbench.core.settings import Interpretation, ScoreSettings
 from pytest_passbench.score.subgraph import LEVELS, TOP, Judged, level
 
 Curve = dict[int, float | None]
-"""A value per t; None where a speed that it needs was not measured."""
+"""A value per t; None if a speed that it needs was not measured."""
 
 WEIGHTS: dict[int, float] = {
     -10: 0.001, -9: 0.001, -8: 0.001, -7: 0.001, -6: 0.001,
     -5: 1.0, -4: 1.0, -3: 1.0, -2: 0.8, -1: 0.64, 0: 0.512,
     1: 0.4096, 2: 0.32768, 3: 0.262144, 4: 0.001, 5: 0.0,
 }  # fmt: skip
-"""The weight of each t in AS, before they are normalised over the t of the interpretation."""
+"""The weight of each t in AS, before the weights are normalised over the t of the interpretation."""
 
 
 MAX_P = MAX_EXPONENT
@@ -47,7 +45,7 @@ class Scores:
     as_published: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """The scores under their names in a results file, t as text; null where not available."""
+        """Return the scores under their names in a results file, t as text; null if not available."""
         return {
             "s": _texts(self.s),
             "es": _texts(self.es),
@@ -62,12 +60,12 @@ def _texts(curve: Curve) -> dict[str, float | None]:
 
 
 def ladder(interpretation: Interpretation) -> range:
-    """The t of an interpretation: -10 to 4 or 5."""
+    """Return the t of an interpretation: -10 to 4 or 5."""
     return range(T_MIN, TOP[interpretation] + 1)
 
 
 def check(settings: ScoreSettings, where: Path | None = None) -> None:
-    """Raise UserError where b, p or the interpretation make no score; ``where`` is the file they are from."""
+    """Raise UserError if b, p or the interpretation are not valid; ``where`` is the file they are from."""
     for name, value in (("b", settings.b), ("p", settings.p)):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise UserError(f"{name} = {shown(value)} is not a number", where=where, remedy="0 < b <= 1, 0 <= p")
@@ -81,7 +79,7 @@ def check(settings: ScoreSettings, where: Path | None = None) -> None:
 
 
 def evaluate(subgraphs: Sequence[Judged], settings: ScoreSettings) -> Scores:
-    """All scores of one task's subgraphs (or of any group of them). Raises UserError on bad settings.
+    """Return all scores of one task's subgraphs (or of any group of them). Raises UserError on bad settings.
 
     A group without subgraphs counts b everywhere, as a missing task does.
     """
@@ -93,14 +91,14 @@ def evaluate(subgraphs: Sequence[Judged], settings: ScoreSettings) -> Scores:
 
 
 def es_curve(subgraphs: Sequence[Judged], settings: ScoreSettings, *, guard: bool) -> Curve:
-    """ES(t) at every t of the interpretation."""
+    """Return ES(t) at every t of the interpretation."""
     return {t: es_at(subgraphs, t, settings, guard=guard) for t in ladder(settings.interpretation)}
 
 
 def s_at(subgraphs: Sequence[Judged], t: int, settings: ScoreSettings) -> float | None:
-    """S(t): the geometric mean of what each subgraph earns, failures counting b. No null guard.
+    """Return S(t): the geometric mean of the subgraphs' worth, failures counting b, without the null guard.
 
-    None where a subgraph that is correct at some t has no measured speed.
+    It is None if a subgraph that is correct at some t has no measured speed.
     """
     if unmeasured(subgraphs, settings):
         return None
@@ -112,20 +110,25 @@ def s_at(subgraphs: Sequence[Judged], t: int, settings: ScoreSettings) -> float 
 
 
 def es_at(subgraphs: Sequence[Judged], t: int, settings: ScoreSettings, *, guard: bool) -> float | None:
-    """ES(t), directly: at t >= 1 correctness is frozen at t = 1 and tolerated failures count 1."""
+    """Return ES(t), subgraph by subgraph. At t >= 1 correctness is that at t = 1, and tolerated failures count 1.
+
+    It is None if a subgraph that is correct at some t has no measured speed.
+    """
     if unmeasured(subgraphs, settings):
         return None
     return geomean(_worth(subgraph, t, settings, guard) for subgraph in subgraphs) or settings.b
 
 
 def unmeasured(subgraphs: Iterable[Judged], settings: ScoreSettings) -> int:
-    """How many subgraphs are correct at some t but have no measured speed. One of them voids every t."""
+    """Return the number of subgraphs that are correct at some t but have no measured speed. One of them voids
+    every t.
+    """
     top = TOP[settings.interpretation]
     return sum(subgraph.unmeasured_at(top) for subgraph in subgraphs)
 
 
 def aggregate(es: Curve) -> float | None:
-    """AS: the weighted geometric mean of ES(t) over its t. None where any ES(t) is."""
+    """Return AS, the weighted geometric mean of ES(t) over its t, or None if any ES(t) is None."""
     values = {t: value for t, value in es.items() if value is not None}
     if len(values) < len(es):
         return None
@@ -147,17 +150,17 @@ def _earned(subgraph: Judged, t: int, settings: ScoreSettings, *, guard: bool) -
 
 
 def speed_at(subgraph: Judged, t: int, guard: bool) -> float:
-    """The speedup that counts at ``t``, of a subgraph with a measured one."""
+    """Return the speedup that counts at ``t``, of a subgraph with a measured one."""
     assert subgraph.speedup is not None, "callers leave out what was not measured"
     return min(subgraph.speedup, 1.0) if guard and subgraph.guarded_at(t) else subgraph.speedup
 
 
 def geomean(values: Iterable[float]) -> float | None:
-    """The geometric mean of positive values, None of none."""
+    """Return the geometric mean of positive values, or None without values."""
     logs = [log10(value) for value in values]
     return power10(sum(logs) / len(logs)) if logs else None
 
 
 def power10(exponent: float) -> float:
-    """10 to the ``exponent``."""
+    """Return 10 to the power of ``exponent``."""
     return float(10.0**exponent)

@@ -1,4 +1,4 @@
-"""One judged subgraph as the scores see it, and what its failure counts."""
+"""A judged subgraph as the scores see it, and the worth of its failure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pytest_passbench.core.record import Record
 
 NOT_JUDGED = "not_judged"
-"""The class of a subgraph that the run set out to judge and has no record of: nothing is known of it."""
+"""The class of a subgraph that the run was to judge and has no record of."""
 
 ACCURACY = "accuracy"
 """The class of a subgraph that ran but is not correct at t = 1."""
@@ -35,7 +35,7 @@ LEVELS: dict[Interpretation, dict[str, int]] = {
         "eager_fail": NEVER, "pass_miss": NEVER, "integrity": NEVER, NOT_JUDGED: NEVER,
     },
 }  # fmt: skip
-"""Per interpretation and failure class the smallest t from which a failure counts 1 instead of b."""
+"""The smallest t from which a failure counts 1 instead of b, by interpretation and failure class."""
 
 _STATUSES = (RAN, *(name for name in LEVELS["default"] if name not in (ACCURACY, NOT_JUDGED)))
 
@@ -44,16 +44,16 @@ TOP: dict[Interpretation, int] = {"default": 4, "mismatch_extended": 5}
 
 
 SPEEDUPS = (1e-12, 1e12)
-"""What a speedup can be; anything else in a file is an error of whoever wrote it."""
+"""Bounds of a speedup; any other number in a file is an error in the file."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What a score needs to know of one subgraph.
+    """The facts about one subgraph that its score needs.
 
     ``dtypes`` and ``correct_from`` have one entry per output; :mod:`pytest_passbench.core.ladder` has the codes.
-    ``speedup`` is eager time / candidate time, None if nothing ran or the speed was not measured. ``null_from`` is
-    the smallest t at which a null answer passes, NEVER if there is none.
+    ``speedup`` is eager time / candidate time, or None if nothing ran or the speed was not measured. ``null_from``
+    is the smallest t at which a null answer passes, or NEVER.
     """
 
     status: str
@@ -68,36 +68,36 @@ class Judged:
         return first_correct(self.correct_from) if self.status == RAN else NEVER
 
     def correct_at(self, t: int) -> bool:
-        """Whether every output is within the tolerances of ``t``."""
+        """Return True if every output is within the tolerances of ``t``."""
         return self.first_correct <= t
 
     def unmeasured_at(self, t: int) -> bool:
-        """Whether it is correct at ``t`` without a measured speed: then no score of it is known."""
+        """Return True if it is correct at ``t`` without a measured speed, so that its score is unknown."""
         return self.correct_at(t) and self.speedup is None
 
     def guarded_at(self, t: int) -> bool:
-        """Whether the null guard caps its speedup at 1 at ``t``.
+        """Return True if the null guard caps its speedup at 1 at ``t``.
 
-        From ``null_from`` on a null answer passes too, so there a subgraph may only earn more than 1 if it
-        was correct already where no null answer is. Above t = 1 everything is as it was decided at t = 1.
+        From ``null_from`` on a null answer passes too. There a subgraph may earn more than 1 only if it is also
+        correct at a smaller t. Above t = 1 the decision is that at t = 1.
         """
         return guarded(self.first_correct, self.null_from, t)
 
     @property
     def failure(self) -> str | None:
-        """Its failure class at t = 1, None where it is correct there."""
+        """Its failure class at t = 1, or None if it is correct there."""
         if self.status != RAN:
             return self.status
         return None if self.correct_at(T_FROZEN) else ACCURACY
 
 
 def level(failure: str, interpretation: Interpretation) -> int:
-    """The t from which a failure of this class counts 1; NEVER if it never does."""
+    """Return the t from which a failure of this class counts 1; NEVER if it never does."""
     return LEVELS[interpretation][failure]
 
 
 def from_record(record: Record, arm: str = "candidate") -> Judged:
-    """A record's candidate, or its baseline named ``arm``. Raises KeyError where it has no such baseline."""
+    """Return a record's candidate, or its baseline named ``arm``. Raises KeyError if it has no such baseline."""
     judged = record.arm if arm == "candidate" else record.baselines[arm]
     return Judged(
         status=judged.status,
@@ -109,7 +109,7 @@ def from_record(record: Record, arm: str = "candidate") -> Judged:
 
 
 def from_json(data: Any, where: str) -> Judged:
-    """A subgraph of a conformance case. ``where`` names file and index in the message of a UserError."""
+    """Return a subgraph of a conformance case. Raises UserError; ``where`` names file and index in its message."""
     if not isinstance(data, Mapping):
         raise UserError("not an object", where=where, remedy="give status, dtypes, correct_from, speedup")
     status = data.get("status")
@@ -140,7 +140,7 @@ def _whole_numbers(values: Any, name: str, where: str) -> tuple[int, ...]:
 
 
 def possible(speedup: float) -> bool:
-    """Whether a program can be that much faster than another: False for NaN, infinities, 0 and below."""
+    """Return True if a program can be that much faster than another: False for NaN, infinities, 0 and below."""
     low, high = SPEEDUPS
     return low <= speedup <= high
 

@@ -18,6 +18,7 @@ from pytest_passbench.core.task import Subgraph
 
 MAX_FILE_BYTES = 16 << 20
 MAX_HEADER_BYTES = 1 << 20
+MAX_SOURCE_BYTES = 2 << 20  # of a Python text
 MAX_FOLDERS = 20_000  # below a path that is searched for tasks, with the files that are tasks
 MAX_FOLDER_DEPTH = 32
 MAX_SUBGRAPHS = 10_000  # of a task

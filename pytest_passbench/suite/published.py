@@ -81,9 +81,7 @@ def _listed(folder: Path) -> list[str]:
         raise UserError("names no subgraph", where=path, remedy="one relative path a line")
     for name in names:
         if Path(name).is_absolute() or ".." in Path(name).parts or "\0" in name:
-            raise UserError(
-                f"{shown(name)} leads out of the folder, or is no path", where=path, remedy="give paths below it"
-            )
+            raise UserError(f"{shown(name)} leads out of the folder", where=path, remedy="give paths below it")
     return names
 
 

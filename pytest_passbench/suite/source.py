@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from pytest_passbench.core.complexity import TooComplex, check_complexity
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.suite.limits import MAX_BITS, MAX_STATEMENTS, MAX_SYNTAX_DEPTH, too_long
+from pytest_passbench.suite.limits import MAX_BITS, MAX_SOURCE_BYTES, MAX_STATEMENTS, MAX_SYNTAX_DEPTH, too_long
 
 ROOTS = frozenset({"torch", "operator", "_operator", "math", "device", "inf", "nan", "Ellipsis"})
 """Names that dotted names may start with, unless a variable of the graph has the same name."""
@@ -79,6 +79,9 @@ def parse_module(source: str, origin: str, line: int = 1) -> ast.Module:
 
     Raises UserError with the line otherwise.
     """
+    if len(source) > MAX_SOURCE_BYTES:
+        what = f"Python text of more than {MAX_SOURCE_BYTES:,} characters"
+        raise UserError(what, where=f"{origin}:{line}", remedy="make the graph or its recorded data smaller")
     try:
         check_complexity(source)
         with warnings.catch_warnings():

@@ -7,9 +7,6 @@ import math
 import re
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import shown
@@ -18,6 +15,7 @@ from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.suite.document import Cursor, Document
 from pytest_passbench.suite.limits import MAX_FILE_BYTES, MAX_HEADER_BYTES, MAX_SUBGRAPHS, shape_problem
 from pytest_passbench.suite.source import ParsedSource, parse
+from pytest_passbench.suite.yaml_text import block, flow
 
 SUFFIX = ".task.yaml"
 FORMAT = "task/1"
@@ -42,7 +40,6 @@ _HEADER_KEYS = ("passbench", "id", "ops", "sources", "modality", "tags", "subgra
 _SUBGRAPH_KEYS = ("id", "graph", "dtype", "source", "meta", "inputs")
 _INPUT_KEYS = ("name", "original_name", "shape", "dtype", "mean", "std", "min", "max", "data")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
-_SafeDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def read_header(path: Path) -> TaskHeader:
@@ -80,12 +77,12 @@ def task_hash(task: Task) -> str:
 def dump_task(task: Task) -> str:
     """Return the text of a task's file: source as literal blocks, a line per input. Equal tasks give equal texts."""
     header = task.header
-    lines = [f"passbench: {FORMAT}", f"id: {_flow(header.id)}", f"ops: {_flow(header.ops)}"]
-    lines.append(f"sources: {_flow(header.sources)}")
-    lines += [f"modality: {_flow(header.modality)}"] if header.modality else []
-    lines += [f"tags: {_flow(header.tags)}", f"subgraphs: {header.subgraphs}", "---", "graphs:"]
+    lines = [f"passbench: {FORMAT}", f"id: {flow(header.id)}", f"ops: {flow(header.ops)}"]
+    lines.append(f"sources: {flow(header.sources)}")
+    lines += [f"modality: {flow(header.modality)}"] if header.modality else []
+    lines += [f"tags: {flow(header.tags)}", f"subgraphs: {header.subgraphs}", "---", "graphs:"]
     for key, source in task.graphs.items():
-        lines.append(f"  {_flow(key)}: {_block(source)}")
+        lines.append(f"  {flow(key)}: {block(source)}")
     lines.append("subgraphs:")
     for subgraph in task.subgraphs:
         lines += _dump_subgraph(subgraph)
@@ -251,58 +248,18 @@ def _check_whole(
 # Writing
 
 
-class _Dumper(_SafeDumper):  # type: ignore[misc]
-    """A dumper that writes strings with line breaks or control characters in double quotes, so that a value is one
-    line.
-    """
-
-
-def _represent(dumper: Any, text: str) -> Any:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if text.isprintable() else '"')
-
-
-_Dumper.add_representer(str, _represent)
-_Dumper.ignore_aliases = lambda *_: True  # a task file has none
-
-
-def _dump(value: Any, flow: bool) -> str:
-    text: str = yaml.dump(
-        value, Dumper=_Dumper, default_flow_style=flow, sort_keys=False, width=1 << 30, allow_unicode=True
-    )
-    return text.strip()
-
-
-def _flow(value: Any) -> str:
-    """Return a value in YAML's flow style, on one line."""
-    if isinstance(value, str):
-        return _dump({"k": value}, flow=False).removeprefix("k:").strip()
-    return _dump([list(value) if isinstance(value, tuple) else value], flow=True)[1:-1]
-
-
-def _block(source: str) -> str:
-    """Return source text as a literal block, indented by 4, or in quotes if YAML has no literal form of it."""
-    mark = "|" if source.endswith("\n") and not source.endswith("\n\n") else "|-"
-    body = "\n".join(f"    {line}" if line else "" for line in source.splitlines())
-    text = f"{mark}\n{body}"
-    try:
-        same = yaml.load(f"a: {text}\n", Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) == {"a": source}
-    except yaml.YAMLError:
-        same = False
-    return text if same else _flow(source)
-
-
 def _dump_subgraph(subgraph: Subgraph) -> list[str]:
     lines = [
-        f"- id: {_flow(subgraph.id)}",
-        f"  graph: {_flow(subgraph.graph)}",
-        f"  dtype: {_flow(subgraph.dtype)}",
+        f"- id: {flow(subgraph.id)}",
+        f"  graph: {flow(subgraph.graph)}",
+        f"  dtype: {flow(subgraph.dtype)}",
     ]
-    lines += [f"  source: {_flow(subgraph.source)}"] if subgraph.source else []
-    lines += [f"  meta: {_flow(subgraph.meta)}"] if subgraph.meta else []
+    lines += [f"  source: {flow(subgraph.source)}"] if subgraph.source else []
+    lines += [f"  meta: {flow(subgraph.meta)}"] if subgraph.meta else []
     if not subgraph.inputs:
         return [*lines, "  inputs: []"]
     lines.append("  inputs:")
     for spec in subgraph.inputs:
         values = {**asdict(spec), "shape": list(spec.shape), "data": None if spec.data is None else list(spec.data)}
-        lines.append(f"  - {_flow({key: values[key] for key in _INPUT_KEYS if values[key] is not None})}")
+        lines.append(f"  - {flow({key: values[key] for key in _INPUT_KEYS if values[key] is not None})}")
     return lines

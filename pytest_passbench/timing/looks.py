@@ -13,7 +13,7 @@ the t statistics themselves. 4 million series of 32 normal pair values were simu
 t tests at 6, 8, 12, 16 and 32 values. The 5 % quantile of the smallest p-value of a series is 0.0143 (with a
 known variance: 0.0155). If the first pairs were cut short and weigh less, successive looks depend on each other
 even less. With first 6 to 16 pairs of two to four times the others' variance, and weights to match, the
-quantile is 0.0131 to 0.0139. The smallest is used. ``tests/test_timing_looks.py`` repeats the simulation on a
+quantile is 0.0131 to 0.0139. The smallest is used. ``tests/timing/test_looks.py`` repeats the simulation on a
 smaller scale.
 
 SAME is two one-sided claims: the ratio lies above the lower end of the band, and below its upper end. Two

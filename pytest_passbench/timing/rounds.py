@@ -11,10 +11,10 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-MAX_NEW_PAGES = 4  # each takes 1 to 2 us to make; a huge page is 512 of them, and takes 0.1 to 5 ms
+MAX_NEW_PAGES = 4  # few small pages cost little; a huge page, 512 of them, costs as much as a block or more
 
-#: With blocks of this length, stopping and continuing a runner (about 11 us) costs near 2 %. Longer blocks would
-#: more often be interrupted by another process's timer tick.
+#: Blocks of this length keep the cost of stopping and continuing a runner near 2 %. Longer ones would more often be
+#: interrupted by another process's timer tick.
 BLOCK_SECONDS = 0.5e-3
 #: Seconds of timed blocks per pair, both arms, if the blocks agree. The rest of the spread is then that of the
 #: processes, which more blocks do not reduce.

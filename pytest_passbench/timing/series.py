@@ -4,7 +4,7 @@ r1 = sum (x_i - m)(x_{i+1} - m) / sum (x_i - m)^2 (Box and Jenkins). For indepen
 with mean -1/n and standard deviation 1/sqrt(n) (Bartlett 1946). Values of a first-order autoregressive series
 are worth n (1 - r)/(1 + r) independent ones (Bayley and Hammersley 1946).
 
-Six pairs cannot show that they are correlated: in simulation, a check of each subgraph alone leaves the
+Six pairs cannot show that they are correlated. In simulation, a check of each subgraph alone leaves the
 coverage at 0.86 for r = 0.5. The correlation comes from the machine. So :func:`pooled_lag1` takes all
 eager-against-eager sessions of a run together. Their true value is known, which short series need.
 """

@@ -48,14 +48,12 @@ def _addressed(node: ast.Call, known: Mapping[str, tuple[tuple[str, ...], frozen
         for name, value in (*zip(parameters, node.args, strict=False), *((k.arg, k.value) for k in node.keywords)):
             if name in through:
                 yield from _names(value)
-    elif isinstance(function, ast.Attribute) and _is_store(function.attr):
+    elif isinstance(function, ast.Attribute) and (
+        function.attr in _STORES or (function.attr.startswith("atomic_") and function.attr not in _LOADS)
+    ):
         yield from _names(function.value)  # of a descriptor, or of a pointer
         for value in (*node.args[:1], *(item.value for item in node.keywords if item.arg in _ADDRESSES)):
             yield from _names(value)
-
-
-def _is_store(name: str) -> bool:
-    return name in _STORES or (name.startswith("atomic_") and name not in _LOADS)
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:

@@ -1,4 +1,6 @@
-"""The libraries that cases come from: each has ``LIBRARY``, ``LICENSE`` and ``cases()``; not installed: none."""
+"""The libraries that cases come from. Each has ``LIBRARY``, ``LICENSE`` and ``cases()``, which is empty if not
+installed.
+"""
 
 from __future__ import annotations
 

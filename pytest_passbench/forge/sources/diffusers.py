@@ -91,5 +91,5 @@ ROWS = (
 
 
 def cases() -> Iterator[Case]:
-    """One case per row."""
+    """Return one case per row."""
     return make_cases(LIBRARY, "diffusion", ROWS)

@@ -42,7 +42,7 @@ def _row(name: str, variants: tuple[Variant, ...], arguments: dict[str, object])
 
 
 def cases() -> Iterator[Case]:
-    """Classifiers at 224 pixels, segmentation networks at 512."""
+    """Yield classifiers at 224 pixels, and segmentation networks at 512."""
     rows = [_row(name, SIZES[i % len(SIZES)], {}) for i, name in enumerate(CLASSIFIERS)]
     sizes = (Variant(1, 512), Variant(2, 512))
     rows += [_row(name, sizes, {"in_size": (512, 512)}) for name in SEGMENTERS]

@@ -1,4 +1,4 @@
-"""Architectures as rows of data: where the class is, its arguments, and its inputs in a small notation."""
+"""Architectures as rows of data: the place of the class, its arguments, and its inputs in a small notation."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pytest_passbench.forge.models import Case, Variant
 
 @dataclass(frozen=True)
 class Row:
-    """One architecture.
+    """An architecture as data.
 
-    ``where`` is ``module:name``; ``inputs`` maps forward's arguments (or ``"0"``, ``"1"``, ... by position) to
-    ``"float b 3 n n"``, ``"int1000 b n"``: a dtype (``intK`` draws from 0 to K - 1), then sizes, where ``b`` is
-    the variant's batch and ``n`` its size (``n/8`` and ``n*2`` too).
+    ``where`` is ``module:name``. ``inputs`` maps forward's arguments (or ``"0"``, ``"1"``, ... by position) to
+    a notation such as ``"float b 3 n n"`` or ``"int1000 b n"``. It is a dtype (``intK`` draws from 0 to K - 1),
+    then sizes. ``b`` is the variant's batch, and ``n`` its size (``n/8`` and ``n*2`` too).
     """
 
     name: str
@@ -33,7 +33,7 @@ class Row:
 
 
 def cases(library: str, modality: str, rows: Iterable[Row]) -> Iterator[Case]:
-    """The rows as cases, or nothing where their package is not installed."""
+    """Yield the rows as cases, up to the first whose package is not installed."""
     for row in rows:
         if importlib.util.find_spec(row.where.partition(".")[0].partition(":")[0]) is None:
             return
@@ -48,7 +48,7 @@ def cases(library: str, modality: str, rows: Iterable[Row]) -> Iterator[Case]:
 
 
 def build(row: Row) -> torch.nn.Module:
-    """The row's model with random weights from a fixed seed."""
+    """Return the row's model with random weights from a fixed seed."""
     module, _, name = row.where.partition(":")
     torch.manual_seed(0)
     model = getattr(load(module), name)(**row.arguments)
@@ -57,7 +57,7 @@ def build(row: Row) -> torch.nn.Module:
 
 
 def load(module: str) -> types.ModuleType:
-    """Import one module of a package whose ``__init__`` may need what is not installed: that is not executed then."""
+    """Import one module of a package. If the package's ``__init__`` cannot be imported, it is not executed."""
     package = module.partition(".")[0]
     if package not in sys.modules:
         try:
@@ -77,7 +77,7 @@ def _inputs(notation: dict[str, str], _model: torch.nn.Module, variant: Variant)
 
 
 def draw(text: str, variant: Variant, generator: torch.Generator) -> torch.Tensor:
-    """A tensor for one input's notation."""
+    """Return a tensor for one input's notation."""
     dtype, *sizes = text.split()
     shape = [size_of(word, variant) for word in sizes]
     if dtype.startswith("int"):
@@ -86,7 +86,7 @@ def draw(text: str, variant: Variant, generator: torch.Generator) -> torch.Tenso
 
 
 def size_of(word: str, variant: Variant) -> int:
-    """``b``, ``n``, ``n/8``, ``n*2`` or a number, for ``variant``."""
+    """Return the size that ``b``, ``n``, ``n/8``, ``n*2`` or a number means for ``variant``."""
     if word[0] not in "bn":
         return int(word)
     value = variant.batch if word[0] == "b" else variant.size

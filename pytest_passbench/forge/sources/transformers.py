@@ -22,8 +22,8 @@ DEPTH_KEYS = (
     "num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_decoder_layers", "encoder_layers",
     "decoder_layers", "num_encoder_layers", "num_hidden_groups", "num_attention_blocks", "num_conv_pos_layers",
 )  # fmt: skip
-LARGEST = 500_000_000
-"""Parameters above which an architecture is left out: give it narrower overrides."""
+MAX_PARAMETERS = 500_000_000
+"""An architecture with more parameters is refused; narrower overrides make it fit."""
 
 TEXT_VARIANTS = (Variant(1, 128), Variant(4, 128), Variant(1, 512))
 ROTATING = (
@@ -33,7 +33,7 @@ ROTATING = (
     (Variant(1, 1024), Variant(2, 256)),
     (Variant(1, 128), Variant(8, 128)),
 )
-"""Sizes for the broad rows, so that not all of the suite has the same few shapes."""
+"""Sizes for the broad rows, in turn, so that the suite has many shapes."""
 IMAGE_SIZES = (
     (Variant(1, 224), Variant(4, 224)),
     (Variant(1, 224), Variant(2, 256)),
@@ -58,7 +58,7 @@ GROUPS: tuple[tuple[str, rows.Rows, Sizes], ...] = (
 
 
 def cases() -> Iterator[Case]:
-    """One case per row of the tables in ``transformers_rows``."""
+    """Yield one case per row of the tables in ``transformers_rows``."""
     if importlib.util.find_spec(LIBRARY) is None:
         return
     for modality, table, sizes in GROUPS:
@@ -69,7 +69,7 @@ def cases() -> Iterator[Case]:
 
 
 def case(name: str, modality: str, overrides: dict[str, Any], variants: tuple[Variant, ...]) -> Case:
-    """The case of one ``model_type`` with its configuration's ``overrides``."""
+    """Return the case of one ``model_type`` with its configuration's ``overrides``."""
     note = ", ".join(f"{key}={value}" for key, value in overrides.items() if not isinstance(value, dict))
     return Case(
         name=f"{LIBRARY}/{name}",
@@ -82,14 +82,16 @@ def case(name: str, modality: str, overrides: dict[str, Any], variants: tuple[Va
 
 
 def build(model_type: str, overrides: dict[str, Any]) -> torch.nn.Module:
-    """The base model of ``model_type``, cut to two layers and a small vocabulary (a lookup needs no more)."""
+    """Return the base model of ``model_type``, cut to two layers and a small vocabulary, which a lookup does not
+    notice.
+    """
     from transformers import AutoConfig
 
     return _cut(AutoConfig.for_model(model_type, **overrides), overrides)
 
 
 def case_of_config(config: Any, name: str) -> Case:
-    """The case of a whole configuration; its modality is guessed from what its model takes."""
+    """Return the case of a whole configuration. Its modality is guessed from the model's inputs."""
     modality = "text" if hasattr(config, "vocab_size") else "vision"
     side = getattr(config, "image_size", None)
     sizes = TEXT_VARIANTS if modality == "text" else tuple(Variant(b, side if isinstance(side, int) else 224)
@@ -105,8 +107,8 @@ def _cut(config: Any, overrides: dict[str, Any]) -> torch.nn.Module:
         shrink(part, overrides)
     with torch.device("meta"):
         size = sum(p.numel() for p in AutoModel.from_config(config).parameters())
-    if size > LARGEST:
-        what = f"{config.model_type} has {size} parameters, more than {LARGEST}"
+    if size > MAX_PARAMETERS:
+        what = f"{config.model_type} has {size} parameters, more than {MAX_PARAMETERS}"
         raise UserError(what, remedy="narrow its configuration")
     torch.manual_seed(0)
     return AutoModel.from_config(config, attn_implementation="eager").eval()
@@ -131,13 +133,13 @@ def shrink(config: Any, overrides: dict[str, Any]) -> None:
 
 
 def _parts(config: Any) -> list[Any]:
-    """The configuration and its nested ones."""
+    """Return the configuration and its nested ones."""
     nested = [v for v in vars(config).values() if hasattr(v, "to_dict") and hasattr(v, "model_type")]
     return [config, *(part for child in nested for part in _parts(child))]
 
 
 def make_inputs(model: torch.nn.Module, variant: Variant) -> dict[str, Any]:
-    """Random inputs for whatever ``model.forward`` takes, from a fixed seed."""
+    """Return random inputs for the arguments of ``model.forward``, from a fixed seed."""
     generator = torch.Generator().manual_seed(variant.batch * 100003 + variant.size)
     names = inspect.signature(model.forward).parameters
     makers = {name: MAKERS[name] for name in names if name in MAKERS}

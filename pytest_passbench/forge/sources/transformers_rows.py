@@ -1,4 +1,4 @@
-"""Configurations as data: the widths of well-known checkpoints where the library's defaults are not those already."""
+"""Configurations as data: the widths of well-known checkpoints, if they are not the library's defaults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOE = {**SMALL, "moe_intermediate_size": 512, "num_experts": 4, "num_local_exper
 
 
 def plain(names: str, **overrides: Any) -> Rows:
-    """A row per name, all with the same overrides."""
+    """Return a row per name, all with the same overrides."""
     return {name: dict(overrides) for name in names.split()}
 
 

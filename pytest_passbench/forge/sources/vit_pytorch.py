@@ -76,6 +76,6 @@ TABLE: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 
 def cases() -> Iterator[Case]:
-    """One case per row."""
+    """Yield one case per row."""
     rows = (_row(place, *row) for place, row in enumerate(TABLE))
     return make_cases(LIBRARY, "vision", rows)

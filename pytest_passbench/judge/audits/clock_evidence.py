@@ -19,11 +19,12 @@ from pytest_passbench.judge.arms.names import EAGER
 from pytest_passbench.judge.audits.layers import violation
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 
-#: Greatest honest ratio of CPU time to the time of an arm's cores; a thread on another core makes it 2. Stopping a
-#: runner may add so many seconds. In one block of ten, a hypervisor may have taken time away.
+#: Greatest honest ratio of CPU time to the time of an arm's cores. A thread on another core makes it 2. Stopping a
+#: runner may add some seconds. One block in ten may have a greater ratio, since a hypervisor may take time away.
 MAX_CPU_RATIO, STOPPING_SECONDS, MAX_SHARE = 1.5, 5e-5, 0.1
 #: Greatest honest ratio of the CPU time of stopped or sleeping processes to a pair's wall time, and seconds on top.
 MAX_OTHER_RATIO, WAKING_SECONDS = 0.01, 1e-3
+#: Blocks of one call and of all calls in each try, and the number of tries.
 SINGLE_BLOCKS, FULL_BLOCKS, TRIES = 5, 2, 3
 #: A call by itself costs more than one of many. So many times eager's ratio, and so many seconds, are honest.
 MAX_FIRST_RATIO, MAX_FIRST_SECONDS = 6.0, 2e-4

@@ -22,7 +22,7 @@ MAX_KEPT_BYTES = 256 << 20  # of libraries in memory
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltLibrary:
     """A checked library: its bytes, and the signatures of the functions that it exports."""
 
     data: bytes
@@ -37,10 +37,10 @@ class Builder:
 
     def __init__(self, walls: Walls, cache: Path | None) -> None:
         self._walls, self._store = walls, Store(cache)
-        self._built: dict[str, Built] = {}
+        self._built: dict[str, BuiltLibrary] = {}
         self._failed: dict[str, KernelRefused | CompileFailed] = {}  # so that no limit is reached twice
 
-    def library(self, source: str, flags: tuple[str, ...] = (), openmp: bool = False) -> Built:
+    def library(self, source: str, flags: tuple[str, ...] = (), openmp: bool = False) -> BuiltLibrary:
         """Return the library of ``source``, from the cache if it is there.
 
         Raises KernelRefused if it breaks a rule, CompileFailed if it does not compile, LimitReached if compiling
@@ -61,7 +61,7 @@ class Builder:
                 self._built.pop(next(iter(self._built)))  # the oldest, which is still on disk
         return self._built[key]
 
-    def _build(self, key: str, source: str, options: tuple[str, ...]) -> Built:
+    def _build(self, key: str, source: str, options: tuple[str, ...]) -> BuiltLibrary:
         try:
             declared = signatures.parse(source)
         except CompileError as error:
@@ -71,7 +71,7 @@ class Builder:
         exported = check.check(data)
         if stored is None:
             self._store.put(key, data)
-        return Built(data, {name: signature for name, signature in declared.items() if name in exported})
+        return BuiltLibrary(data, {name: signature for name, signature in declared.items() if name in exported})
 
 
 def screen(source: str, flags: tuple[str, ...]) -> None:

@@ -24,8 +24,8 @@ from pytest_passbench.protocol import DEPTHS
 from pytest_passbench.timing.clock import Block
 from pytest_passbench.timing.rounds import Disturbance
 
-MAX_WARM_BLOCKS = 12
-EMPTY_BLOCKS, EMPTY_PAIRS = 3, 2
+MAX_WARM_BLOCKS = 12  # to warm a runner up
+EMPTY_BLOCKS, EMPTY_PAIRS = 3, 2  # empty blocks of each pair, and pairs that have them
 NO_INPUTS = Batch()
 
 
@@ -140,10 +140,11 @@ class CpuClock:
         processes have run for as long when the first round begins.
         """
         if len(self._empties) < EMPTY_PAIRS * EMPTY_BLOCKS:
-            for arm in self._order():
-                walls = [self._run(arm, self.calls, empty=True).wall for _ in range(EMPTY_BLOCKS)]
-                self._empties += walls if arm == EAGER else []
+            self._empties += {arm: self._empty_blocks(arm) for arm in self._order()}[EAGER]
         return min(self._empties)
+
+    def _empty_blocks(self, arm: str) -> list[float]:
+        return [self._run(arm, self.calls, empty=True).wall for _ in range(EMPTY_BLOCKS)]
 
     def _order(self) -> list[str]:
         return self._orders.sample(list(self._runners), len(self._runners))

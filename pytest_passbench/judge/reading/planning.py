@@ -13,7 +13,7 @@ from pytest_passbench.core.record import Finding
 from pytest_passbench.core.settings import Policy
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.audits.layers import describe, violation, warning
-from pytest_passbench.judge.builder.build import Builder, Built
+from pytest_passbench.judge.builder.build import Builder, BuiltLibrary
 from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused
 from pytest_passbench.judge.builder.store import sealed
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
@@ -124,7 +124,7 @@ class Planner:
         Triton's interpreter takes a kernel's text. A device takes machine code, and gets no text. ``written`` are the
         arguments that the plan writes to.
         """
-        libraries: list[Built] = []
+        libraries: list[BuiltLibrary] = []
         texts: dict[int, KernelText] = {}
         told: list[dict[str, Any]] = []
         writes: list[frozenset[int | str]] = []

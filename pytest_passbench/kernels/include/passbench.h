@@ -1,4 +1,4 @@
-// What a C++ kernel needs beside its own loop: a register of floats at a time, three dtypes, a few functions.
+// Helpers for C++ kernels: registers of floats, three dtypes, a few functions, and loops over elements.
 //
 //   #include "passbench.h"
 //   template <class T> void run(const T* x, const T* y, T* out, int64_t n) {
@@ -8,16 +8,16 @@
 //     pb::dispatch(dtype, [&](auto t) { run<decltype(t)>(x, y, out, n); });  // t: float, pb::bf16 or pb::f16
 //   }
 //
-// Arithmetic is in float. `round<T>` stands where eager stores a tensor of T between two operators: leave it out
-// and a low-precision result is nearer to the truth, and further from eager's.
-// Accuracy (tests/test_kernels_header.py, against float64): exp, expm1, log, log1p, tanh, erf, sigmoid within
-// 4 units in the last place over the whole range of float; infinities and NaN as in the C library.
+// Arithmetic is in float. `round<T>` belongs where eager stores a tensor of T between two operators. Without it a
+// low-precision result is nearer to the exact one, and further from eager's.
+// Accuracy (tests/kernels/test_header.py, against float64): exp, expm1, log, log1p, tanh, erf and sigmoid are within
+// 4 units in the last place over the whole range of float. Infinities and NaN are as in the C library.
 #pragma once
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 
-// A few instructions that the compiler has no operator for: <immintrin.h> alone would double the time of a build.
+// Macros for a few instructions that have no operator. <immintrin.h> alone would double the time of a build.
 #if defined(__AVX512F__)
 #define PB_REGISTER(out) #out "v"
 #define PB_HALF
@@ -34,7 +34,7 @@
 namespace pb {
 
 #if defined(__AVX512F__)
-constexpr int L = 16;  // lanes of the machine's registers: GCC takes wider comparisons apart, lane by lane
+constexpr int L = 16;  // lanes of the machine's registers; GCC splits wider comparisons into single lanes
 #elif defined(__AVX2__)
 constexpr int L = 8;
 #else
@@ -50,9 +50,9 @@ typedef short svec __attribute__((vector_size(2 * L)));
 
 struct bf16 { uint16_t bits; };
 struct f16 { uint16_t bits; };
-enum class dtype : int32_t { f32, bf16, f16 };  // what Python passes for a torch.dtype
+enum class dtype : int32_t { f32, bf16, f16 };  // Python passes it for a torch.dtype
 
-// Pointers to elements of the type that `dispatch` finds out; Python passes a tensor, an address or None.
+// Pointers to elements of the type that `dispatch` selects. Python passes a tensor, an address or None.
 struct in {
   const void* address;
   template <class T> operator const T*() const { return static_cast<const T*>(address); }
@@ -77,7 +77,7 @@ template <class To, class From> inline To bits(From from) {
 }
 inline vec all(float x) { return vec{} + x; }
 
-// ---- storage types: to float exactly, from float to the nearest (ties to even), NaN stays NaN
+// ---- storage types: exact to float, rounded to the nearest from float (ties to even); NaN stays NaN
 
 inline vec widen(vec x, float) { return x; }
 inline vec widen(hvec x, bf16) { return bits<vec>(__builtin_convertvector(x, uvec) << 16); }
@@ -96,7 +96,7 @@ inline vec widen(hvec x, f16) {
 
 inline vec narrow(vec x, float) { return x; }
 inline hvec narrow(vec x, bf16) {
-#ifdef __AVX512BF16__  // a subnormal becomes zero here, and stays one elsewhere
+#ifdef __AVX512BF16__  // this instruction turns a subnormal into zero; the code below keeps it
   hvec y;
   asm("vcvtneps2bf16 %1, %0" : "=v"(y) : "v"(x));
   return y;
@@ -128,7 +128,7 @@ template <class T> inline vec load(const T* p) {
   std::memcpy(&x, p, sizeof x);
   return widen(x, T{});
 }
-template <class T> inline vec load(const T* p, int64_t count) {  // the first `count` lanes, zeros after them
+template <class T> inline vec load(const T* p, int64_t count) {  // the first `count` lanes; the others are zero
   packed<T> x{};
 #ifdef PB_MASKED
   if constexpr (sizeof(T) == 4) x = __builtin_ia32_loadups512_mask(p, x, (1u << count) - 1);
@@ -151,16 +151,16 @@ template <class T> inline void store(T* p, vec x, int64_t count) {
   std::memcpy(p, &y, count * sizeof(T));
 #endif
 }
-// x as it is after having been stored as T.
+// Rounds x as storing it as T and loading it again does.
 template <class T> inline vec round(vec x) {
   if constexpr (!std::is_same_v<T, bf16>) return widen(narrow(x, T{}), T{});
-  uvec u = bits<uvec>(x);  // no care for NaN here: one that comes from a bf16 does not overflow
+  uvec u = bits<uvec>(x);  // NaN needs no special case: a NaN that came from bf16 does not overflow
   return bits<vec>((u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u);
 }
 template <class T> inline float round(float x) { return round<T>(all(x))[0]; }
 template <class T> inline float get(const T* p) { return load(p, 1)[0]; }
 
-// Room for n floats, for instance a row between two sweeps over it.
+// A buffer of n floats, for instance for a row between two passes over it.
 struct buffer {
   float* data;
   explicit buffer(int64_t n) : data(new float[n]) {}
@@ -170,7 +170,7 @@ struct buffer {
 
 // ---- functions, lane by lane
 
-inline vec first(int64_t count, vec x, vec rest) {  // `count` lanes of x, then those of rest
+inline vec first(int64_t count, vec x, vec rest) {  // the first `count` lanes of x, then lanes of rest
   ivec lane;
   for (int i = 0; i < L; i++) lane[i] = i;
   return lane < int32_t(count) ? x : rest;
@@ -189,7 +189,7 @@ inline vec relu(vec x) { return x < 0 ? vec{} : x; }
 template <class V, class C> inline V poly(V, C c) { return V{} + c; }
 template <class V, class C, class... Rest> inline V poly(V x, C c, Rest... rest) { return poly(x, rest...) * x + c; }
 
-// Coefficients here and below: our own weighted minimax fits (Lawson's iteration, Chebyshev nodes).
+// The coefficients here and below are this project's weighted minimax fits (Lawson's iteration, Chebyshev nodes).
 struct Reduced { vec k, r, em1; };  // x = k ln 2 + r, em1 = e^r - 1
 inline Reduced reduce_exp(vec x) {
   constexpr float magic = 0x1.8p23f;  // adding it rounds to an integer
@@ -209,7 +209,7 @@ inline vec exp(vec x) {
   asm("vscalefps %2, %1, %0" : "=v"(y) : "v"(m), "v"(k));
   return y;
 #else
-  vec half = (k * 0.5f + 0x1.8p23f) - 0x1.8p23f;  // 2^k may not be a float where the result is one
+  vec half = (k * 0.5f + 0x1.8p23f) - 0x1.8p23f;  // two factors: 2^k can overflow although the result does not
   return (em1 + 1) * power_of_two(half) * power_of_two(k - half);
 #endif
 }
@@ -235,7 +235,7 @@ inline vec log1p(vec x) {
   return w == 1 ? x : log(w) + (w > 0 && w < __builtin_inff() ? lost / w : vec{});
 }
 inline vec sigmoid(vec x) { return 1 / (1 + exp(-x)); }
-// Correctly rounded but for rare ties, as torch's is: 1 + tanh(x) in half precision would show the difference.
+// Correctly rounded except for rare ties, as torch's is. A larger error would show in 1 + tanh(x) in half precision.
 inline dvec tanh(dvec a) {  // for a in [0, 20]
   constexpr double magic = 0x1.8p52;
   dvec shifted = a * 2.8853900817779268 + magic, k = shifted - magic;
@@ -262,7 +262,7 @@ inline vec erf(vec x) {  // erf(a) = 1 - e^-ah(a), h fitted on [0, 4]
   return x == x ? y : x;
 }
 
-// As torch defines them.
+// Activations as torch defines them.
 inline vec silu(vec x) { return x / (1 + exp(-x)); }
 inline vec gelu(vec x) { return 0.5f * x * (1 + erf(x * 0.707106781f)); }
 inline vec gelu_tanh(vec x) {
@@ -273,7 +273,7 @@ inline vec softplus(vec x) { return x > 20 ? x : log1p(exp(x)); }
 
 // ---- loops over n elements
 
-// y[i] = f(x[i]...); the pointers may be of different types.
+// Sets y[i] = f(x[i]...). The pointers may be of different types.
 template <class Y, class F, class... X> inline void map(int64_t n, Y* y, F f, const X*... x) {
   int64_t i = 0;
   for (; i + L <= n; i += L) store(y + i, f(load(x + i)...));
@@ -299,8 +299,8 @@ inline float greatest(vec x) {
   return fold(x, [](auto a, auto b) { return a > b ? a : b; });
 }
 
-// f(x[i]...) joined by `join` into one vector, from `start`; lanes after the end join as `start`.
-// Each value is also stored in y (or `nowhere`), and joins as it was before that store.
+// Joins f(x[i]...) by `join` into one vector, beginning with `start`. Lanes after the end count as `start`.
+// Each value is also stored in y (or `nowhere`). It is joined before the store rounds it.
 struct nowhere {};
 inline nowhere operator+(nowhere y, int64_t) { return y; }
 template <class... Count> inline void store(nowhere, vec, Count...) {}
@@ -325,7 +325,7 @@ inline vec reduce(int64_t n, Y y, vec start, Join join, F f, const X*... x) {
   }
   return join(even, odd);
 }
-// The sum and the greatest of f(x[i]...); with y, y[i] = f(x[i]...) in the same sweep.
+// Return the sum or the greatest of f(x[i]...). The forms with y also set y[i] = f(x[i]...), in the same pass.
 template <class Y, class F, class... X> inline float map_sum(int64_t n, Y y, F f, const X*... x) {
   return total(reduce(n, y, vec{}, [](vec a, vec b) { return a + b; }, f, x...));
 }
@@ -337,8 +337,8 @@ template <class F, class... X> inline float greatest(int64_t n, F f, const X*...
   return map_greatest(n, nowhere{}, f, x...);
 }
 
-// The sum of x, n >= 8, in the order in which torch.sum adds a contiguous float32 row, so with its bits: 4 chains of 8
-// lanes, cascaded every 16 steps. For norms that are rounded twice in half precision, where one bit is seen.
+// Returns the sum of x (n >= 8) with the bits of torch.sum on a contiguous float32 row, by adding in the same order:
+// 4 chains of 8 lanes, cascaded every 16 steps. Norms that are rounded twice in half precision need the exact bits.
 inline float sum_as_torch(int64_t n, const float* x) {
   constexpr int K = 32 / L;
   vec acc[4][K] = {};

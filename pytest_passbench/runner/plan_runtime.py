@@ -1,0 +1,118 @@
+"""Functions that the generated code of a launch plan calls, and the objects that it uses."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from pytest_passbench.plans.launch import TritonType
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_guards = getattr(torch._C._dynamo, "guards", None)
+
+
+class WrongArgument(RuntimeError):
+    """A tensor that a plan cannot be called with.
+
+    Its dtype, layout or alignment is not the recorded one. Or the plan writes to it, and it shares memory with
+    another argument.
+    """
+
+
+class FillingAllocator:
+    """An allocator whose memory has ``value`` in each byte."""
+
+    def __init__(self, plain: Callable[..., torch.Tensor], value: int) -> None:
+        self._plain, self._value = plain, value
+
+    def __call__(self, shape: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
+        made = self._plain(shape, strides, dtype)
+        if made.device.type == "cpu":
+            ctypes.memset(made.untyped_storage().data_ptr(), self._value, made.untyped_storage().nbytes())
+        else:
+            torch.empty(0, dtype=torch.uint8, device=made.device).set_(made.untyped_storage()).fill_(self._value)
+        return made
+
+
+def allocator(device: str) -> Callable[..., torch.Tensor]:
+    """Return a function of (shape, strides, dtype) that allocates a tensor on ``device``."""
+    if device == "cpu":
+        fast = getattr(_guards, "_empty_strided_cpu", None)
+        return fast or (lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype))
+    there = torch.device(device)
+    return lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype, device=there)
+
+
+def reinterpret(
+    base: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
+) -> torch.Tensor:
+    """Return the memory ``offset`` bytes behind the first element of ``base`` as a tensor."""
+    start = base.storage_offset() * base.element_size() + offset
+    if dtype == base.dtype:
+        return torch.as_strided(base, shape, strides, start // base.element_size())
+    whole = torch.empty(0, dtype=dtype, device=base.device)
+    return whole.set_(base.untyped_storage(), start // whole.element_size(), shape, strides)
+
+
+def layout_check() -> Callable[..., None]:
+    """Return torch's compiled check of a tensor's shape and strides, or a check in Python if torch has none."""
+    return getattr(_guards, "assert_size_stride", _check_in_python)
+
+
+def _check_in_python(tensor: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    if tensor.shape != shape or tensor.stride() != strides:
+        raise WrongArgument(
+            f"recorded for shape {shape} and strides {strides}, called with {tuple(tensor.shape)}, {tensor.stride()}"
+        )
+
+
+def tensor_leaves(value: Any) -> list[torch.Tensor]:
+    """Return the tensors in a result, in order."""
+    return [leaf for leaf in torch.utils._pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def refuse_argument(name: str) -> None:
+    """Raise WrongArgument for an argument of another dtype or alignment."""
+    raise WrongArgument(f"argument {name} has another dtype or alignment than when the plan was recorded")
+
+
+def refuse_shared(name: str, other: str) -> None:
+    """Raise WrongArgument for an argument that shares memory with another."""
+    raise WrongArgument(
+        f"argument {name}, which the plan writes to, shares memory with argument {other};"
+        " a plan is recorded on arguments that share none"
+    )
+
+
+def constant_table(content: str, device: str) -> torch.Tensor:
+    """Return a constant table. On the CPU its memory is read-only, so that no kernel can keep answers in it."""
+    data = bytes.fromhex(content)
+    if not data:
+        return torch.empty(0, dtype=torch.uint8, device=device)
+    memory = mmap.mmap(-1, len(data), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.write(data)
+    table = torch.frombuffer(memory, dtype=torch.uint8)
+    if device != "cpu":
+        return table.to(device)
+    size = len(data) + -len(data) % mmap.PAGESIZE
+    if _libc.mprotect(ctypes.c_void_p(table.data_ptr()), ctypes.c_size_t(size), mmap.PROT_READ):
+        raise OSError(ctypes.get_errno(), "a constant table cannot be protected")
+    return table
+
+
+def do_nothing(*_arguments: Any) -> None:
+    """Do nothing, in place of a kernel."""
+
+
+def triton_type(value: TritonType) -> Any:
+    """Return the dtype of Triton's. Raises WrongArgument if this Triton has none of that name."""
+    import triton.language as tl
+
+    found = getattr(tl, value.name, None)
+    if not isinstance(found, tl.dtype):
+        raise WrongArgument(f"Triton has no dtype {value.name[:40]!r}")
+    return found

@@ -1,0 +1,261 @@
+"""From a module to task files: capture, decomposition, dtypes, canonical sources, grouping, and the way back."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from pytest_passbench.forge import corpus_file, curate, windows
+from pytest_passbench.forge.capture import capture
+from pytest_passbench.forge.corpus import Graph, capture_case
+from pytest_passbench.forge.curate import choose, draw
+from pytest_passbench.forge.decompose import calls
+from pytest_passbench.forge.group import make_task, task_id
+from pytest_passbench.forge.models import Case, Variant
+from pytest_passbench.forge.pool import Job, run_jobs
+from pytest_passbench.forge.recapture import verify
+from pytest_passbench.forge.steps import write_step
+from pytest_passbench.suite.build import build_graph
+from pytest_passbench.suite.find import discover
+from pytest_passbench.suite.instantiate import example_inputs
+from pytest_passbench.suite.taskfile import read_task
+
+
+class Net(nn.Module):
+    """A small gated block with a normalisation in the model's dtype and an upcast as language models have it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(32)
+        self.gate, self.up = nn.Linear(32, 64), nn.Linear(32, 64)
+        self.act = nn.ReLU(inplace=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        wide = x.to(torch.float32)
+        scaled = (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype)
+        hidden = self.norm(scaled + x)
+        return torch.nn.functional.silu(self.gate(hidden)) * self.up(hidden) + self.act(self.up(x) * 2)
+
+
+def _inputs(_model: nn.Module, variant: Variant) -> tuple[torch.Tensor, ...]:
+    generator = torch.Generator().manual_seed(3)
+    return (torch.randn(variant.batch, variant.size, 32, generator=generator),)
+
+
+CASE = Case("own/net", "text", Net, _inputs, (Variant(1, 8), Variant(2, 16)))
+
+
+@pytest.fixture(autouse=True)
+def _any_time_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long these small graphs take says what machine this is; some are at the lower bound."""
+    monkeypatch.setattr(curate, "suits", lambda _seconds: True)
+
+
+@pytest.fixture(scope="module")
+def graphs() -> list[Graph]:
+    torch.manual_seed(0)
+    return capture_case(CASE)
+
+
+def test_capture_has_weights_as_inputs_and_real_statistics() -> None:
+    x = torch.randn(4, 8, 32)
+    (captured,) = capture(Net(), (x,))
+    values = captured.values
+    named = {name: v for name, v in values.items() if "norm" in name and "weight" in name}
+    assert [v.mean for v in named.values()] == [1.0]
+    assert any(v.shape == (4, 8, 32) and v.mean == pytest.approx(float(x.mean()), abs=1e-3) for v in values.values())
+
+
+def test_a_second_size_and_the_low_dtypes_come_without_running_the_model_again(graphs: list[Graph]) -> None:
+    assert [g.variant.label for g in graphs] == ["b1n8", "b2n16"]
+    second = graphs[1].captured.values
+    assert any(v.shape == (2, 16, 32) and v.std is not None for v in second.values())
+    assert set(graphs[0].low.values()) == {"bfloat16", "float32"}
+    assert graphs[0].follows
+
+
+def test_a_graph_break_gives_several_graphs() -> None:
+    class Broken(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = torch.tanh(x) + 1
+            torch._dynamo.graph_break()
+            return torch.sigmoid(x) * 2
+
+    assert len(capture(Broken(), (torch.randn(8),))) == 2
+
+
+def test_operators_move_next_to_their_user(graphs: list[Graph]) -> None:
+    found = list(windows.matching(graphs, {("silu", "mul")}))
+    assert [w.ops for w in found] == [("silu", "mul")]
+
+
+def test_a_saved_corpus_comes_back_the_same(graphs: list[Graph], tmp_path: Path) -> None:
+    path = tmp_path / "net.json"
+    assert corpus_file.save(graphs, path) == 2
+    again = corpus_file.load(path)
+    for one, other in zip(graphs, again, strict=True):
+        assert [n.target for n in calls(one.graph)] == [n.target for n in calls(other.graph)]
+        assert len(one.follows) == len(other.follows)
+        assert sorted(map(str, one.captured.values.values())) == sorted(map(str, other.captured.values.values()))
+
+
+RMS = ("to", "pow", "mean", "add", "rsqrt", "mul", "to", "add")
+
+
+def test_a_window_becomes_a_task_in_all_dtypes_and_sizes(graphs: list[Graph], tmp_path: Path) -> None:
+    found = list(windows.matching(graphs, {RMS}))
+    task = make_task(choose(draw(found, {"own/net": graphs}), 6))
+    assert {s.dtype for s in task.subgraphs} == {"float32", "bfloat16", "float16"}
+    assert len({s.inputs[0].shape for s in task.subgraphs}) == 2
+    for subgraph in task.subgraphs:
+        module = build_graph(task.graphs[subgraph.graph], "test")
+        (output,) = module(*example_inputs(subgraph))
+        assert str(output.dtype) == f"torch.{subgraph.dtype}"  # the last cast follows the model's dtype
+    (path,) = write_step([task], tmp_path, "task")
+    assert read_task(path).subgraphs == task.subgraphs
+    assert path.name == f"{task_id(RMS)}.task.yaml"
+
+
+def test_an_inplace_operator_inside_a_window_is_kept(graphs: list[Graph]) -> None:
+    (window,) = windows.matching(graphs, {("mul", "relu")})
+    chosen = choose(draw([window], {"own/net": graphs}), 3)
+    assert chosen
+    assert "True" in chosen[0].source
+
+
+def test_the_published_layout_is_read_back(graphs: list[Graph], tmp_path: Path) -> None:
+    found = list(windows.matching(graphs, {("add", "layer_norm")}))
+    task = make_task(choose(draw(found, {"own/net": graphs}), 3))
+    write_step([task], tmp_path, "published")
+    (ref,) = discover(tmp_path)
+    again = ref.load()
+    assert [s.inputs for s in again.subgraphs] == [s.inputs for s in task.subgraphs]
+    assert set(again.graphs.values()) == set(task.graphs.values())
+
+
+def test_fusible_runs_end_where_a_kernel_more_is_needed(graphs: list[Graph]) -> None:
+    found = {w.ops for w in windows.fusible(graphs)}
+    assert ("silu", "mul") in {ops[:2] for ops in found}
+    assert all(len(ops) >= 2 for ops in found)
+    assert not any("linear" in ops for ops in found)
+
+
+def test_jobs_survive_a_crash_and_a_hang_and_are_not_done_twice(tmp_path: Path) -> None:
+    import os
+    import time
+
+    def job(name: str, work: object) -> Job:
+        return Job(name, tmp_path / name, lambda: work())  # type: ignore[operator]
+
+    good = job("good", lambda: (tmp_path / "good").write_text("1"))
+    dies, hangs = job("dies", lambda: os._exit(3)), job("hangs", lambda: time.sleep(60))
+    jobs = [good, dies, hangs, job("raises", lambda: 1 / 0)]
+    assert run_jobs(jobs, 2, 1.0) == ["dies", "hangs", "raises"]
+    reasons = {j.name: j.failure.read_text() for j in jobs[1:]}
+    assert "exit code 3" in reasons["dies"]
+    assert "longer than" in reasons["hangs"]
+    assert "ZeroDivisionError" in reasons["raises"]
+    (tmp_path / "good").write_text("2")
+    run_jobs(jobs, 2, 1.0)
+    assert (tmp_path / "good").read_text() == "2"
+
+
+USER = """
+import torch
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(64)
+
+    def forward(self, x, y):
+        return self.norm(torch.tanh(x) * y + 0.5) * torch.sigmoid(y)
+"""
+
+
+@pytest.fixture
+def user_file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(USER)
+    return path
+
+
+def _forge(*arguments: str) -> int:
+    from pytest_passbench.commands.main import main
+
+    return main(["forge", *arguments])
+
+
+def test_a_users_module_becomes_task_files(
+    user_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inputs = ["--input=float b n 64", "--input=float b n 64", "--size=2,32"]
+    out = tmp_path / "out"
+    assert _forge(f"--model={user_file}:Block", *inputs, f"--out={out}", "--tasks=1") == 0
+    (ref,) = discover(out)
+    task = ref.load()
+    assert task.header.sources == ("mine/Block",)
+    assert {s.dtype for s in task.subgraphs} >= {"float32", "bfloat16"}
+    assert "1 tasks" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("spec", "extra", "said"),
+    [
+        ("nowhere.py:Block", [], "no such file"),
+        ("{file}:Nothing", [], "has no 'Nothing'"),
+        ("{file}:Block", [], "does not define the model's inputs"),
+        ("{file}:torch", ["--input=float b n 64"], "not a torch.nn.Module"),
+        ("{file}:Block", ["--input=float b n 64", "--size=x"], "is not a size"),
+    ],
+)
+def test_a_users_mistake_is_one_line(
+    spec: str, extra: list[str], said: str, user_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _forge("--model", spec.format(file=user_file), *extra) == 1
+    error = capsys.readouterr().err
+    assert said in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_an_unknown_step_or_architecture_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _forge("--steps=dream", f"--work={tmp_path}") == 1
+    assert _forge("--steps=capture", "--only=nothing/here", f"--work={tmp_path}") == 1
+    error = capsys.readouterr().err
+    assert "no step 'dream'" in error
+    assert "no architecture nothing/here" in error
+
+
+def test_a_committed_task_is_made_again_with_the_same_hashes(graphs: list[Graph]) -> None:
+    found = list(windows.matching(graphs, {RMS}))
+    task = make_task(choose(draw(found, {"own/net": graphs}), 6))
+    again = verify(CASE, [task])
+    assert (again.same, again.missing) == (len(task.subgraphs), ())
+    key, source = next(iter(task.graphs.items()))
+    changed = replace(task, graphs={**task.graphs, key: source.replace("1e-06", "1e-05")})
+    assert len(verify(CASE, [changed]).missing) == sum(s.graph == key for s in task.subgraphs)
+
+
+def test_an_unknown_hub_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _forge(f"--hub={tmp_path}") == 1
+    error = capsys.readouterr().err
+    assert "no configuration" in error or "transformers is not installed" in error
+    assert len(error.strip().splitlines()) == 1
+
+
+if importlib.util.find_spec("transformers") is not None:  # an optional dependency of the forge alone
+
+    def test_a_local_configuration_becomes_task_files(tmp_path: Path) -> None:
+        config = {"model_type": "vit", "hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128,
+                  "image_size": 32, "patch_size": 8, "num_hidden_layers": 12}  # fmt: skip
+        (tmp_path / "tiny").mkdir()
+        (tmp_path / "tiny" / "config.json").write_text(json.dumps(config))
+        assert _forge(f"--hub={tmp_path / 'tiny'}", f"--out={tmp_path / 'out'}", "--tasks=1") == 0
+        (ref,) = discover(tmp_path / "out")
+        assert ref.header.sources == ("hub/tiny",)

@@ -1,0 +1,156 @@
+"""Whether a process is stopped, all of it, and what else used the CPU meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_passbench.judge.arms import processes
+from pytest_passbench.judge.arms.watch import Watch
+from pytest_passbench.judge.audits import clock_evidence
+from pytest_passbench.judge.measure.others import Others
+
+#: Threads that start threads, as long as they may.
+RESTLESS = """
+import threading
+def again():
+    while True:
+        thread = threading.Thread(target=sum, args=(range(1000),))
+        thread.start()
+        thread.join()
+for _ in range(6):
+    threading.Thread(target=again, daemon=True).start()
+print("ready", flush=True)
+again()
+"""
+
+
+def test_a_stopped_process_is_seen_as_such():
+    process = subprocess.Popen(["sleep", "60"])
+    watch = Watch(process.pid)
+    try:
+        with pytest.raises(processes.Gone):
+            watch.wait_stopped(limit=0.01)
+        os.kill(process.pid, signal.SIGSTOP)
+        watch.wait_stopped()
+        assert watch.waited() >= 0
+    finally:
+        process.kill()
+        process.wait()
+    with pytest.raises(processes.Gone):
+        watch.waited()
+    watch.close()
+
+
+@pytest.fixture
+def restless() -> Iterator[int]:
+    process = subprocess.Popen([sys.executable, "-c", RESTLESS], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    yield process.pid
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def states(pid: int) -> set[str]:
+    paths = [Path(f"/proc/{pid}/task/{thread}/stat") for thread in processes.threads(pid)]
+    return {path.read_text().rpartition(")")[2].split()[0] for path in paths}
+
+
+def test_a_process_is_stopped_when_each_of_its_threads_is(restless):
+    watch = Watch(restless)
+    try:
+        for wait in (watch.wait_stopped, lambda: processes.wait_stopped(restless)) * 20:
+            processes.stop(restless)
+            wait()
+            assert states(restless) == {"T"}
+            assert watch.waited() >= 0
+            processes.go_on(restless)
+            time.sleep(0.005)
+    finally:
+        watch.close()
+
+
+def test_what_runs_beside_a_runner_is_found_out(restless):
+    class Clock:
+        others = Others()
+
+    clock = Clock()
+    processes.stop(restless)
+    processes.wait_stopped(restless)
+    for _ in range(3):
+        clock.others.begin({"candidate": [restless]})
+        time.sleep(0.02)
+        clock.others.end()
+    assert [used.cpu for used in clock.others.used["candidate"]] == [0.0] * 3
+    assert clock_evidence.others(clock, "candidate") == []
+    processes.go_on(restless)
+    clock.others.begin({"candidate": [restless]})
+    time.sleep(0.1)
+    (found,) = clock_evidence.others(clock, "candidate")
+    assert (found.layer, found.rule, found.severity) == ("clock", "other-cpu", "violation")
+    assert "1 of 4 pairs" in found.message
+
+
+SPINNING = """
+import threading
+
+def spin():
+    while True:
+        pass
+
+threading.Thread(target=spin, daemon=True).start()
+"""
+
+
+def test_what_a_pass_starts_while_it_is_read_stands_still_while_blocks_run(bench, wrapper, monkeypatch):
+    from pytest_passbench.judge.reading import reader
+    from pytest_passbench.judge.subject import Subject
+
+    bench.task()
+    bench.candidate({"p": wrapper("return torch.nn.functional.gelu(x) + y", SPINNING)})
+    readers, seen, freeze, run = [], [], reader.freeze, Subject._run
+
+    def noted(arm, *limit):
+        readers.append(arm)
+        freeze(arm, *limit)
+
+    def watched(self):
+        seen.append([states(pid) for arm in readers for pid in arm.everything_inside()])
+        run(self)
+        seen.append([states(pid) for arm in readers for pid in arm.everything_inside()])
+
+    monkeypatch.setattr(reader, "freeze", noted)
+    monkeypatch.setattr(Subject, "_run", watched)
+    records = bench.judge(policy="open")
+    assert records["gelu-add/float32-x1"].correct
+    assert seen
+    assert all(found and all(set(each) == {"T"} for each in found) for found in seen)
+
+
+def test_a_template_is_stopped_between_one_runner_and_the_next(bench, gelu_add_pass, monkeypatch):
+    from pytest_passbench.judge.measure import cpu_clock
+
+    seen, fork_all = [], cpu_clock.fork_all
+
+    def noted(templates, *arguments):
+        before = [states(template.pid) for template in templates.values()]
+        runners = fork_all(templates, *arguments)
+        seen.extend([*before, *(states(template.pid) for template in templates.values())])
+        return runners
+
+    monkeypatch.setattr(cpu_clock, "fork_all", noted)
+    bench.task()
+    bench.candidate({"p": gelu_add_pass})
+    records = bench.judge()
+    assert [record.correct for record in records.values()] == [True]
+    assert seen
+    assert all(state == {"T"} for state in seen)

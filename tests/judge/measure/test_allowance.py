@@ -1,0 +1,27 @@
+"""How a budget is shared among the subgraphs of a run."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from pytest_passbench.judge.measure.allowance import DEFAULT, Budget
+from pytest_passbench.timing.budget import MIN_PAIR_SECONDS
+from pytest_passbench.timing.rounds import MAX_PAIR_SECONDS
+
+
+def test_a_budget_is_shared_among_those_left():
+    now = SimpleNamespace(time=0.0)
+    budget = Budget(20.0, 10, clock=lambda: now.time)
+    budget.begin(10)
+    assert budget.allowance(2).pair == MAX_PAIR_SECONDS  # two seconds each are plenty
+    now.time = 19.0
+    for _ in range(5):
+        budget.done({"blocks": 0.2, "build": 0.1, "fork": 3.5}, pairs=6)
+    tight = budget.allowance(2)
+    assert tight.pair == MIN_PAIR_SECONDS
+    assert tight.seconds < 0.2
+    assert not budget.spare(1.0)
+    now.time = 100.0
+    assert budget.allowance(2).seconds == 0.0  # overdrawn: the least that gives an interval
+    assert Budget(None).allowance(2) == DEFAULT
+    assert Budget(None).spare(1e9)

@@ -1,0 +1,141 @@
+"""CUDA: without a device one clear line; the runner's side rehearsed on the CPU; the rest where a device is."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+import pytest
+import torch
+from checkout import ROOT
+
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.settings import Settings
+from pytest_passbench.core.task import TensorSpec
+from pytest_passbench.judge.inputs.pages import Pages as JudgePages
+from pytest_passbench.judge.inputs.pages import plan_layout
+from pytest_passbench.judge.machine.gpu import device_state
+from pytest_passbench.run.ledger import check_machine
+from pytest_passbench.runner.cuda import CudaBlock
+from pytest_passbench.runner.pages import MappedPages
+
+
+def test_without_a_device_one_clear_line(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(UserError) as caught:
+        check_machine(Settings(device="cuda:1"))
+    message = str(caught.value)
+    assert "--passbench-device=cuda:1" in message
+    assert "0 CUDA devices" in message
+    assert "\n" not in message.strip()
+
+
+def test_the_device_is_described_only_where_nvidia_smi_is(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert device_state("cuda") == {}
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho 'NVIDIA X, 555.1, 1980, 0x0000000000000000, 40'\n")
+    program.chmod(0o755)
+    found = device_state("cuda:1")
+    assert found["gpu"] == "NVIDIA X"
+    assert found["gpu_state"]["clocks.sm"] == "1980"
+
+
+class Event:
+    def __init__(self, enable_timing):
+        pass
+
+    def record(self, stream):
+        pass
+
+    def elapsed_time(self, other):
+        return 2.0
+
+
+@pytest.fixture
+def no_device(monkeypatch):
+    """The CPU in place of a device: memory is memory, and there is nothing to wait for."""
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr("pytest_passbench.runner.cuda.l2_bytes", lambda device: 64)
+
+
+def values(address: int, count: int) -> torch.Tensor:
+    return torch.tensor((ctypes.c_float * count).from_address(address)[:])
+
+
+def test_blocks_copy_inputs_before_and_outputs_after(no_device):
+    specs = [TensorSpec(name, (3, 4), "float32") for name in ("in_0", "in_1")]
+    layout = plan_layout(specs)
+    owner = JudgePages(layout)
+    block = CudaBlock("cpu", lambda x, y: (x.add_(y).t(), y.sum()), MappedPages(os.dup(owner.fd), layout), 2, (0,), 2)
+    data = torch.arange(4 * layout.stride, dtype=torch.float32)[: layout.stride // 2]
+    ctypes.memmove(owner.addresses[0][0], data.data_ptr(), 2 * layout.stride)
+    assert values(block.inputs, 12).eq(0).all()  # nothing is on the device before it is ordered
+    block.prepare(2)
+    block.run(2)
+    second = owner.addresses[0][1] - owner.addresses[0][0]
+    x, y = (values(block.inputs + second + offset, 12) for offset in layout.offsets)
+    assert torch.equal(x, data[second // 4 :][:12])  # changed in a copy only
+    block.collect(1)
+    copies = (ctypes.c_uint64 * 3).from_address(block.places["copies"])
+    assert torch.equal(values(copies[0], 12), x + y)
+    assert torch.equal(values(copies[1], 1), y.sum()[None])
+    assert torch.equal(values(block.places["input_copy"], 12), x)
+    assert ctypes.c_double.from_address(block.places["device_seconds"]).value == pytest.approx(2e-3)
+    block.run_empty(2)
+
+
+@pytest.mark.gpu
+def test_the_shipped_triton_kernels_are_right_and_timed():
+    from pytest_passbench.candidate.layout import Candidate
+    from pytest_passbench.judge.session import Session
+    from pytest_passbench.suite.taskfile import read_task
+
+    paths = [path for path in sorted((ROOT / "tasks").rglob("*.task.yaml")) if "lite" in path.read_text()[:600]]
+    candidate = Candidate.open(ROOT / "candidates" / "triton-fused")
+    with Session(Settings(device="cuda"), b"a secret of the tests") as session:
+        records = [record for path in paths for record in session.judge(read_task(path), candidate)]
+    assert {record.arm.status for record in records} <= {"ran", "pass_miss"}
+    timed = [record.arm.speed for record in records if record.correct]
+    assert timed
+    assert all(speed is not None and speed.other_device_us is not None for speed in timed)
+
+
+@pytest.mark.gpu
+def test_wrong_results_and_faults_are_caught_on_the_device(bench, wrapper):
+    bodies = {
+        "honest": ("return torch.nn.functional.gelu(x) + y", "ran"),
+        "zeros": ("return torch.zeros_like(x)", "ran"),
+        "on-the-cpu": ("return (torch.nn.functional.gelu(x) + y).cpu()", "type_mismatch"),
+        "raises": ("raise ValueError('no such luck')", "runtime_fail"),
+        "changes-its-input": ("z = torch.nn.functional.gelu(x) + y\nx.zero_()\nreturn z", "integrity"),
+    }
+    for name, (body, _status) in bodies.items():
+        bench.task(name)
+        bench.candidate({"p": wrapper(body)}, task=name)
+    records = bench.judge(policy="open", device="cuda")
+    for name, (_body, status) in bodies.items():
+        assert (name, records[f"{name}/float32-x1"].arm.status) == (name, status)
+    assert not records["zeros/float32-x1"].correct
+    assert records["honest/float32-x1"].arm.correct_from == [-11]
+
+
+SIDE_STREAM = """
+stream = kernel.__dict__.setdefault("stream", torch.cuda.Stream())
+with torch.cuda.stream(stream):
+    z = torch.nn.functional.gelu(x)
+    for _ in range(20):
+        z = torch.nn.functional.gelu(x)
+    return z + y
+"""
+
+
+@pytest.mark.gpu
+def test_work_on_a_side_stream_is_in_the_time(bench, wrapper):
+    """Twenty times the work, where the current stream's events don't see it, is not faster by the judge's clock."""
+    bench.task("side", shapes=((1024, 1024), (1024, 1024)))
+    bench.candidate({"p": wrapper(SIDE_STREAM)}, task="side")
+    arm = bench.judge(policy="open", device="cuda")["side/float32-x1"].arm
+    assert arm.speed is None or arm.speed.ratio < 1

@@ -1,0 +1,26 @@
+"""How long a call takes, found out before it is measured."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from pytest_passbench.judge.subject import FLOAT64, MAX_PROBES, Subject
+from pytest_passbench.timing.clock import Block
+from pytest_passbench.timing.rounds import Disturbance
+
+
+def test_the_probe_ends_when_blocks_are_long_enough_however_slow_float64_is():
+    seconds, blocks = {"eager": 1e-4, "candidate": 5e-5, FLOAT64: 1e-2}, []
+
+    def block(arm, calls):
+        blocks.append((arm, calls))
+        return Block(calls * seconds[arm], calls, Disturbance(calls * seconds[arm]))
+
+    clock = SimpleNamespace(fork=lambda: None, leave_out=lambda _arm: None, block=block, warm=seconds)
+    subject = SimpleNamespace(templates=seconds, bench=SimpleNamespace(layout=SimpleNamespace(slots=64)))
+    times = Subject._probe(subject, clock, SimpleNamespace())
+    assert times == pytest.approx({"eager": 1e-4, "candidate": 5e-5})
+    assert blocks[-1][1] * seconds["eager"] == pytest.approx(5e-4)
+    assert len(blocks) < MAX_PROBES

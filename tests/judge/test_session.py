@@ -1,0 +1,96 @@
+"""What a judge tells of subgraphs and of the machine, how it keeps a budget, and what it measures again."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from workbench import AS_EAGER
+
+from pytest_passbench.core.settings import Settings
+from pytest_passbench.judge.session import Session
+from pytest_passbench.judge.subject import Subject
+from pytest_passbench.timing.looks import LOOKS, MIN_DELTA
+
+PHASES = {
+    "start", "read", "inputs", "build", "wait", "fork", "warm-up", "blocks", "verify", "audit", "measure", "end",
+    "other",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Told:
+    """All that a judge said of three subgraphs, and the seconds that they took."""
+
+    before: dict[str, Any]
+    after: dict[str, Any]
+    environment: dict[str, Any]
+    records: list[Any]
+    elapsed: float
+
+
+@pytest.fixture(scope="module")
+def told(shared_bench, wrapper) -> Told:
+    shared_bench.task(shapes=((64, 256), (64, 256)), scales=(1, 4, 16))
+    shared_bench.candidate({"p": wrapper(AS_EAGER)})
+    with Session(Settings(pipeline="direct", audit="off", policy="open"), b"a secret of the tests") as session:
+        before, begin = session.noise(), time.perf_counter()
+        records = shared_bench.judged_by(session)
+        elapsed = time.perf_counter() - begin
+        return Told(before, session.noise(), session.environment(), records, elapsed)
+
+
+def test_noise_of_the_machine_is_known_once_subgraphs_were_judged(told):
+    assert told.before["sessions"] == 0
+    assert "width" not in told.before
+    assert told.after["sessions"] == 3
+    assert told.after["width"] > 0
+    assert told.after["offset"] > 0
+    assert told.after["delta"] == MIN_DELTA  # of three sessions the floor is not yet taken at its word
+    assert 0 <= told.after["disturbed"] <= 1
+    assert 0 <= told.after["correlation"] <= 1
+    assert told.environment["priority"] in ("real-time", "ordinary")
+
+
+def test_a_record_tells_of_the_candidate_and_not_of_the_machines_noise(told):
+    for record in told.records:
+        assert record.correct
+        assert record.baselines == {}  # the twin is the machine's business
+        speed = record.arm.speed
+        assert speed is not None
+        assert speed.low <= speed.ratio <= speed.high
+        assert len(speed.pairs) >= LOOKS[0]
+        assert speed.high > 1 / 1.5  # whatever the noise: it is not found to take half as long again
+
+
+def test_phases_are_known_and_disjoint(told):
+    assert all(set(record.durations) <= PHASES for record in told.records)
+    last = {record.subgraph: record for record in told.records}  # what was measured again has both times
+    assert 0 < sum(sum(record.durations.values()) for record in last.values()) <= told.elapsed
+
+
+def test_a_budget_is_kept_by_shorter_pairs_and_every_subgraph_still_gets_its_interval(twin):
+    records = twin.records(policy="open", budget=0.01)
+    assert [record.subgraph for record in records] == ["float32-x1", "float32-x4", "float32-x16"]
+    assert all(len(record.arm.speed.pairs) == LOOKS[0] for record in records)
+    rounds = [len(pair) for record in records for pair in record.arm.speed.pairs]
+    assert max(rounds) <= 8  # of 32
+
+
+def test_what_noise_left_open_is_measured_again_and_goes_on_where_it_was(twin, monkeypatch):
+    run = Subject._run
+
+    def noisy_once(self):
+        run(self)
+        self.noisy = self.earlier is None and self.record.subgraph == "float32-x4"
+
+    monkeypatch.setattr(Subject, "_run", noisy_once)
+    records = twin.records(policy="open")
+    assert [record.subgraph[9:] for record in records] == ["1", "4", "16", "4"]
+    first, again = records[1], records[3]
+    assert len(again.arm.speed.pairs) > len(first.arm.speed.pairs)
+    assert again.correct
+    assert again.arm.correct_from == first.arm.correct_from
+    assert sum(again.durations.values()) > sum(first.durations.values())

@@ -1,0 +1,19 @@
+"""Measured processes that misbehave, one after the other: the rest is judged, and nothing is left behind.
+
+The same with 300 subgraphs: ``benchmarks/soak.py``.
+"""
+
+from __future__ import annotations
+
+import pytest
+import soak
+
+
+@pytest.mark.slow
+def test_a_run_survives_what_its_runners_do_and_leaves_nothing_behind(tmp_path):
+    outcome = soak.run(25, tmp_path, budget=5.0)
+    assert outcome.wrong == []
+    assert outcome.left == []
+    assert sum(outcome.statuses.values()) == 25
+    assert outcome.statuses["well: correct"] == 20
+    assert outcome.grown < soak.MOST_GROWN

@@ -1,0 +1,311 @@
+"""A run as its user sees it, with a judge that says what each task file tells it to say."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+
+import pytest
+from face import LEAN, OK, Bench
+
+
+@pytest.fixture
+def bench(pytester, monkeypatch):
+    return Bench(pytester, monkeypatch)
+
+
+def results(bench: Bench) -> dict:
+    (path,) = bench.path.glob("reports/*/results.json")
+    return json.loads(path.read_text())
+
+
+def test_a_run_prints_header_tasks_tables_and_closing_lines(bench):
+    bench.task("one", {"ratio": 2.0}, {"ratio": 2.0})
+    result = bench.run("--candidate=passes")
+    result.stdout.fnmatch_lines(
+        [
+            "passbench: device: cpu, threads: 1, pipeline: dynamo, policy: kernels, t: -5, sandbox: fake",
+            "candidate: passes, content *",
+            "suite: lite (1 of 1 tasks; --passbench-suite=full for all)",
+            "seed commitment: sha256 *",
+            "tasks/family/one.task.yaml . 2/2 correct, 2.00x*",
+            "*= passbench =*",
+            "results: reports/*/results.json",
+            "results: reports/*/results.md",
+            "seed: *",
+            "*1 passed*",
+        ]
+    )
+    assert result.ret == 0
+    run = results(bench)
+    assert run["tasks"] == ["one"]
+    assert [record["subgraph"] for record in run["records"]] == ["s0", "s1"]
+    assert not run["interrupted"]
+
+
+def test_a_long_name_leaves_out_the_time_left_before_it_wraps(bench):
+    for name in ("a" * 26, "b" * 26):
+        bench.task(name)
+    text = bench.run("--candidate=passes").stdout.str()
+    assert re.search(r"^tasks/family/a+\.task\.yaml \. 1/1 correct, 1\.50x +\[ 50%\]$", text, re.M)
+    assert not re.search(r"^ +\[", text, re.M)
+
+
+@pytest.mark.parametrize(("budget", "said"), [("0.0001", True), ("1h", False)])
+def test_a_run_says_that_it_took_longer_than_its_budget(bench, budget, said):
+    bench.task("one")
+    result = bench.run("--candidate=passes", f"--passbench-budget={budget}")
+    assert result.ret == 0
+    assert ("more than the budget of" in result.stdout.str()) == said
+
+
+def test_the_seed_revealed_is_the_one_committed_to(bench):
+    from pytest_passbench.core.seed import commitment
+
+    bench.task("one")
+    text = bench.run("--candidate=passes").stdout.str()
+    seed = re.search(r"^seed: ([0-9a-f]{64})$", text, re.M)[1]
+    assert f"seed commitment: sha256 {commitment(bytes.fromhex(seed))}" in text
+    again = bench.run("--candidate=passes", f"--passbench-seed={seed}").stdout.str()
+    assert f"seed: {seed}" in again
+
+
+def test_a_failed_case_says_what_where_and_why_without_a_traceback(bench):
+    bench.task(
+        "bad",
+        {"correct_from": [-11, -3], "worst": "output 1 at (0, 2): 1.25, eager has 1.0"},
+        {"status": "crash", "phase": "measure", "message": "signal 11", "output": "a\x1b[31m\nb"},
+        {"status": "pass_miss", "miss": "nearest node tmp_0: expected relu, found gelu"},
+        OK,
+    )
+    result = bench.run("--candidate=passes")
+    result.stdout.fnmatch_lines(
+        [
+            "*bad.task.yaml F 1/4 correct*",
+            "3 of 4 subgraphs failed: s0: not correct at t = -5; output 1 at (0, 2)*(and 2 more)",
+            "s0: not correct at t = -5",
+            "  outputs   0: bitwise equal, 1: correct from t = -3",
+            "  worst     output 1 at (0, 2): 1.25, eager has 1.0",
+            "s1: crash in measure",
+            "  message   signal 11",
+            "  captured output",
+            r"  | a\x1b[[]31m",
+            "  | b",
+            "s2: pass_miss",
+            "  miss      fuse: nearest node tmp_0: expected relu, found gelu",
+            "FAILED tasks/family/bad.task.yaml::bad[[]passes] - 3 of 4 subgraphs*",
+        ]
+    )
+    assert result.ret == 1
+    assert "Traceback" not in result.stdout.str()
+
+
+def test_the_tolerance_decides(bench):
+    bench.task("one", {"correct_from": [-3]})
+    assert bench.run("--candidate=passes").ret == 1
+    assert bench.run("--candidate=passes", "--passbench-tolerance=-3").ret == 0
+
+
+def test_a_violation_shows_its_evidence(bench):
+    finding = ["dispatch", "torch-op", "violation", "calls aten.mm", "fuse.py", 7]
+    bench.task("cheat", {"status": "integrity", "finding": finding})
+    result = bench.run("--candidate=passes")
+    result.stdout.fnmatch_lines(["*violation fuse.py:7: calls aten.mm [[]dispatch: torch-op]"])
+
+
+def test_long_output_is_capped(bench):
+    bench.task("noisy", {"status": "runtime_fail", "output": "x" * 50_000 + "\nlast line"})
+    result = bench.run("--candidate=passes")
+    result.stdout.fnmatch_lines(["  | ...", "  | last line"])
+    assert len(result.stdout.str()) < 20_000
+
+
+def test_a_broken_task_file_fails_alone_with_one_message(bench):
+    bench.task("good")
+    bench.file("mine/broken.task.yaml", "passbench: task/1\nid: [\n")
+    bench.file("mine/good.task.yaml", bench.text("good"))
+    result = bench.run("mine", "--candidate=passes")
+    result.stdout.fnmatch_lines(["*mine/broken.task.yaml:*", "FAILED mine/broken.task.yaml*", "*1 failed, 1 passed*"])
+    assert "Traceback" not in result.stdout.str()
+
+
+def test_a_fault_of_the_judge_has_a_traceback_and_the_rest_goes_on(bench):
+    bench.task("a", {"raise": "judge fault"})
+    bench.task("b")
+    result = bench.run("--candidate=passes")
+    result.stdout.fnmatch_lines(["*RuntimeError: judge fault*", "not judged: a [[]passes]"])
+    result.assert_outcomes(passed=1, failed=1)
+
+
+def test_two_candidates_are_judged_and_two_of_one_name_refused(bench):
+    bench.task("one")
+    bench.candidate("other")
+    result = bench.run("--candidate=passes", "--candidate=other", "-v")
+    result.stdout.fnmatch_lines(
+        ["*tasks/family/one.task.yaml::one[[]passes] PASSED (1/1 correct, 1.50x*", "*one[[]other] PASSED*"]
+    )
+    bench.candidate("deep/passes")
+    refused = bench.run("--candidate=passes", "--candidate=deep/passes")
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    refused.stderr.fnmatch_lines(["ERROR: *deep/passes: is called passes, and so is *rename*"])
+
+
+@pytest.mark.parametrize(
+    ("gate", "code", "line"),
+    [
+        ("AS=1.1", 0, "gate passed: AS of passes is *, at least 1.1"),
+        ("AS=1.9", 1, "gate failed: AS of passes is *, under 1.9"),
+        ("correct=1,gmean=1.2", 0, "gate passed: gmean of passes is 1.5, at least 1.2"),
+        ("fast1=1", 0, "gate passed: fast1 of passes is 1, at least 1"),
+    ],
+)
+def test_a_gate_ends_the_run_with_one_line(bench, gate, code, line):
+    bench.task("one")
+    result = bench.run("--candidate=passes", f"--passbench-fail-under={gate}")
+    result.stdout.fnmatch_lines([line, "*1 passed*"])
+    assert result.ret == code
+
+
+def test_what_was_not_measured_passes_no_gate(bench):
+    bench.task("one", {"ratio": None})
+    result = bench.run("--candidate=passes", "--passbench-fail-under=AS=0.1")
+    result.stdout.fnmatch_lines(["gate failed: AS of passes was not measured, at least 0.1 is asked for"])
+    assert result.ret == 1
+
+
+NOT_JUDGED = {
+    "judge-raises": ({"raise": "judge fault"}, ()),
+    "first-failure": ({"status": "crash"}, ("-x",)),
+    "interrupted": ({"interrupt": True}, ()),
+}
+
+
+@pytest.mark.parametrize("how", NOT_JUDGED)
+@pytest.mark.parametrize("gate", ["correct=0.9", "fast1=0.9", "AS=0.9", "gmean=1.2"])
+def test_what_was_not_judged_is_a_failure_to_every_gate(bench, how, gate):
+    """Of what was judged nine tenths and more are correct and fast; of all that was selected, less."""
+    told, options = NOT_JUDGED[how]
+    bench.task("a")
+    bench.task("b", OK, told, *[OK] * 8)
+    bench.task("c")
+    result = bench.run("--candidate=passes", f"--passbench-fail-under={gate}", *options)
+    assert result.ret != 0
+    result.stdout.fnmatch_lines([f"gate failed: {gate.partition('=')[0]} of passes *"])
+    assert results(bench)["selected"] == {"passes": {"a": 1, "b": 10, "c": 1}}
+
+
+def test_a_judge_that_sets_out_to_judge_fewer_is_held_to_those(bench):
+    """Triton's interpreter takes one subgraph of each dtype only."""
+    bench.task("a", *[OK] * 5)
+    bench.conftest(
+        """
+        class Choosing(Judge):
+            def selected(self, task, candidate):
+                return task.subgraphs[:2]
+
+            def judge(self, task, candidate):
+                return (found for found in super().judge(task, candidate) if found.subgraph in ("s0", "s1"))
+
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_passbench_make_session(config, settings, seed):
+            return Choosing(settings, seed)
+        """
+    )
+    for run, *spread in ((bench.run,), (bench.run_apart, "-n1")):
+        result = run("--candidate=passes", "--passbench-fail-under=correct=1", *spread)
+        assert result.ret == 0
+        result.stdout.fnmatch_lines(["*2/2 correct*", "gate passed: correct of passes is 1, at least 1"])
+
+
+def test_ctrl_c_writes_what_there_is(bench):
+    bench.task("a")
+    bench.task("b", OK, {"interrupt": True}, OK)
+    bench.task("c")
+    result = bench.run("--candidate=passes")
+    lacking = "not judged: b [[]passes] (2 of 3 subgraphs), c [[]passes]"
+    result.stdout.fnmatch_lines(["*run was interrupted*", lacking])
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    run = results(bench)
+    assert run["interrupted"]
+    assert [(record["task"], record["subgraph"]) for record in run["records"]] == [("a", "s0"), ("b", "s0")]
+
+
+def test_trusted_scores_nothing_and_says_so(bench):
+    bench.task("one")
+    result = bench.run("--candidate=passes", "--passbench-trusted")
+    result.stdout.fnmatch_lines(["trusted: *nothing is scored", "*one.task.yaml . trusted: nothing is scored, 1/1*"])
+    assert "Board" not in result.stdout.str()
+    assert not (bench.path / "reports").exists()
+
+
+def test_durations_are_shown_by_phase(bench):
+    bench.task("one", {"durations": {"build": 1.5, "measure": 3.0}})
+    result = bench.run("--candidate=passes", "--passbench-durations")
+    result.stdout.fnmatch_lines(["seconds by phase:", "*3.00  measure", "*1.50  build"])
+
+
+def test_junit_has_the_outcome_and_every_subgraph(bench):
+    bench.task("one", OK, {"status": "timeout"})
+    bench.run("--candidate=passes", "--junitxml=out.xml")
+    (case,) = ET.parse(bench.path / "out.xml").iter("testcase")
+    properties = {item.get("name"): item.get("value") for item in case.iter("property")}
+    assert case.get("name") == "one[passes]"
+    assert properties["passbench.outcome"] == "1/2 correct, 1.50x"
+    assert properties["passbench.subgraph.s1"] == "timeout"
+
+
+def test_timings_go_to_pytest_benchmark(bench):
+    bench.task("one", OK)
+    bench.run("--candidate=passes", "--benchmark-json=out.json", "--benchmark-save=first")
+    rows = json.loads((bench.path / "out.json").read_text())["benchmarks"]
+    assert [row["fullname"].rpartition("::")[2] for row in rows] == ["eager", "passes"]
+    (mine,) = (row for row in rows if row["param"] == "passes")
+    assert mine["stats"]["rounds"] == 6
+    assert mine["stats"]["median"] == pytest.approx(10e-6 / 1.5, rel=0.01)
+    assert mine["extra_info"]["speedup"] == 1.5
+    compared = bench.run("--candidate=passes", "--benchmark-compare")
+    compared.stdout.fnmatch_lines(["*one/s0 passes (NOW)*"])
+    assert compared.ret == 0
+
+
+def test_it_works_without_pytest_benchmark(bench):
+    bench.task("one")
+    assert bench.run("--candidate=passes", "-p", "no:benchmark").ret == 0
+
+
+def test_on_a_terminal_every_subgraph_is_shown_as_it_is_judged(bench):
+    bench.task("one", OK, {"status": "timeout"})
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "pytest", "--passbench", "--candidate=passes", *LEAN]
+    with subprocess.Popen(command, cwd=bench.path, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        text = drain(ours)
+        assert process.wait(timeout=30) == 1
+    assert re.search(r"\x1b7\x1b\[K 1/2 s0 correct 1\.50x, \d+ s left\x1b8", text)
+    assert "\x1b7\x1b[K 2/2 s1 timeout\x1b8\x1b[K" in text
+
+
+def drain(descriptor: int) -> str:
+    """All that is written to the other side of a pseudo-terminal until it is closed."""
+    parts = []
+    with contextlib.suppress(OSError):
+        while part := os.read(descriptor, 4096):
+            parts.append(part)
+    os.close(descriptor)
+    return b"".join(parts).decode()
+
+
+def test_other_plugins_get_every_record_and_the_run(bench):
+    bench.task("one", OK, OK)
+    bench.conftest(
+        """
+        def pytest_passbench_record(record): print("RECORD", record.subgraph)
+        def pytest_passbench_run(run): print("RUN", len(run.records))
+        """
+    )
+    bench.run("--candidate=passes", "-s").stdout.fnmatch_lines(["*RECORD s0*", "*RECORD s1*", "*RUN 2"])

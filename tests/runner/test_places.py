@@ -1,0 +1,123 @@
+"""Where in memory timed blocks run: elsewhere in each process and round, both arms alike, and in no new pages."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+from workbench import AS_EAGER
+
+from pytest_passbench import protocol
+from pytest_passbench.judge.arms.watch import Watch
+from pytest_passbench.judge.verify.outputs import read_call
+from pytest_passbench.runner import memory
+from pytest_passbench.timing.rounds import MAX_PAIR_SECONDS
+
+
+def test_timed_blocks_find_their_memory_there_and_each_finds_it_elsewhere(bench, wrapper, monkeypatch):
+    from pytest_passbench.judge.measure.cpu_clock import CpuClock
+    from pytest_passbench.timing import rounds
+
+    monkeypatch.setattr(rounds, "PAIR_SECONDS", MAX_PAIR_SECONDS)  # enough rounds for several places
+    bench.task(shapes=((256, 1024), (256, 1024)), scales=(1,))  # outputs of 1 MiB each
+    bench.candidate({"p": wrapper(AS_EAGER)})
+    warm, places, stacks, moved = [], set(), [], []
+    block, fresh = CpuClock.block, CpuClock.fresh
+
+    def settled(self):
+        fresh(self)
+        for runner in self.runners.values():
+            places.add(read_call(runner, 0)[0].address % 4096)
+            stacks.append(stack_of(runner.pid))
+            moved.append(set())
+        self.timed = True
+
+    def noted(self, arm, calls):
+        result = block(self, arm, calls)
+        if getattr(self, "timed", False):
+            warm.append(self.warm[arm])
+            moved[-1].add(read_call(self.runners[arm], 0)[0].address)
+        return result
+
+    monkeypatch.setattr(CpuClock, "fresh", settled)
+    monkeypatch.setattr(CpuClock, "block", noted)
+    (record, *_) = bench.records(policy="open")
+    assert record.correct
+    assert sum(warm) > 0.9 * len(warm) > 0
+    pairs = len(record.arm.speed.pairs)
+    assert len(places) > pairs / 2  # by chance a few may be alike
+    assert stacks[::2] == stacks[1::2]  # both arms of a pair alike
+    assert min(map(len, moved[1::2])) >= 4  # places of a pair's blocks
+
+
+def test_the_rounds_of_a_pair_run_at_depths_of_the_stack_that_differ_both_arms_at_the_same(twin, monkeypatch):
+    from pytest_passbench.judge import subject
+    from pytest_passbench.judge.arms import runner
+    from pytest_passbench.timing import rounds as shapes
+
+    depths, pairs, block, measure = [], [], runner.Runner.block, subject.measure
+
+    def noted(self, calls, empty=False, depth=0):
+        depths.append(depth)
+        return block(self, calls, empty, depth)
+
+    def measured(*arguments, **options):
+        arms, results = measure(*arguments, **options)
+        pairs.extend(arms.pairs)
+        return arms, results
+
+    monkeypatch.setattr(runner.Runner, "block", noted)
+    monkeypatch.setattr(subject, "measure", measured)
+    # A pair whose rounds agree would be too short for all depths.
+    monkeypatch.setattr(shapes, "PAIR_SECONDS", MAX_PAIR_SECONDS)
+    twin.judge(policy="open")
+    timed = depths[-2 * len(pairs[-1]) :]  # of the last pair
+    rounds = timed[::2]
+    assert rounds == timed[1::2]
+    assert rounds[::2] == rounds[1::2]  # the two of a couple too, each order of the arms once
+    once = rounds[: 2 * protocol.DEPTHS : 2]
+    assert len(set(once)) == len(once) > 8
+
+
+def test_depths_of_the_stack_reach_all_parts_of_a_page_and_of_a_cache_line():
+    pointers = [call(0, 0) for call in memory.at_depths(lambda _depth, _first, _second: stack_pointer() % 2**31)]
+    below = [pointers[0] - pointer for pointer in pointers]
+    assert sorted(below) == below
+    assert {distance % 4096 // 512 for distance in below} == set(range(8))
+    assert len({distance % 64 for distance in below}) > 1
+
+
+def stack_pointer() -> int:
+    """Of this thread, as the kernel tells another one while this one waits."""
+    mine, (reading, writing), found = threading.get_native_id(), os.pipe(), []
+
+    def look():
+        while not found:
+            number, *rest = Path(f"/proc/self/task/{mine}/syscall").read_text().split()
+            if number != "running" and int(rest[0], 16) == reading:
+                found.append(int(rest[-2], 16))
+        os.write(writing, b".")
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    os.read(reading, 1)
+    looking.join()
+    os.close(reading)
+    os.close(writing)
+    return found[0]
+
+
+def stack_of(pid: int) -> tuple[int, int]:
+    """How far the stack of a process reaches that waits for a block (bytes), and the length of the command line
+    above it."""
+    stat, watch = Path(f"/proc/{pid}/stat"), Watch(pid)
+    os.kill(pid, signal.SIGCONT)  # it was stopped on its way there
+    while (fields := stat.read_text().rpartition(")")[2].split())[0] != "S":
+        time.sleep(0.001)
+    pointer = int(Path(f"/proc/{pid}/syscall").read_text().split()[-2], 16)
+    os.kill(pid, signal.SIGSTOP)
+    watch.wait_stopped()
+    return int(fields[25]) - pointer, len(Path(f"/proc/{pid}/cmdline").read_bytes())

@@ -1,0 +1,213 @@
+"""Finding tasks by path, choosing them by suite, drawing example inputs, and ``passbench tasks``."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+
+import pytest
+import torch
+from checkout import DATA
+
+from pytest_passbench.commands.main import main
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.task import Subgraph, TensorSpec
+from pytest_passbench.suite.find import discover, installed_tasks, select
+from pytest_passbench.suite.instantiate import example_inputs
+from pytest_passbench.suite.published import write_sample
+from pytest_passbench.suite.taskfile import DTYPES, read_task
+
+TASKS = DATA / "tasks"
+GELU, EMBEDDING = "gelu-add-layer_norm-3f2a", "embedding-add-mul-71c0"
+
+
+@pytest.fixture
+def everything(tmp_path):
+    """A folder with two task files (one nested), a nested sample, two bare subgraph folders, and clutter."""
+    root = tmp_path / "all"
+    (root / "text" / "deep").mkdir(parents=True)
+    shutil.copy(TASKS / f"{GELU}.task.yaml", root)
+    shutil.copy(TASKS / f"{EMBEDDING}.task.yaml", root / "text" / "deep")
+    task = read_task(TASKS / f"{EMBEDDING}.task.yaml")
+    write_sample(task, root / "ab" / "cd" / "abcd01")
+    for name in ("one", "two"):
+        shutil.copytree(root / "ab" / "cd" / "abcd01" / task.subgraphs[0].id, root / "bare" / name / "subgraph_0")
+    for folder in ("ab/cd/abcd01", "bare/one/subgraph_0", "bare/two/subgraph_0"):
+        for path in (root / folder).rglob("graph_net.json"):
+            path.write_text("{}")
+    (root / ".hidden").mkdir()
+    shutil.copy(TASKS / f"{GELU}.task.yaml", root / ".hidden")
+    (root / "notes.yaml").write_text("nothing")
+    return root
+
+
+def test_a_folder_of_everything(everything):
+    refs = discover(everything)
+    assert {(r.id, r.kind) for r in refs} == {
+        (GELU, "task"),
+        (EMBEDDING, "task"),
+        ("abcd01", "sample"),
+        ("one-subgraph_0", "subgraph"),
+        ("two-subgraph_0", "subgraph"),
+    }
+    assert [r.path for r in refs] == sorted(r.path for r in refs)
+    for ref in refs:
+        task = ref.load()
+        assert task.id == ref.id
+        assert len(task.subgraphs) == ref.header.subgraphs
+        assert task.header.ops
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        (f"{GELU}.task.yaml", "task"),
+        ("ab/cd/abcd01", "sample"),
+        ("bare/one/subgraph_0", "subgraph"),
+        ("bare/one", "subgraph"),
+    ],
+)
+def test_a_single_task(everything, path, kind):
+    (ref,) = discover(everything / path)
+    assert ref.kind == kind
+
+
+def test_missing_empty_and_ambiguous_paths(everything, tmp_path):
+    with pytest.raises(UserError, match=r"nowhere: no such file or folder"):
+        discover(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=r"empty: holds no tasks \(tasks are \*\.task\.yaml files or samples\)"):
+        discover(tmp_path / "empty")
+    with pytest.raises(UserError, match=r"notes\.yaml: holds no tasks"):
+        discover(everything / "notes.yaml")
+    (everything / "again").mkdir()
+    shutil.copy(TASKS / f"{GELU}.task.yaml", everything / "again")
+    with pytest.raises(UserError, match=rf"task id '{GELU}' is also that of"):
+        discover(everything)
+
+
+def test_suites_go_by_tags(everything):
+    refs = discover(everything)
+    chosen = {suite: {r.id for r in select(refs, suite)} for suite in ("lite", "train", "full", "all")}
+    assert chosen["lite"] == {GELU}
+    assert chosen["train"] == {EMBEDDING}
+    assert chosen["all"] == {r.id for r in refs}
+    assert chosen["full"] == chosen["all"] - {EMBEDDING}
+    with pytest.raises(UserError, match="no suite 'huge'"):
+        select(refs, "huge")
+
+
+def test_installed_tasks_are_beside_or_inside_the_package():
+    assert installed_tasks().name == "tasks"
+    assert installed_tasks().is_dir()
+
+
+def subgraph(*specs):
+    return Subgraph("s", "g", "float32", specs)
+
+
+def test_example_inputs_replay_the_record():
+    specs = subgraph(
+        TensorSpec("a", (1000,), "float32", mean=3.0, std=2.0),
+        TensorSpec("b", (1000,), "bfloat16", mean=0.0, std=1.0, min=-0.5, max=0.5),
+        TensorSpec("c", (1000,), "int64", min=-2, max=3),
+        TensorSpec("d", (1000,), "bool"),
+        TensorSpec("e", (2, 2), "int32", data=(1, 2, 3, 4)),
+        TensorSpec("f", (), "float16", mean=1.5, std=0.0),
+        TensorSpec("g", (4,), "float32", mean=-math.inf, std=math.nan),
+    )
+    a, b, c, d, e, f, g = example_inputs(specs, seed=1)
+    assert abs(a.mean() - 3) < 0.3
+    assert abs(a.std() - 2) < 0.2
+    assert (b.min(), b.max()) == (-0.5, 0.5)
+    assert set(c.tolist()) == set(range(-2, 4))
+    assert 400 < d.sum() < 600
+    assert e.tolist() == [[1, 2], [3, 4]]
+    assert (f.item(), f.shape) == (1.5, ())
+    assert g.tolist() == [-math.inf] * 4
+    for value, spec in zip(example_inputs(specs, seed=1), specs.inputs, strict=True):
+        assert value.dtype == getattr(torch, spec.dtype)
+    assert torch.equal(example_inputs(specs, seed=1)[0], a)
+    assert not torch.equal(example_inputs(specs, seed=2)[0], a)
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
+@pytest.mark.parametrize("dtype", sorted(DTYPES))
+def test_every_dtype_has_example_inputs(dtype):
+    (value,) = example_inputs(subgraph(TensorSpec("x", (2, 0, 3), dtype, mean=0.0, std=1.0)))
+    assert (value.dtype, value.shape) == (getattr(torch, dtype), (2, 0, 3))
+    (value,) = example_inputs(subgraph(TensorSpec("x", (2, 3), dtype)))
+    assert value.dtype == getattr(torch, dtype)
+
+
+def test_listing(capsys):
+    assert main(["tasks", "list", str(TASKS)]) == 0
+    out = capsys.readouterr().out
+    assert f"{GELU}     3  gelu add layer_norm  [lite]" in out
+    assert "2 tasks, 4 subgraphs" in out
+    assert main(["tasks", "list", "--json", str(TASKS)]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["count"], data["subgraphs"], data["tasks"][1]["tags"]) == (2, 4, ["lite"])
+
+
+def test_showing(capsys):
+    assert main(["tasks", "show", str(TASKS / f"{EMBEDDING}.task.yaml")]) == 0
+    out = capsys.readouterr().out
+    assert "        tmp_1 = operator.iadd(tmp_0, in_2)\n" in out
+    assert "in_0     int64     [2, 3]  data [0, 1, 2, 9, 8, 7]" in out
+    assert main(["tasks", "show", "no-such-task"]) == 1
+    assert "'passbench tasks list' shows the ids" in capsys.readouterr().err
+    assert main(["tasks", "show", str(TASKS)]) == 1
+    assert "2 tasks (name one of them)" in capsys.readouterr().err
+
+
+BAD = [
+    ("[gelu, add, layer_norm]", "[gelu, add]", ":11: graph g0 has the operators [gelu, add, layer_norm], the header"),
+    ("(tmp_1, (16,), in_2", "(tmp_1, (17,), in_2", ":11: subgraph bert-float32-b1s8 does not run: tmp_2"),
+    ("gelu(in_0)", "gelu_(in_0)", ":12: operator 'torch.nn.functional.gelu_' is not allowed"),
+    ("subgraphs: 3", "subgraphs: 2", ":22: 3 subgraphs, the header says 2"),
+]
+
+
+def test_validating_reports_every_bad_file_and_exits_1(tmp_path, capsys):
+    text = (TASKS / f"{GELU}.task.yaml").read_text()
+    for number, (old, new, _) in enumerate(BAD):
+        assert old in text
+        (tmp_path / f"bad{number}.task.yaml").write_text(text.replace(old, new, 1).replace(GELU, f"bad{number}", 1))
+    assert main(["tasks", "validate", str(tmp_path), str(TASKS)]) == 1
+    out, err = capsys.readouterr()
+    lines = err.splitlines()
+    assert f"bad0.task.yaml{BAD[0][2]}" in lines[0]
+    for number, (_, _, message) in enumerate(BAD):
+        assert any(f"bad{number}.task.yaml{message}" in line for line in lines)
+    assert out == "6 tasks checked, 4 bad\n"
+
+
+def test_validating_good_tasks(capsys, everything):
+    assert main(["tasks", "validate", str(everything)]) == 0
+    assert capsys.readouterr().out == "5 tasks valid\n"
+
+
+def test_graphs_whose_shapes_depend_on_values_run_on_example_inputs(tmp_path, capsys):
+    text = """passbench: task/1
+id: nonzero-1
+ops: [nonzero]
+sources: []
+tags: []
+subgraphs: 1
+---
+graphs:
+  g0: |
+    def forward(in_0):
+        tmp_0 = in_0.nonzero()
+        return (tmp_0,)
+subgraphs:
+- id: s0
+  graph: g0
+  dtype: bool
+  inputs:
+  - {name: in_0, shape: [4], dtype: bool}
+"""
+    (tmp_path / "nonzero-1.task.yaml").write_text(text)
+    assert main(["tasks", "validate", str(tmp_path)]) == 0

@@ -1,0 +1,74 @@
+"""The filters of the untrusted side, tried by system calls: what they deny, and that computing goes on."""
+
+from __future__ import annotations
+
+import json
+import platform
+import signal
+import subprocess
+import sys
+
+import pytest
+from checkout import TESTS
+
+from pytest_passbench.walls.syscalls import MACHINES
+
+pytestmark = pytest.mark.skipif(platform.machine() not in MACHINES, reason="no filters for this machine")
+JIT = {"executable memory", "memory made executable"}
+#: What a sandbox's own walls may refuse to anybody.
+UNCERTAIN = {"child in a namespace", "clone3", "terminal of one's own", "message queue"}
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, str(TESTS / "filtered.py"), *arguments]
+    return subprocess.run(program, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+
+
+def tried(*arguments: str) -> list[dict[str, str]]:
+    ran = run(*arguments)
+    assert ran.returncode == 0, ran.stderr
+    return [json.loads(line) for line in ran.stdout.splitlines()]
+
+
+def refused(outcomes: dict[str, str]) -> set[str]:
+    return {name for name, outcome in outcomes.items() if outcome in ("EPERM", "ENOSYS")}
+
+
+def test_the_ways_to_be_continued_are_there_without_a_filter():
+    (free,) = tried("none")
+    assert len(free) >= 15
+    assert refused(free) <= UNCERTAIN
+
+
+def test_whoever_sees_a_candidate_can_build_but_not_be_continued():
+    (outcomes,) = tried("untrusted")
+    building = {"child", "file to read", "thread"}
+    assert {outcomes.pop(name) for name in building} == {"done"}
+    assert refused(outcomes) == set(outcomes)
+
+
+def test_a_measured_process_computes_and_does_nothing_else():
+    (outcomes,) = tried("measured", "1")
+    assert outcomes.pop("compute") == "done"
+    assert refused(outcomes) == set(outcomes)
+
+
+def test_one_of_several_threads_may_start_them_and_make_code_in_its_first_block():
+    first, then = tried("measured", "2")
+    assert then.pop("code that can be written") == "EFAULT"
+    for outcomes, more in ((first, {*JIT, "another filter"}), (then, set())):
+        assert outcomes["compute"] == outcomes["thread"] == "done"
+        assert set(outcomes) - refused(outcomes) == {"compute", "thread", *more}
+
+
+def test_a_measured_process_that_aborts_says_so():
+    assert run("measured", "1", "abort").returncode == -signal.SIGABRT
+
+
+def test_both_machines_have_numbers_for_all_that_the_filters_name():
+    for machine in MACHINES.values():
+        named = {name for name, _argument in machine.signals}
+        named |= {*machine.denied, *machine.allowed, *machine.processes}
+        named |= {"socket", "clone", "clone3", "fcntl", "ioctl", "prctl", "mmap", "mprotect", "seccomp"}
+        assert named <= set(machine.calls)
+        assert len(set(machine.calls.values())) == len(machine.calls)

@@ -1,0 +1,155 @@
+"""A folder with small tasks and candidates written on the spot, and judges for them."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from pytest_passbench.candidate.layout import Candidate
+from pytest_passbench.core.settings import Settings
+from pytest_passbench.judge.session import Session
+from pytest_passbench.run.judging import records
+from pytest_passbench.suite.taskfile import read_task
+
+GELU_ADD = """
+def forward(in_0, in_1):
+    tmp_0 = torch.nn.functional.gelu(in_0)
+    tmp_1 = tmp_0 + in_1
+    return (tmp_1,)
+"""
+GELU_ADD_PASS = """
+import torch
+from pytest_passbench.kernels import cpp
+
+lib = cpp.load('''
+#include <cmath>
+#include <cstdint>
+extern "C" void gelu_add(const float* x, const float* y, float* out, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) out[i] = 0.5f * x[i] * (1.0f + std::erf(x[i] * 0.70710678118654752f)) + y[i];
+}''')
+
+def pattern(x, y):
+    return torch.nn.functional.gelu(x) + y
+
+def replacement_args(x, y):
+    return (x, y)
+
+def gelu_add(x, y):
+    out = torch.empty_like(x)
+    lib.gelu_add(x, y, out, x.numel())
+    return out
+
+def replacement_func():
+    return gelu_add
+"""
+#: The body of a wrapper that computes as eager does.
+AS_EAGER = "return torch.nn.functional.gelu(x) + y"
+
+
+class Judges:
+    """Judges that serve one test after the other: one for all that have the same settings."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[Settings, Session] = {}
+
+    def session(self, settings: Settings) -> Session:
+        """Return the judge with these settings, which leaves the machine's noise alone; begin it if there is none."""
+        if settings not in self._sessions:
+            session = self._sessions[settings] = Session(settings, b"a secret of the tests")
+            session.floor = False
+        return self._sessions[settings]
+
+    def __enter__(self) -> Judges:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        for session in self._sessions.values():
+            session.close()
+
+
+class Bench:
+    """A folder with task files and candidates, and who judges them: ``judges``, or a judge for that alone."""
+
+    def __init__(self, folder: Path, judges: Judges | None = None) -> None:
+        self.folder, self._judges = folder, judges
+        self.tasks = folder / "tasks"
+        self.tasks.mkdir()
+
+    def task(
+        self,
+        name: str = "gelu-add",
+        source: str = GELU_ADD,
+        shapes: tuple[tuple[int, ...], ...] = ((16, 32), (16, 32)),
+        dtypes: tuple[str, ...] = ("float32",),
+        ops: tuple[str, ...] = ("gelu", "add"),
+        scales: tuple[int, ...] = (1,),
+        stats: str = "mean: 0.0, std: 1.0, min: -5.0, max: 5.0",
+    ) -> Path:
+        """A task with one subgraph per dtype and scale (of the first dimension)."""
+        subgraphs = [
+            self._subgraph(f"{dtype}-x{scale}", dtype, [(shape[0] * scale, *shape[1:]) for shape in shapes], stats)
+            for dtype in dtypes
+            for scale in scales
+        ]
+        body = textwrap.indent(textwrap.dedent(source).strip(), "    ")
+        text = (
+            f"passbench: task/1\nid: {name}\nops: [{', '.join(ops)}]\nsources: [tests]\nmodality: text\n"
+            f"tags: [lite]\nsubgraphs: {len(subgraphs)}\n---\ngraphs:\n  g0: |\n{body}\nsubgraphs:\n"
+            + "".join(subgraphs)
+        )
+        path = self.tasks / f"{name}.task.yaml"
+        path.write_text(text)
+        return path
+
+    @staticmethod
+    def _subgraph(name: str, dtype: str, shapes: list[tuple[int, ...]], stats: str) -> str:
+        lines = [f"- id: {name}", "  graph: g0", f"  dtype: {dtype}", "  source: tests", "  inputs:"]
+        for index, shape in enumerate(shapes):
+            lines.append(f"  - {{name: in_{index}, shape: {list(shape)}, dtype: {dtype}, {stats}}}")
+        return "\n".join(lines) + "\n"
+
+    def candidate(self, passes: Mapping[str, str], name: str = "cand", task: str = "", **helpers: str) -> Path:
+        """A candidate's pass directory; with ``task`` the one for that task alone."""
+        root = self.folder / name
+        folder = root / task / "pass_dir" if task else root
+        folder.mkdir(parents=True, exist_ok=True)
+        for stem, code in passes.items():
+            (folder / f"{stem}.py").write_text(textwrap.dedent(code))
+        for stem, code in helpers.items():
+            (folder / f"{stem}.py").write_text(textwrap.dedent(code))
+        (folder / "sorted_output_pass_rule_names.json").write_text(json.dumps(list(passes)))
+        return root
+
+    def judge(self, candidate: Path | None = None, **settings: Any) -> dict[str, Any]:
+        """Judge all tasks; return the records by "task/subgraph", the later one of two."""
+        return {f"{record.task}/{record.subgraph}": record for record in self.records(candidate, **settings)}
+
+    def records(self, candidate: Path | None = None, **settings: Any) -> list[Any]:
+        """Judge all tasks; return the records as they come. A budget is one run's, so it has its own judge."""
+        asked = Settings(**{"pipeline": "direct", "audit": "off", **settings})
+        alone = self._judges is None or asked.budget is not None
+        with Judges() if alone else nullcontext(self._judges) as judges:
+            return self.judged_by(judges.session(asked), candidate)
+
+    def judged_by(self, session: Session, candidate: Path | None = None) -> list[Any]:
+        """Return the records of all tasks, as they come from this judge."""
+        chosen = Candidate.open(candidate or self.folder / "cand")
+        tasks = [read_task(path) for path in sorted(self.tasks.glob("*.yaml"))]
+        t = session.settings.tolerance
+        return [record for task in tasks for record in records(session, task, chosen, t)]
+
+
+def make_wrapper(body: str, head: str = "") -> str:
+    """A pass for gelu(x) + y whose wrapper has the given body."""
+    lines = textwrap.indent(textwrap.dedent(body).strip(), "    ")
+    return (
+        f"import torch\n{textwrap.dedent(head)}\n"
+        "def pattern(x, y):\n    return torch.nn.functional.gelu(x) + y\n\n"
+        "def replacement_args(x, y):\n    return (x, y)\n\n"
+        f"def kernel(x, y):\n{lines}\n\n"
+        "def replacement_func():\n    return kernel\n"
+    )
