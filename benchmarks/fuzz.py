@@ -37,35 +37,231 @@ Write = Callable[[Path, random.Random], list[str]]
 VERDICTS = ("fine", "message", "traceback", "hang", "too large", "too long", "crash")
 
 SCALARS = (
-    "null", "~", "[]", "{}", "''", "0", "-1", "1e999", ".nan", ".inf", "-.inf", "nan", "inf", "yes", "2024-01-01", "0x7f",
-    "*nobody", "&a [*a]", "<<", "? x", "- - - -", "!!python/name:os.system", "!!binary x", "!!set {a}", "|", ">", "%TAG",
-    "float99", "float8_e4m3fn", "complex64", "bool", "int64", "'\\0'", '"\\ud800"', '"\\0"', "a: b: c", "[1, 2", "{a: }", "1_000", "1:30",
-    "9" * 30, "9" * 5000, "-" + "9" * 400, "[" * 300, "[" * 50_000, "{a: " * 2000, "x" * 100_000, "é\u202e", "2 ** 64",
-    "[1000000, 1000000, 1000]", "[0]", "[-1]", "[1.5]", "[[1]]", "[9999999999999999999]", "[2147483648, 2147483648, 4]",
-)  # fmt: skip
+    "null",
+    "~",
+    "[]",
+    "{}",
+    "''",
+    "0",
+    "-1",
+    "1e999",
+    ".nan",
+    ".inf",
+    "-.inf",
+    "nan",
+    "inf",
+    "yes",
+    "2024-01-01",
+    "0x7f",
+    "*nobody",
+    "&a [*a]",
+    "<<",
+    "? x",
+    "- - - -",
+    "!!python/name:os.system",
+    "!!binary x",
+    "!!set {a}",
+    "|",
+    ">",
+    "%TAG",
+    "float99",
+    "float8_e4m3fn",
+    "complex64",
+    "bool",
+    "int64",
+    "'\\0'",
+    '"\\ud800"',
+    '"\\0"',
+    "a: b: c",
+    "[1, 2",
+    "{a: }",
+    "1_000",
+    "1:30",
+    "9" * 30,
+    "9" * 5000,
+    "-" + "9" * 400,
+    "[" * 300,
+    "[" * 50_000,
+    "{a: " * 2000,
+    "x" * 100_000,
+    "é\u202e",
+    "2 ** 64",
+    "[1000000, 1000000, 1000]",
+    "[0]",
+    "[-1]",
+    "[1.5]",
+    "[[1]]",
+    "[9999999999999999999]",
+    "[2147483648, 2147483648, 4]",
+)
 EXPRESSIONS = (
-    "9**9**9**9", "1 << 10**9", "'a' * 10**10", "[0] * 10**10", "(" * 300 + "1" + ")" * 300, "in_0" + " + 1" * 2000,
-    "-" * 3000 + "1", "in_0" + ".T" * 3000, "in_0" + "[0]" * 3000, "lambda: 0", "[x for x in in_0]", "f'{in_0}'", "yield", "await x",
-    "in_0 if in_0 else in_1", "in_0 and in_1", "(y := in_0)", "*in_0", "torch.zeros(10**15)", "torch.arange(10**11)",
-    "in_0.repeat(10**9)", "in_0.expand(10**9, 16, 32).contiguous()", "torch.nonzero(in_0)", "torch.nonzero(in_0).repeat(10**7)",
-    "__import__('os').system('true')", "open('/dev/zero').read()", "torch.load('x')", "in_0.__class__", "in_0.__reduce_ex__(2)",
-    "torch.ops.aten.add", "torch.ops.aten.add.Nothing(in_0)", "torch.ops.aten", "torch.nn.functional.linear()", "torch.finfo(in_0)",
-    "torch.finfo('x').max", "slice()", "int('9' * 5000)", "int('9' * 10**9)", "float('x')", "complex(1, in_0)", "list(range(10**10))", "range(3)", "max()",
-    "in_0[::-1]", "in_0[10**30]", "in_0[None, ..., 'a']", "in_0 @ in_1", "in_0 < in_1 < in_0", "1 / 0", "1 % 0", "1 // 0", "0 ** -1", "2.0 ** 10**5",
-    "'\\ud800'", "b'x'", "...", "nan", "device(1, 2, 3)", "torch.device('moon')", "in_0.to('moon')", "in_0.view(-1, -1)", "in_9", "{1: 2}", "{**in_0}",
-    "torch.cat([in_0] * 2)", "(1).real", "torch.nn.functional.interpolate(in_0, 10**9)", "torch.nn.functional.pad(in_0, (0, 10**12))",
-    "torch.nn.functional.one_hot(in_0.long(), 10**12)", "torch.randn(10**9)", "torch.tensor([[1], [2, 3]])", "math.factorial(10**9)", "math.comb(10**9, 5)",
-    "pow(2, 10**9)", "math.pow(10, 400)", "math.exp(1000)", "math.sqrt(-1)", "round(1e400)", "int(inf)", "sum([1, 'a'])", "getattr(in_0, 'grad_fn')",
-)  # fmt: skip
+    "9**9**9**9",
+    "1 << 10**9",
+    "'a' * 10**10",
+    "[0] * 10**10",
+    "(" * 300 + "1" + ")" * 300,
+    "in_0" + " + 1" * 2000,
+    "-" * 3000 + "1",
+    "in_0" + ".T" * 3000,
+    "in_0" + "[0]" * 3000,
+    "lambda: 0",
+    "[x for x in in_0]",
+    "f'{in_0}'",
+    "yield",
+    "await x",
+    "in_0 if in_0 else in_1",
+    "in_0 and in_1",
+    "(y := in_0)",
+    "*in_0",
+    "torch.zeros(10**15)",
+    "torch.arange(10**11)",
+    "in_0.repeat(10**9)",
+    "in_0.expand(10**9, 16, 32).contiguous()",
+    "torch.nonzero(in_0)",
+    "torch.nonzero(in_0).repeat(10**7)",
+    "__import__('os').system('true')",
+    "open('/dev/zero').read()",
+    "torch.load('x')",
+    "in_0.__class__",
+    "in_0.__reduce_ex__(2)",
+    "torch.ops.aten.add",
+    "torch.ops.aten.add.Nothing(in_0)",
+    "torch.ops.aten",
+    "torch.nn.functional.linear()",
+    "torch.finfo(in_0)",
+    "torch.finfo('x').max",
+    "slice()",
+    "int('9' * 5000)",
+    "int('9' * 10**9)",
+    "float('x')",
+    "complex(1, in_0)",
+    "list(range(10**10))",
+    "range(3)",
+    "max()",
+    "in_0[::-1]",
+    "in_0[10**30]",
+    "in_0[None, ..., 'a']",
+    "in_0 @ in_1",
+    "in_0 < in_1 < in_0",
+    "1 / 0",
+    "1 % 0",
+    "1 // 0",
+    "0 ** -1",
+    "2.0 ** 10**5",
+    "'\\ud800'",
+    "b'x'",
+    "...",
+    "nan",
+    "device(1, 2, 3)",
+    "torch.device('moon')",
+    "in_0.to('moon')",
+    "in_0.view(-1, -1)",
+    "in_9",
+    "{1: 2}",
+    "{**in_0}",
+    "torch.cat([in_0] * 2)",
+    "(1).real",
+    "torch.nn.functional.interpolate(in_0, 10**9)",
+    "torch.nn.functional.pad(in_0, (0, 10**12))",
+    "torch.nn.functional.one_hot(in_0.long(), 10**12)",
+    "torch.randn(10**9)",
+    "torch.tensor([[1], [2, 3]])",
+    "math.factorial(10**9)",
+    "math.comb(10**9, 5)",
+    "pow(2, 10**9)",
+    "math.pow(10, 400)",
+    "math.exp(1000)",
+    "math.sqrt(-1)",
+    "round(1e400)",
+    "int(inf)",
+    "sum([1, 'a'])",
+    "getattr(in_0, 'grad_fn')",
+)
 VALUES: tuple[Any, ...] = (
-    None, True, 0, -1, 5, 99, -11, -(10**9), 10**400, 1.5, -1e308, "", "nan", "WOW", "a\0b", "\ud800", "x" * 100_000, "../..", "/dev/zero", [], [5], [[]],
-    [None], [1] * 10_000, {}, {"float": "nan"}, {"float": "inf"}, {"float": "x"}, {"a": {"a": {"a": 1}}}, {"": 1}, "\x1b[31m", "<b>|`", "9" * 5000,
-)  # fmt: skip
-NUMBERS = ("0", "-1", "1", "nan", "inf", "-inf", "1e999", "1e-999", "1.5", "", " ", "x", "²", "٣", "9" * 30, "9" * 5000, "0x10", "1_0", "+3", "1e9")
+    None,
+    True,
+    0,
+    -1,
+    5,
+    99,
+    -11,
+    -(10**9),
+    10**400,
+    1.5,
+    -1e308,
+    "",
+    "nan",
+    "WOW",
+    "a\0b",
+    "\ud800",
+    "x" * 100_000,
+    "../..",
+    "/dev/zero",
+    [],
+    [5],
+    [[]],
+    [None],
+    [1] * 10_000,
+    {},
+    {"float": "nan"},
+    {"float": "inf"},
+    {"float": "x"},
+    {"a": {"a": {"a": 1}}},
+    {"": 1},
+    "\x1b[31m",
+    "<b>|`",
+    "9" * 5000,
+)
+NUMBERS = (
+    "0",
+    "-1",
+    "1",
+    "nan",
+    "inf",
+    "-inf",
+    "1e999",
+    "1e-999",
+    "1.5",
+    "",
+    " ",
+    "x",
+    "²",
+    "٣",
+    "9" * 30,
+    "9" * 5000,
+    "0x10",
+    "1_0",
+    "+3",
+    "1e9",
+)
 PATHS = (
-    "", ".", "..", "/", "/dev/null", "/dev/zero", "/proc/self/mem", "/nowhere", "x" * 300, "x/" * 3000, "a\0b", "\udcff", "~", "*", "-", "--", "::", "a::b",
-    "gelu-add.task.yaml", "results.json", "cand", "sample", "pipe", "sparse", "é.task.yaml", "closed",
-)  # fmt: skip
+    "",
+    ".",
+    "..",
+    "/",
+    "/dev/null",
+    "/dev/zero",
+    "/proc/self/mem",
+    "/nowhere",
+    "x" * 300,
+    "x/" * 3000,
+    "a\0b",
+    "\udcff",
+    "~",
+    "*",
+    "-",
+    "--",
+    "::",
+    "a::b",
+    "gelu-add.task.yaml",
+    "results.json",
+    "cand",
+    "sample",
+    "pipe",
+    "sparse",
+    "é.task.yaml",
+    "closed",
+)
 
 
 # Bytes and lines of any text
@@ -117,8 +313,26 @@ def _source(rng: random.Random) -> str:
     """Return a graph with one or two expressions of another kind."""
     body = [f"tmp_{n} = {rng.choice(EXPRESSIONS)}" for n in range(rng.choice((1, 1, 2)))]
     if rng.random() < 0.2:
-        body.append(rng.choice(("in_0 += in_1", "in_0[0] = in_1", "del in_0", "a, b = in_0", "import os", "x: int = 3", "pass", "return in_0",
-                                "for i in in_0: pass", "with in_0: pass", "global x", "in_0.data = 3", "a = b = in_0", "[] = in_0")))  # fmt: skip
+        body.append(
+            rng.choice(
+                (
+                    "in_0 += in_1",
+                    "in_0[0] = in_1",
+                    "del in_0",
+                    "a, b = in_0",
+                    "import os",
+                    "x: int = 3",
+                    "pass",
+                    "return in_0",
+                    "for i in in_0: pass",
+                    "with in_0: pass",
+                    "global x",
+                    "in_0.data = 3",
+                    "a = b = in_0",
+                    "[] = in_0",
+                )
+            )
+        )
     return "def forward(in_0, in_1):\n" + "".join(f"    {line}\n" for line in body) + "    return (tmp_0,)\n"
 
 
@@ -148,7 +362,11 @@ def published(folder: Path, rng: random.Random) -> list[str]:
         _replace(file, rng)
     if rng.random() < 0.1:
         return ["pytest", "--passbench", f"--candidate={badinput.write_candidate(folder)}", str(path)]
-    return ["tasks", rng.choice(("validate", "show", "list", "check")), str(path if rng.random() < 0.8 else path / "sub")]
+    return [
+        "tasks",
+        rng.choice(("validate", "show", "list", "check")),
+        str(path if rng.random() < 0.8 else path / "sub"),
+    ]
 
 
 def _replace(file: Path, rng: random.Random) -> None:
@@ -158,9 +376,15 @@ def _replace(file: Path, rng: random.Random) -> None:
     if draw < 0.25:
         _other_kind(file, rng)
     elif draw < 0.6 and data.strip():
-        file.write_bytes(_with_values(data.decode(), rng).encode("utf-8", "surrogatepass") if b"=" in data or b":" in data else data * 2)
+        file.write_bytes(
+            _with_values(data.decode(), rng).encode("utf-8", "surrogatepass")
+            if b"=" in data or b":" in data
+            else data * 2
+        )
     elif file.suffix == ".py" and draw < 0.75:
-        file.write_text(f"import torch\nclass A:\n\tname = {rng.choice(EXPRESSIONS)}\n\tshape = [{rng.choice(EXPRESSIONS)}]\n")
+        file.write_text(
+            f"import torch\nclass A:\n\tname = {rng.choice(EXPRESSIONS)}\n\tshape = [{rng.choice(EXPRESSIONS)}]\n"
+        )
     else:
         for _ in range(rng.choice((1, 2))):
             data = _spoilt(data, rng)[: 20 << 20]
@@ -173,7 +397,9 @@ def _other_kind(file: Path, rng: random.Random) -> None:
         lambda: os.mkfifo(file),
         lambda: badinput.sparse(file),
         file.mkdir,
-        lambda: file.symlink_to(rng.choice(("/dev/zero", "/dev/null", file.name, "nowhere", "/", "/proc/self/mem", "/dev/tty"))),
+        lambda: file.symlink_to(
+            rng.choice(("/dev/zero", "/dev/null", file.name, "nowhere", "/", "/proc/self/mem", "/dev/tty"))
+        ),
         lambda: (file.write_text("x"), file.chmod(0)),
         lambda: (file.mkdir(), file.chmod(0)),
         lambda: None,
@@ -191,7 +417,19 @@ def candidate(folder: Path, rng: random.Random) -> list[str]:
             if manifest.is_file():
                 _manifest(manifest, rng)
         elif draw < 0.7:
-            name = rng.choice(("fuse.py", "x.py", "data.bin", "inner", os.fsdecode(b"\xff.py"), "a\nb.py", "x" * 255, "-", badinput.MANIFEST))
+            name = rng.choice(
+                (
+                    "fuse.py",
+                    "x.py",
+                    "data.bin",
+                    "inner",
+                    os.fsdecode(b"\xff.py"),
+                    "a\nb.py",
+                    "x" * 255,
+                    "-",
+                    badinput.MANIFEST,
+                )
+            )
             (path / name).touch()
             _other_kind(path / name, rng)
         else:
@@ -202,7 +440,12 @@ def candidate(folder: Path, rng: random.Random) -> list[str]:
         path.rename(folder / rng.choice(("new\nline", "ü", os.fsdecode(b"\xff"), "[x]", "a b")))
         path = next(entry for entry in folder.iterdir() if entry.is_dir() and entry.name != "tasks")
     if rng.random() < 0.3:
-        return ["verify", str(badinput.write_results(folder, badinput.results())), f"--candidate={path}", f"--tasks={badinput.write_task(folder)}"]
+        return [
+            "verify",
+            str(badinput.write_results(folder, badinput.results())),
+            f"--candidate={path}",
+            f"--tasks={badinput.write_task(folder)}",
+        ]
     return ["pytest", "--passbench", f"--candidate={path}", str(badinput.write_task(folder))]
 
 
@@ -211,7 +454,9 @@ def _manifest(path: Path, rng: random.Random) -> None:
     if draw < 0.3:
         _other_kind(path, rng)
     elif draw < 0.7:
-        path.write_text(json.dumps(rng.choice((rng.choice(VALUES), [rng.choice(VALUES)], ["fuse", rng.choice(VALUES)]))))
+        path.write_text(
+            json.dumps(rng.choice((rng.choice(VALUES), [rng.choice(VALUES)], ["fuse", rng.choice(VALUES)])))
+        )
     else:
         path.write_bytes(_spoilt(path.read_bytes(), rng))
 
@@ -220,7 +465,10 @@ def results(folder: Path, rng: random.Random) -> list[str]:
     """Write a mutated results file."""
     data: Any = badinput.results()
     if rng.random() < 0.15:
-        data = {"subgraphs": [{"status": "correct", "dtypes": ["float32"], "correct_from": [-6], "speedup": 1.5}], "b": 0.1}
+        data = {
+            "subgraphs": [{"status": "correct", "dtypes": ["float32"], "correct_from": [-6], "speedup": 1.5}],
+            "b": 0.1,
+        }
     for _ in range(rng.choice((0, 1, 1, 2))):
         _change(data, rng)
     text = json.dumps(data).encode()
@@ -279,18 +527,57 @@ LINES: dict[str, tuple[str, ...]] = {
     "merge": ("OUT", "PATH", "PATH"),
     "audit": ("BAD", "--policy=WORD", "--task=PATH", "--json"),
     "doctor": ("--json", "WORD"),
-    "forge --only none": ("--steps=WORD", "--tasks=NUMBER", "--train=NUMBER", "--processes=NUMBER", "--timeout=NUMBER", "--layout=WORD"),
+    "forge --only none": (
+        "--steps=WORD",
+        "--tasks=NUMBER",
+        "--train=NUMBER",
+        "--processes=NUMBER",
+        "--timeout=NUMBER",
+        "--layout=WORD",
+    ),
     "forge --model": ("BAD", "--input=WORD", "--size=NUMBER,NUMBER", "--out=OUT", "--tasks=NUMBER"),
     "forge --hub ./nowhere": ("--tasks=NUMBER",),
     "forge": (),
-    "pytest --passbench": ("--candidate=PATH", "PATH", "--passbench-tasks=PATH", "--passbench-suite=WORD", "--passbench-tolerance=NUMBER",
-                           "--passbench-device=WORD", "--passbench-threads=NUMBER", "--passbench-timeout=NUMBER",
-                           "--passbench-budget=NUMBER", "--passbench-fail-under=AS=NUMBER", "--passbench-fail-under=WORD",
-                           "--passbench-shard=NUMBER/NUMBER", "--passbench-seed=WORD", "--passbench-b=NUMBER",
-                           "--passbench-p=NUMBER", "--passbench-baseline=WORD", "--passbench-report-dir=OUT"),
+    "pytest --passbench": (
+        "--candidate=PATH",
+        "PATH",
+        "--passbench-tasks=PATH",
+        "--passbench-suite=WORD",
+        "--passbench-tolerance=NUMBER",
+        "--passbench-device=WORD",
+        "--passbench-threads=NUMBER",
+        "--passbench-timeout=NUMBER",
+        "--passbench-budget=NUMBER",
+        "--passbench-fail-under=AS=NUMBER",
+        "--passbench-fail-under=WORD",
+        "--passbench-shard=NUMBER/NUMBER",
+        "--passbench-seed=WORD",
+        "--passbench-b=NUMBER",
+        "--passbench-p=NUMBER",
+        "--passbench-baseline=WORD",
+        "--passbench-report-dir=OUT",
+    ),
     "": ("WORD", "WORD"),
-}  # fmt: skip
-WORDS = ("", "x", "lite", "cuda:99999999999999999999", "cpu", "é", "\udcff", "a" * 5000, "-h", "--help", "=", ",,,", "a=b=c", "none", "\n" * 50, "%s", "{}")
+}
+WORDS = (
+    "",
+    "x",
+    "lite",
+    "cuda:99999999999999999999",
+    "cpu",
+    "é",
+    "\udcff",
+    "a" * 5000,
+    "-h",
+    "--help",
+    "=",
+    ",,,",
+    "a=b=c",
+    "none",
+    "\n" * 50,
+    "%s",
+    "{}",
+)
 
 
 def line(folder: Path, rng: random.Random) -> list[str]:
@@ -303,18 +590,26 @@ def line(folder: Path, rng: random.Random) -> list[str]:
     badinput.sparse(folder / "sparse")
     (folder / "closed").mkdir(0)
     command = rng.choice(list(LINES))
-    words = command.split()
-    if command.startswith("pytest"):
+    words, pytests = command.split(), command.startswith("pytest")
+    if pytests:
         words += ["--candidate=cand", "gelu-add.task.yaml"] if rng.random() < 0.8 else []
     for form in LINES[command]:
         if form in ("PATH", "BAD", "OUT") or rng.random() < 0.3:
-            words += _filled(form, rng).replace("-n=", "-n ", 1).split(" ", 1) if form.startswith("-n=") else [_filled(form, rng)]
+            words += (
+                _filled(form, rng, pytests).replace("-n=", "-n ", 1).split(" ", 1)
+                if form.startswith("-n=")
+                else [_filled(form, rng, pytests)]
+            )
     if rng.random() < 0.1:
-        words.insert(rng.randrange(len(words) + 1) if words and words[0] != "pytest" else len(words), rng.choice(WORDS))
+        words.insert(
+            rng.randrange(len(words) + 1) if words and words[0] != "pytest" else len(words), rng.choice(WORDS)
+        )
     return words or ["--help"]
 
 
-def _filled(form: str, rng: random.Random) -> str:
+def _filled(form: str, rng: random.Random, pytests: bool) -> str:
+    if form == "PATH" and pytests:  # pytest itself fails on a folder that it may not read
+        form = rng.choice([path for path in PATHS if path != "closed"])
     bad = [path for path in PATHS if path not in ("cand", "sample", ".", "/", "..")]
     outs = [path for path in PATHS if not path.startswith(("/", ".", "~")) and path]
     for name, words in (("NUMBER", NUMBERS), ("PATH", PATHS), ("WORD", WORDS), ("BAD", bad), ("OUT", outs)):
@@ -397,8 +692,10 @@ def main() -> int:
         told = outcome.text[-1500:] if args.show else "".join(list(fuzzing.lines_of(outcome.text))[-1:])[:160]
         print(f"{outcome.verdict}: {name}: {shlex.join(word[:60] for word in argv)}\n    {told}")
     _table(found)
-    print(f"{len(found)} inputs, {len(bad)} bad, {time.monotonic() - started:.0f} s; "
-          f"slowest {max(out.seconds for _, _, out in found):.1f} s, largest {max(out.mebibytes for _, _, out in found):.0f} MiB")  # fmt: skip
+    print(
+        f"{len(found)} inputs, {len(bad)} bad, {time.monotonic() - started:.0f} s; "
+        f"slowest {max(out.seconds for _, _, out in found):.1f} s, largest {max(out.mebibytes for _, _, out in found):.0f} MiB"
+    )
     return int(bool(bad))
 
 

@@ -89,7 +89,9 @@ def write_sample(folder: Path) -> Path:
     (inner / "input_meta.py").write_text("")
     constraints = "dynamic_dim_constraint_symbol2example_value = {S0: 16}\n"
     (inner / "input_tensor_constraints.py").write_text(constraints)
-    (inner / "graph_net.json").write_text('{"framework": "torch", "model_name": "m", "passbench": {"tags": ["lite"]}}')
+    (inner / "graph_net.json").write_text(
+        '{"framework": "torch", "model_name": "m", "passbench": {"tags": ["lite"]}}'
+    )
     return inner.parent
 
 
@@ -310,13 +312,20 @@ def _input(**changes: str) -> str:
 def _bomb(levels: int = 9, width: int = 10) -> str:
     lines = [f"meta: &a0 [{', '.join(['lol'] * width)}]"]
     lines += [f"  b{n}: &a{n} [{', '.join([f'*a{n - 1}'] * width)}]" for n in range(1, levels + 1)]
-    return SUBGRAPH + "  meta:\n    b0: " + lines[0].removeprefix("meta: ") + "\n" + "\n".join(
-        "  " + line for line in lines[1:]
-    ) + "\n"
+    return (
+        SUBGRAPH
+        + "  meta:\n    b0: "
+        + lines[0].removeprefix("meta: ")
+        + "\n"
+        + "\n".join("  " + line for line in lines[1:])
+        + "\n"
+    )
 
 
 _operators = "\n".join(f"    tmp_{n + 1} = tmp_{n} + in_1" for n in range(3_000))
-_task("100,000 brackets", lambda: task_text(subgraphs=SUBGRAPH + "  meta: {a: " + "[" * 100_000 + "]" * 100_000 + "}\n"))
+_task(
+    "100,000 brackets", lambda: task_text(subgraphs=SUBGRAPH + "  meta: {a: " + "[" * 100_000 + "]" * 100_000 + "}\n")
+)
 _task("100,000 brackets in the header", lambda: task_text(head=HEAD + "x: " + "[" * 100_000 + "\n"))
 _task("100,000 mappings", lambda: task_text(subgraphs=SUBGRAPH + "  meta: " + "{a: " * 100_000 + "\n"))
 _task("100,000 dashes", lambda: task_text(subgraphs="- " * 100_000))
@@ -332,8 +341,14 @@ _task("an infinite mean", lambda: task_text(subgraphs=_input(mean=".inf")))
 _task("an infinite std", lambda: task_text(subgraphs=_input(std="1e999")))
 _task("a std of NaN", lambda: task_text(subgraphs=_input(std="nan")))
 _task("a minimum of NaN", lambda: task_text(subgraphs=_input(min=".nan")))
-_task("an unknown dtype", lambda: task_text(subgraphs=SUBGRAPH.replace("dtype: float32,", "dtype: float99,")), "float99")
-_task("a subgraph's unknown dtype", lambda: task_text(subgraphs=SUBGRAPH.replace("dtype: float32\n", "dtype: float99\n")), "float99")
+_task(
+    "an unknown dtype", lambda: task_text(subgraphs=SUBGRAPH.replace("dtype: float32,", "dtype: float99,")), "float99"
+)
+_task(
+    "a subgraph's unknown dtype",
+    lambda: task_text(subgraphs=SUBGRAPH.replace("dtype: float32\n", "dtype: float99\n")),
+    "float99",
+)
 _task("a tag that runs code", lambda: task_text(head=HEAD + 'x: !!python/object/apply:os.system ["true"]\n'))
 _task("UTF-16", lambda: task_text().encode("utf-16"))
 _task("NUL", lambda: task_text().encode() + b"\0")
@@ -400,14 +415,19 @@ for _name in ("graph_list.txt", "sub/model.py", "sub/weight_meta.py", "sub/graph
     _published(f"a sparse file for {_name}", _name, sparse)
 _published("100,000 brackets of weights", "sub/weight_meta.py", "class A:\n\tname = " + "[" * 100_000 + "\n")
 _published("900 chained + of weights", "sub/weight_meta.py", WEIGHTS.replace("[16, 32]", "[1" + " + 1" * 5_000 + "]"))
-_published("a size of many digits", "sub/weight_meta.py", WEIGHTS.replace("[16, 32]", f"[{' * '.join(['9' * 4000] * 64)}]"))
+_published(
+    "a size of many digits", "sub/weight_meta.py", WEIGHTS.replace("[16, 32]", f"[{' * '.join(['9' * 4000] * 64)}]")
+)
 _published("a shape of 10^15", "sub/weight_meta.py", WEIGHTS.replace("[16, 32]", "[1000000, 1000000, 1000]"))
 _published("a shape that is a number", "sub/weight_meta.py", WEIGHTS.replace("[16, 32]", "5"))
 _published("a mean of NaN", "sub/weight_meta.py", WEIGHTS.replace("mean = 0.0", "mean = float('nan')"), code=0)
 _published("an infinite std", "sub/weight_meta.py", WEIGHTS.replace("std = 1.0", "std = 1e999"), code=0)
 _published("dtype float99", "sub/weight_meta.py", WEIGHTS.replace("float32", "float99"), "float99")
-_published("a size that is no literal", "sub/input_tensor_constraints.py",
-           "dynamic_dim_constraint_symbol2example_value = {S0: 'x'}\n")  # fmt: skip
+_published(
+    "a size that is no literal",
+    "sub/input_tensor_constraints.py",
+    "dynamic_dim_constraint_symbol2example_value = {S0: 'x'}\n",
+)
 _published("100,000 brackets of JSON", "sub/graph_net.json", '{"a": ' + "[" * 100_000)
 _published("a number of 5,000 digits", "sub/graph_net.json", '{"a": ' + "9" * 5_000 + "}")
 _published("a path of 5,000 characters", "graph_list.txt", "x" * 5_000, "File name too long")
@@ -492,14 +512,29 @@ _results("cut short", lambda: json.dumps(results())[:-100])
 _results("two values for a key", lambda: json.dumps(results()).replace('"tasks":', '"tasks": [], "tasks":', 1))
 _results("not UTF-8", lambda: b"\xff\xfe{}" * 3)
 _results("subgraphs that are none", lambda: {"subgraphs": 5}, ("score",), "subgraphs")
-_results("a case's correct_from of [5]", lambda: {"subgraphs": [{"status": "correct", "correct_from": [5]}]}, ("score",), "correct_from")
+_results(
+    "a case's correct_from of [-10^9]",
+    lambda: {"subgraphs": [{"status": "correct", "correct_from": [-(10**9)]}]},
+    ("score",),
+    "correct_from",
+)
 _results("a case's b of null", lambda: {"subgraphs": [], "b": None}, ("score",), "b")
 _results("a case's p of text", lambda: {"subgraphs": [], "p": "1"}, ("score",), "p")
-_results("a case's interpretation of []", lambda: {"subgraphs": [], "interpretation": []}, ("score",), "interpretation")
+_results(
+    "a case's interpretation of []", lambda: {"subgraphs": [], "interpretation": []}, ("score",), "interpretation"
+)
 for _command in ("score", "verify", "plan"):
-    _case(f"results: a FIFO, {_command}", lambda f, c=_command: [c, str(_made(os.mkfifo, f / "results.json"))], "results.json")  # type: ignore[misc]
+    _case(
+        f"results: a FIFO, {_command}",
+        lambda f, c=_command: [c, str(_made(os.mkfifo, f / "results.json"))],
+        "results.json",
+    )  # type: ignore[misc]
     _case(f"results: /dev/zero, {_command}", lambda f, c=_command: [c, "/dev/zero"], "/dev/zero")  # type: ignore[misc]
-    _case(f"results: a sparse file, {_command}", lambda f, c=_command: [c, str(_made(sparse, f / "results.json"))], "results.json")  # type: ignore[misc]
+    _case(
+        f"results: a sparse file, {_command}",
+        lambda f, c=_command: [c, str(_made(sparse, f / "results.json"))],
+        "results.json",
+    )  # type: ignore[misc]
 
 
 def _made(make: Callable[[Path], object], path: Path) -> Path:
@@ -547,10 +582,27 @@ _line("--size", "forge", "--model", "m.py:M", "--input", "float b 3", "--size", 
 _line("no.py", "forge", "--model", "{folder}/no.py:M", code=1)
 _line("FILE.py:NAME", "forge", "--model", "M", code=1)
 for _option, _value in (
-    ("threads", "9" * 5_000), ("threads", "²"), ("timeout", "nan"), ("budget", "inf"), ("shard", "1/" + "9" * 5_000), ("b", "nan"),
-    ("p", "1e6"), ("tolerance", "9" * 5_000), ("fail-under", "AS=nan"), ("device", "cuda:" + "9" * 5_000), ("seed", ""),
-):  # fmt: skip
-    _line(_option, "pytest", "--passbench", "--candidate={folder}/cand", f"--passbench-{_option}={_value}", _TASK, code=4)
+    ("threads", "9" * 5_000),
+    ("threads", "²"),
+    ("timeout", "nan"),
+    ("budget", "inf"),
+    ("shard", "1/" + "9" * 5_000),
+    ("b", "nan"),
+    ("p", "1e6"),
+    ("tolerance", "9" * 5_000),
+    ("fail-under", "AS=nan"),
+    ("device", "cuda:" + "9" * 5_000),
+    ("seed", ""),
+):
+    _line(
+        _option,
+        "pytest",
+        "--passbench",
+        "--candidate={folder}/cand",
+        f"--passbench-{_option}={_value}",
+        _TASK,
+        code=4,
+    )
 _line("no candidate", "pytest", "--passbench", _TASK, code=4)
 _line("passbench", "pytest", "--passbench", "--candidate={folder}/cand", "--passbench-tasks=" + "x" * 5_000, code=4)
 _line("passbench", "pytest", "--passbench", "--candidate=" + "x" * 5_000, _TASK, code=4)

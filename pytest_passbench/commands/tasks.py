@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from pytest_passbench.core.checks import count, share
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import shown
+from pytest_passbench.core.files import kind_of
 
 if TYPE_CHECKING:
     from pytest_passbench.core.task import Subgraph, TensorSpec
@@ -103,11 +105,11 @@ def find_task(name: str) -> TaskRef:
     """Return the task with an id, or the only one at a path."""
     from pytest_passbench.suite.find import discover, installed_tasks
 
-    refs = discover(Path(name)) if Path(name).exists() else None
+    refs = discover(Path(name)) if kind_of(Path(name)) is not None else None
     if refs is None:
         refs = [r for r in discover(installed_tasks()) if r.id == name]
         if not refs:
-            raise UserError(f"no task {name!r}", remedy="'passbench tasks list' shows the ids")
+            raise UserError(f"no task {shown(name)}", remedy="'passbench tasks list' shows the ids")
     if len(refs) > 1:
         raise UserError(f"{len(refs)} tasks", where=name, remedy="name one of them")
     return refs[0]

@@ -15,7 +15,7 @@ MAX_DEPTH = 50  # of lists and objects in each other
 MAX_DIGITS = 40  # of an integer
 _MARKS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.S)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_REMEDY = "correct the file, or take a fresh copy of it"
+_REMEDY = "the file is cut short or was edited: correct it, or take a fresh copy"
 
 Pairs = list[tuple[str, Any]]
 

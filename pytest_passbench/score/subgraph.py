@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import shown
-from pytest_passbench.core.ladder import BITWISE, LADDER, NEVER, T_FROZEN, first_correct, guarded
+from pytest_passbench.core.ladder import BITWISE, NEVER, T_FROZEN, first_correct, guarded
 from pytest_passbench.core.record import RAN
 from pytest_passbench.core.settings import Interpretation
 
@@ -132,7 +132,7 @@ def from_json(data: Any, where: str) -> Judged:
 
 
 def _whole_numbers(values: Any, name: str, where: str) -> tuple[int, ...]:
-    levels = (BITWISE, *LADDER, NEVER)
+    levels = range(BITWISE, NEVER + 1)
     if not isinstance(values, list) or any(type(value) is not int or value not in levels for value in values):
         raise UserError(f"{name}: not levels of t", where=where,
                         remedy=f"{BITWISE} .. {T_FROZEN}, or {NEVER} for never")  # fmt: skip

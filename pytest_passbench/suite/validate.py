@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -62,8 +64,19 @@ def _not_running(task: Task, subgraph: Subgraph, gm: torch.fx.GraphModule) -> It
         yield UserError(f"subgraph {subgraph.id} does not run: {lines[0]}", where=where, remedy="check its inputs")
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep torch from logging a traceback of its own for an operator that fails: the error says enough."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
+
+
 def _run(subgraph: Subgraph, gm: torch.fx.GraphModule) -> None:
-    with torch.no_grad():
+    with torch.no_grad(), _quiet():
         try:
             with FakeTensorMode(allow_non_fake_inputs=True):
                 inputs = [torch.empty(s.shape, dtype=getattr(torch, s.dtype)) for s in subgraph.inputs]
