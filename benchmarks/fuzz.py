@@ -692,10 +692,9 @@ def main() -> int:
         told = outcome.text[-1500:] if args.show else "".join(list(fuzzing.lines_of(outcome.text))[-1:])[:160]
         print(f"{outcome.verdict}: {name}: {shlex.join(word[:60] for word in argv)}\n    {told}")
     _table(found)
-    print(
-        f"{len(found)} inputs, {len(bad)} bad, {time.monotonic() - started:.0f} s; "
-        f"slowest {max(out.seconds for _, _, out in found):.1f} s, largest {max(out.mebibytes for _, _, out in found):.0f} MiB"
-    )
+    slowest, largest = max(out.seconds for _, _, out in found), max(out.mebibytes for _, _, out in found)
+    print(f"{len(found)} inputs, {len(bad)} bad, {time.monotonic() - started:.0f} s; ", end="")
+    print(f"slowest {slowest:.1f} s, largest {largest:.0f} MiB")
     return int(bool(bad))
 
 
