@@ -674,7 +674,6 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="a kind of input; with --cases, a part of their names")
     parser.add_argument("--cases", action="store_true", help="the named cases instead of mutated inputs")
-    parser.add_argument("--number", type=int, help="one mutated input, its output shown")
     parser.add_argument("--show", action="store_true", help="print the output of every input that failed")
     parser.add_argument("--json", type=Path, help="write every outcome there")
     args = parser.parse_args()

@@ -130,7 +130,7 @@ def _kind(path: Path) -> Kind | None:
     """Return what a path is by its name, and by the names in it, whether or not it can be read."""
     if kind_of(path) != "folder":
         return "task" if path.name.endswith(taskfile.SUFFIX) else None
-    if kind_of(path / published.LIST) in ("file", "other"):
+    if kind_of(path / published.LIST) is not None:
         return "sample"
     return "subgraph" if kind_of(path / published.MODEL) in ("file", "other") else None
 
