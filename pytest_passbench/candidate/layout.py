@@ -9,17 +9,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from pytest_passbench.candidate.files import check_links, files, folders, read
+from pytest_passbench.candidate.files import MAX_FILE_BYTES, check_files, files, folders
 from pytest_passbench.candidate.syntax import Fault, imports_triton, read_fault
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import shown
+from pytest_passbench.core.files import kind_of, read_bytes
+from pytest_passbench.core.jsontext import parse as parse_json
 
 MANIFEST = "sorted_output_pass_rule_names.json"
 PASS_DIR = "pass_dir"
+MAX_MANIFEST_BYTES = 1 << 20
+MAX_PASSES = 1_000
+MAX_STEM_BYTES = 250
 
 
 @dataclass(frozen=True)
@@ -58,15 +65,19 @@ class Candidate:
         """Return the candidate at ``path``, with its manifests read.
 
         Raises UserError, with the file's name, for a folder that does not exist or is empty. So it does for a missing
-        or malformed manifest, for a stem without a file, and for a symbolic link that leads outside.
+        or malformed manifest, for a stem without a file, and for files that :func:`check_files` refuses.
         """
         path = Path(path)
-        if not path.is_dir():
-            problem = "is a file" if path.exists() else "does not exist"
+        if (kind := kind_of(path)) != "folder":
+            problem = "does not exist" if kind is None else "is a file"
             raise UserError(f"the candidate directory {problem}", where=path, remedy="name a directory of passes")
-        check_links(path)
+        check_files(path)
         if not any(files(path)):
             raise UserError("the candidate directory is empty", where=path, remedy=f"put passes and {MANIFEST} in it")
+        try:
+            str(path.resolve()).encode()
+        except UnicodeEncodeError:
+            raise UserError("the folder's path is not UTF-8", where=path, remedy="rename it") from None
         common = _common(path)
         by_task = {found.task_id or "": found for found in _per_task(path, common)}
         if common is None and not by_task:
@@ -84,7 +95,8 @@ class Candidate:
         """The SHA-256 (hexadecimal) of the relative names and contents of all files except caches."""
         digest = hashlib.sha256()
         for file in files(self.path):
-            for part in (file.relative_to(self.path).as_posix().encode(), read(file)):
+            name = os.fsencode(file.relative_to(self.path))
+            for part in (name, read_bytes(file, MAX_FILE_BYTES)):
                 digest.update(len(part).to_bytes(8, "little") + part)
         return digest.hexdigest()
 
@@ -159,20 +171,27 @@ def _no_manifest(folder: Path) -> UserError:
 
 def _read_pass_dir(folder: Path, task_id: str | None) -> PassDir:
     file = folder / MANIFEST
+    stems = _read_manifest(file)
+    for stem in stems:
+        if not stem or Path(stem).name != stem or "\0" in stem or len(stem.encode()) > MAX_STEM_BYTES:
+            raise UserError(f"{shown(stem)} is not a file stem", where=file, remedy="name files beside the manifest")
+        if not (folder / f"{stem}.py").is_file():
+            raise UserError(f"names {stem!r}, but there is no {stem}.py beside it", where=file, remedy="add the file")
+    return PassDir(folder, tuple(stems), task_id)
+
+
+def _read_manifest(file: Path) -> list[str]:
+    """Return the stems in a manifest, in whichever of JSON's encodings it is, with or without a byte order mark."""
+    data = read_bytes(file, MAX_MANIFEST_BYTES)
     try:
-        stems = json.loads(read(file))
-    except (ValueError, RecursionError) as error:
-        line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise UserError(
-            f"not valid JSON: {error}", where=f"{file}{line}", remedy="write a list of file stems"
-        ) from None
+        text = data.decode(json.detect_encoding(data))
+    except UnicodeDecodeError:
+        raise UserError("is not text", where=file, remedy="save it as UTF-8") from None
+    stems = parse_json(text, file)
     if not isinstance(stems, list) or not all(isinstance(stem, str) for stem in stems):
         raise UserError(
             "not a JSON list of strings", where=file, remedy='write for example ["fuse_gelu", "fuse_add"]'
         )
-    for stem in stems:
-        if not stem or Path(stem).name != stem or "\0" in stem:
-            raise UserError(f"{stem!r} is not a file stem", where=file, remedy="name files beside the manifest")
-        if not (folder / f"{stem}.py").is_file():
-            raise UserError(f"names {stem!r}, but there is no {stem}.py beside it", where=file, remedy="add the file")
-    return PassDir(folder, tuple(stems), task_id)
+    if len(stems) > MAX_PASSES:
+        raise UserError(f"names more than {MAX_PASSES:,} passes", where=file, remedy="leave some out")
+    return stems

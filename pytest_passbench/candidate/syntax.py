@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_passbench.candidate.complexity import TooComplex, check_complexity
+from pytest_passbench.core.complexity import TooComplex, check_complexity
 
 MAX_BYTES = 1 << 20  # of a file
 _DECLARED = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_passbench.core.checks import count, seconds, whole
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import shown
 
 if TYPE_CHECKING:
     from pytest_passbench.core.task import Task
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
 
 STEPS = ("capture", "windows", "select", "curate", "write")
 EXTRA = ("measure", "describe")
+DEFAULT_STEPS = ",".join(STEPS)
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -25,24 +29,26 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     source.add_argument("--hub", metavar="ID|DIR", help="a transformers configuration, by hub id or local folder")
     source.add_argument("--verify", action="append", metavar="NAME",
                         help="capture this architecture anew: does it give the tasks at --out again? repeatable")
+    source.add_argument("--all", action="store_true", help="make the suite from all architectures that are here")
     source.add_argument("--list", action="store_true", help="the architectures that can be captured here")
     parser.add_argument("--input", action="append", default=[], metavar="SPEC",
                         help="an input of --model, such as 'float b 3 n n' or 'int1000 b n'; repeatable")
     parser.add_argument("--size", action="append", default=[], metavar="B,N", help="batch and size for --input")
     parser.add_argument("--only", action="append", default=[], metavar="NAME",
                         help="only this library or library/architecture; repeatable")
-    parser.add_argument("--steps", default=",".join(STEPS), metavar="LIST",
+    parser.add_argument("--steps", default=DEFAULT_STEPS, metavar="LIST",
                         help=f"of {', '.join(STEPS + EXTRA)} (default: all but the last two)")
-    parser.add_argument("--tasks", type=int, default=0, metavar="N",
+    parser.add_argument("--tasks", type=whole(0, 100_000), default=0, metavar="N",
                         help="how many tasks (default: 200, or 3 with --model and --hub)")
-    parser.add_argument("--train", type=int, default=0, metavar="N", help="that many more, tagged train")
+    parser.add_argument("--train", type=whole(0, 100_000), default=0, metavar="N",
+                        help="that many more, tagged train")
     parser.add_argument("--work", type=Path, default=Path("build/forge"), metavar="DIR",
                         help="where steps keep what they made (default: build/forge)")
     parser.add_argument("--out", type=Path, default=Path("tasks"), metavar="DIR", help="default: tasks")
     parser.add_argument("--docs", type=Path, default=Path("docs"), metavar="DIR", help="for step describe")
     parser.add_argument("--layout", choices=("task", "published"), default="task", help="form of the output")
-    parser.add_argument("--processes", type=int, default=1, metavar="N", help="how many at a time (default: 1)")
-    parser.add_argument("--timeout", type=float, default=200.0, metavar="S", help="seconds for one job")
+    parser.add_argument("--processes", type=count, default=1, metavar="N", help="how many at a time (default: 1)")
+    parser.add_argument("--timeout", type=seconds, default=200.0, metavar="S", help="seconds for one job")
     parser.set_defaults(run=run)  # fmt: skip
 
 
@@ -57,7 +63,21 @@ def run(args: argparse.Namespace) -> int:
         return verify(args)
     if args.model or args.hub:
         return make_from_model(args)
+    if not args.all and not args.only and args.steps == DEFAULT_STEPS:
+        raise would_do(args)
     return make_suite(args)
+
+
+def would_do(args: argparse.Namespace) -> UserError:
+    """Return the message for a command line that would begin the whole suite without asking for it."""
+    from pytest_passbench.forge.catalogue import all_cases
+
+    cases = all_cases()
+    hours = len(cases) * args.timeout / args.processes / 3600
+    made = f"{args.tasks or 200} tasks in {args.out}, from {len(cases)} architectures, by the steps {args.steps}"
+    long = f"up to {args.timeout:g} s for each architecture, {hours:.1f} hours in all, before the other steps"
+    remedy = "add --all to begin; --only=NAME, --model or --hub make fewer; --list names the architectures"
+    return UserError(f"would make {made}: {long}", where="forge", remedy=remedy)
 
 
 def list_cases() -> int:
@@ -170,8 +190,9 @@ def _cases(only: list[str]) -> list[Case]:
 def _steps(text: str) -> list[str]:
     found = [step for step in text.split(",") if step]
     unknown = [step for step in found if step not in STEPS + EXTRA]
-    if unknown:
-        raise UserError(f"no step {unknown[0]!r}", where="--steps", remedy=f"steps are: {', '.join(STEPS + EXTRA)}")
+    if unknown or not found:
+        what = f"no step {shown(unknown[0])}" if unknown else "names no step"
+        raise UserError(what, where="--steps", remedy=f"steps are: {', '.join(STEPS + EXTRA)}")
     return found
 
 
@@ -179,6 +200,6 @@ def _size(text: str) -> Variant:
     from pytest_passbench.forge.models import Variant
 
     batch, _, size = text.partition(",")
-    if not batch.isdigit() or not size.isdigit():
-        raise UserError(f"{text!r} is not a size", where="--size", remedy="write batch and size, such as 4,224")
+    if not re.fullmatch(r"[1-9][0-9]{0,5},[1-9][0-9]{0,5}", text):
+        raise UserError(f"{shown(text)} is not a size", where="--size", remedy="write batch and size, such as 4,224")
     return Variant(int(batch), int(size))

@@ -7,9 +7,10 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import NoReturn
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import printable
+from pytest_passbench.core.escape import line, printable
 
 COMMANDS = (
     "tasks",
@@ -43,9 +44,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are short and inert, whatever words they quote. Subcommands get the same."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(line(message, 500))
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line, with every subcommand."""
-    top = argparse.ArgumentParser(prog="passbench", description="Judge tensor-compiler passes.")
+    top = _Parser(prog="passbench", description="Judge tensor-compiler passes.")
     subparsers = top.add_subparsers(metavar="COMMAND", required=True)
     for name in COMMANDS:
         import_module(f"pytest_passbench.commands.{name}").add(subparsers)

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import printable
+from pytest_passbench.core.files import kind_of
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -28,13 +30,13 @@ def run(args: argparse.Namespace) -> int:
     results_file.write_file(target, merged)
     results_file.write_text(target.with_suffix(".md"), markdown.render(merged))
     print(terminal.summary(merged, max(80, shutil.get_terminal_size((100, 24)).columns)))
-    print(f"\n{target}")
+    print(f"\n{printable(str(target))}")
     return 0
 
 
 def _target(out: Path, name: str) -> Path:
     target = out if out.suffix == ".json" else out / name
-    if target.exists():
+    if kind_of(target):
         remedy = "give OUT first: a folder without results, or a new name ending in .json"
         raise UserError("exists already", where=target, remedy=remedy)
     return target

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from pytest_passbench.core.checks import count
 from pytest_passbench.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     """Add the subcommand."""
     parser = subparsers.add_parser("plan", help="forecast how long a run will take", description=__doc__)
     parser.add_argument("file", type=Path, metavar="FILE", help="results.json, or a run's folder")
-    parser.add_argument("--workers", "-n", type=int, default=1, metavar="N", help="as pytest -n (default 1)")
+    parser.add_argument("--workers", "-n", type=count, default=1, metavar="N", help="as pytest -n (default 1)")
     parser.add_argument("--json", action="store_true", help="print JSON: seconds, elapsed, phases, tasks")
     parser.set_defaults(run=run)
 
@@ -29,8 +30,6 @@ def run(args: argparse.Namespace) -> int:
     from pytest_passbench.run import results_file
     from pytest_passbench.timing.forecast import plan
 
-    if args.workers < 1:
-        raise UserError(f"{args.workers} workers", where="--workers", remedy="give 1 or more")
     stored = results_file.read(args.file)
     durations = [(record.task, record.durations) for record in stored.records]
     try:

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     from pytest_passbench.run import results_file
     from pytest_passbench.score import es
 
-    path = args.file / results_file.NAME if args.file.is_dir() else args.file
+    path = results_file.located(args.file)
     data = results_file.load(path)
     if isinstance(data, dict) and "subgraphs" in data:
         scored = score_case(data, path, args)

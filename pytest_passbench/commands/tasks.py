@@ -10,7 +10,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_passbench.core.checks import count, share
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import shown
+from pytest_passbench.core.files import kind_of
 
 if TYPE_CHECKING:
     from pytest_passbench.core.task import Subgraph, TensorSpec
@@ -37,9 +40,9 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     checking.set_defaults(action=validate)
     curating = actions.add_parser("check", help="run every curation rule on every subgraph")
     curating.add_argument("path", type=Path, nargs="?", metavar="PATH", help="default: the installed tasks")
-    curating.add_argument("--sample", type=float, default=1.0, metavar="SHARE",
+    curating.add_argument("--sample", type=share, default=1.0, metavar="SHARE",
                           help="only the lite suite and this share of the other tasks")
-    curating.add_argument("--processes", type=int, default=1, metavar="N", help="how many at a time (default: 1)")
+    curating.add_argument("--processes", type=count, default=1, metavar="N", help="how many at a time (default: 1)")
     curating.set_defaults(action=check)  # fmt: skip
 
 
@@ -102,11 +105,11 @@ def find_task(name: str) -> TaskRef:
     """Return the task with an id, or the only one at a path."""
     from pytest_passbench.suite.find import discover, installed_tasks
 
-    refs = discover(Path(name)) if Path(name).exists() else None
+    refs = discover(Path(name)) if kind_of(Path(name)) is not None else None
     if refs is None:
         refs = [r for r in discover(installed_tasks()) if r.id == name]
         if not refs:
-            raise UserError(f"no task {name!r}", remedy="'passbench tasks list' shows the ids")
+            raise UserError(f"no task {shown(name)}", remedy="'passbench tasks list' shows the ids")
     if len(refs) > 1:
         raise UserError(f"{len(refs)} tasks", where=name, remedy="name one of them")
     return refs[0]
@@ -118,13 +121,13 @@ def check(args: argparse.Namespace) -> int:
     from pytest_passbench.suite.find import discover, installed_tasks
 
     refs = suite_check.sample(discover(args.path if args.path is not None else installed_tasks()), args.sample)
-    count = 0
+    found = 0
     for complaint in suite_check.check(refs, args.processes):
         print(complaint)
-        count += 1
+        found += 1
     subgraphs = sum(r.header.subgraphs for r in refs)
-    print(f"{len(refs)} tasks, {subgraphs} subgraphs checked: {count} complaints")
-    return 1 if count else 0
+    print(f"{len(refs)} tasks, {subgraphs} subgraphs checked: {found} complaints")
+    return 1 if found else 0
 
 
 def validate(args: argparse.Namespace) -> int:

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_passbench.core.checks import whole
 from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import printable
+from pytest_passbench.core.files import kind_of
 
 if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
@@ -25,7 +27,8 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument("--candidate", type=Path, metavar="DIR", help="the candidate that was judged")
     parser.add_argument("--tasks", type=Path, action="append", metavar="PATH",
                         help="task files or folders (default: those of the run, or the installed ones)")  # fmt: skip
-    parser.add_argument("--rerun", type=int, default=0, metavar="K", help="judge K random subgraphs anew")
+    parser.add_argument("--rerun", type=whole(0, 100_000), default=0, metavar="K",
+                        help="judge K random subgraphs anew")  # fmt: skip
     parser.set_defaults(run=run)
 
 
@@ -56,7 +59,7 @@ def tasks_of(found: Run, paths: list[Path] | None) -> dict[str, Task]:
     from pytest_passbench.suite import find
 
     given = [Path(str(path)) for path in found.settings.get("tasks") or []]
-    bases = paths or [path for path in given if path.exists()] or [find.installed_tasks()]
+    bases = paths or [path for path in given if kind_of(path)] or [find.installed_tasks()]
     refs = [ref for base in bases for ref in find.discover(base)]
     return {ref.header.id: ref.load() for ref in refs if ref.header.id in found.tasks}
 

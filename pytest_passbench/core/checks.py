@@ -7,7 +7,11 @@ import math
 import re
 from collections.abc import Callable
 
+from pytest_passbench.core.escape import shown
 from pytest_passbench.core.settings import METRICS
+
+MAX_COUNT = 4096
+MAX_EXPONENT = 10.0  # with possible speed-ups no slowdown's power underflows then
 
 
 def _wrong(message: str) -> argparse.ArgumentTypeError:
@@ -16,23 +20,47 @@ def _wrong(message: str) -> argparse.ArgumentTypeError:
 
 def tolerance(text: str) -> int:
     """Return t, an integer from -10 to 0."""
-    if not re.fullmatch(r"-?\d+", text) or not -10 <= int(text) <= 0:
-        raise _wrong(f"{text!r} is not an integer from -10 to 0")
+    if not re.fullmatch(r"-?[0-9]{1,2}", text) or not -10 <= int(text) <= 0:
+        raise _wrong(f"{shown(text)} is not an integer from -10 to 0")
     return int(text)
+
+
+def whole(least: int, most: int) -> Callable[[str], int]:
+    """Return a check that lets only integers from ``least`` to ``most`` pass."""
+
+    def check(text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,12}", text) or not least <= int(text) <= most:
+            raise _wrong(f"{shown(text)} is not an integer from {least} to {most}")
+        return int(text)
+
+    return check
 
 
 def count(text: str) -> int:
-    """Return a positive integer."""
-    if not text.isdigit() or int(text) < 1:
-        raise _wrong(f"{text!r} is not an integer of 1 or more")
-    return int(text)
+    """Return an integer of 1 or more, and of no more than any machine has processors."""
+    return whole(1, MAX_COUNT)(text)
+
+
+def share(text: str) -> float:
+    """Return a number from 0 to 1."""
+    value = _number(text)
+    if not 0 <= value <= 1:
+        raise _wrong(f"{shown(text)} is not a number from 0 to 1")
+    return value
+
+
+def seed(text: str) -> str:
+    """Return text that is not empty."""
+    if not text:
+        raise _wrong("the seed is empty")
+    return text
 
 
 def seconds(text: str) -> float:
     """Return a positive, finite number of seconds."""
     value = _number(text)
     if not 0 < value < math.inf:
-        raise _wrong(f"{text!r} is not a positive number of seconds")
+        raise _wrong(f"{shown(text)} is not a positive number of seconds")
     return value
 
 
@@ -42,37 +70,37 @@ def duration(text: str) -> float:
     try:
         return seconds(text[:-1]) * unit if unit else seconds(text)
     except argparse.ArgumentTypeError:
-        raise _wrong(f"{text!r} is not a duration: write seconds, minutes or hours, as 90, 10m or 1h") from None
+        raise _wrong(f"{shown(text)} is not a duration: write seconds, minutes or hours, as 90, 10m or 1h") from None
 
 
 def failure_value(text: str) -> float:
     """Return b, the worth of a failure in the scores: above 0 and below 1."""
     value = _number(text)
     if not 0 < value < 1:
-        raise _wrong(f"{text!r} is not a number between 0 and 1")
+        raise _wrong(f"{shown(text)} is not a number between 0 and 1")
     return value
 
 
 def exponent(text: str) -> float:
     """Return p, the extra power of slowdowns in the scores: 0 or more, finite."""
     value = _number(text)
-    if not 0 <= value < math.inf:
-        raise _wrong(f"{text!r} is not a number of 0 or more")
+    if not 0 <= value <= MAX_EXPONENT:
+        raise _wrong(f"{shown(text)} is not a number from 0 to {MAX_EXPONENT:g}")
     return value
 
 
 def device(text: str) -> str:
     """Return a device's name: ``cpu``, ``cuda`` or ``cuda:N``."""
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", text):
-        raise _wrong(f"{text!r} is not one of cpu, cuda, cuda:N")
+    if not re.fullmatch(r"cpu|cuda(:[0-9]{1,4})?", text):
+        raise _wrong(f"{shown(text)} is not one of cpu, cuda, cuda:N")
     return text
 
 
 def shard(text: str) -> tuple[int, int]:
     """Return i and N from "i/N": the i-th of N parts of the tasks, counted from 1."""
-    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
     if not match or not 1 <= int(match[1]) <= int(match[2]):
-        raise _wrong(f"{text!r} is not i/N with 1 <= i <= N")
+        raise _wrong(f"{shown(text)} is not i/N with 1 <= i <= N")
     return int(match[1]), int(match[2])
 
 
@@ -85,10 +113,10 @@ def _gate(text: str) -> tuple[str, float]:
     name, equals, value = text.partition("=")
     known = {metric.lower(): metric for metric in METRICS}
     if not equals or name.strip().lower() not in known:
-        raise _wrong(f"{text!r} is not NAME=VALUE with NAME one of {', '.join(METRICS)}")
+        raise _wrong(f"{shown(text)} is not NAME=VALUE with NAME one of {', '.join(METRICS)}")
     number = _number(value)
     if not 0 <= number < math.inf:
-        raise _wrong(f"{value!r} in {text!r} is not a number of 0 or more")
+        raise _wrong(f"{shown(value)} in {shown(text)} is not a number of 0 or more")
     return known[name.strip().lower()], number
 
 
@@ -96,7 +124,7 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise _wrong(f"{text!r} is not a number") from None
+        raise _wrong(f"{shown(text)} is not a number") from None
 
 
 def one_of(*names: str) -> Callable[[str], str]:
@@ -104,7 +132,7 @@ def one_of(*names: str) -> Callable[[str], str]:
 
     def check(text: str) -> str:
         if text not in names:
-            raise _wrong(f"{text!r} is not one of {', '.join(names)}")
+            raise _wrong(f"{shown(text)} is not one of {', '.join(names)}")
         return text
 
     return check

@@ -16,6 +16,10 @@ LINES = "\n\t"
 """The characters that text of several lines keeps."""
 
 
+MAX_SHOWN_BITS = 256
+"""The size of the longest integer that is written out. Python refuses to write more than 4,300 digits."""
+
+
 def printable(text: str, keep: str = "") -> str:
     """Return ``text`` with every character that is not printable spelt out as a Python escape, except ``keep``.
 
@@ -48,3 +52,13 @@ def cell(text: str, limit: int = 300) -> str:
 
 def _entity(match: re.Match[str]) -> str:
     return f"&#{ord(match.group())};"
+
+
+def shown(value: object, limit: int = 200) -> str:
+    """Return a value of a file as Python writes it, on one line of at most ``limit`` characters.
+
+    A very long integer is described, since Python may refuse to write it.
+    """
+    if isinstance(value, int) and value.bit_length() > MAX_SHOWN_BITS:
+        return f"an integer of more than {MAX_SHOWN_BITS} bits"
+    return line(repr(value), limit)

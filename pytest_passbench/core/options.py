@@ -16,6 +16,7 @@ from pytest_passbench.core.checks import (
     gates,
     one_of,
     seconds,
+    seed,
     shard,
     tolerance,
 )
@@ -77,7 +78,7 @@ OPTIONS = (
     Option("fail-under", gates, "exit with 1 if AS, correct, gmean or fast1 is lower: AS=0.9,correct=0.8; "
            "may be repeated", "GATES", many=True),
     Option("shard", shard, "judge only the i-th of N parts of the tasks", "i/N"),
-    Option("seed", str, "the run's secret seed, to repeat a run (default: drawn)", "HEX"),
+    Option("seed", seed, "the run's secret seed, to repeat a run (default: drawn)", "HEX"),
     Option("resume", str, "go on with a run that was interrupted: its folder (default: the latest)", "RUN",
            alone=LATEST),
     Option("b", failure_value, "what a failure counts in the scores (default: 0.1)", "B"),

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.files import kind_of
 from pytest_passbench.core.task import Task
 from pytest_passbench.forge.choose import candidates, select
 from pytest_passbench.forge.corpus import capture_case
@@ -55,7 +56,7 @@ def case_of_file(spec: str, inputs: Sequence[str], sizes: Sequence[Variant]) -> 
     if the file cannot be imported.
     """
     path, _, name = spec.rpartition(":")
-    if not path or not Path(path).is_file():
+    if not path or kind_of(Path(path)) != "file":
         raise UserError("no such file", where=path or spec, remedy="write --model=FILE.py:ClassName")
     module = _load(Path(path))
     if not hasattr(module, name):

@@ -37,6 +37,7 @@ from pytest_passbench.judge.stopwatch import Stopwatch
 from pytest_passbench.judge.subject import Subject
 from pytest_passbench.protocol import Order
 from pytest_passbench.suite.build import check_graphs
+from pytest_passbench.suite.limits import check_memory
 from pytest_passbench.timing.looks import Stopping
 from pytest_passbench.timing.measurement import Arms
 
@@ -100,6 +101,8 @@ class Session:
         """
         check_graphs(task)
         cases = [Case(task, subgraph, candidate) for subgraph in self.selected(task, candidate)]
+        for case in cases:
+            check_memory(case.subgraph, task.path)
         self._budget.begin(len(cases), self.expected)
         noisy: list[Subject] = []
         for case in cases:

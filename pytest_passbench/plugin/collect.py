@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -45,7 +46,7 @@ class PublishedFolder(pytest.Directory):
 
     def collect(self) -> Iterator[TaskFile]:
         """Yield one node, on the file that marks the folder, so that its items can be addressed."""
-        marker = SAMPLE if (self.path / SAMPLE).is_file() else SUBGRAPH
+        marker = SAMPLE if os.path.lexists(self.path / SAMPLE) else SUBGRAPH
         yield TaskFile.from_parent(self, path=self.path / marker)
 
 
@@ -110,7 +111,7 @@ def directory(path: Path, parent: pytest.Collector) -> pytest.Directory | None:
 def _is_published(path: Path) -> bool:
     # A folder with a model.py alone may be any other project's.
     bare = (path / SUBGRAPH).is_file() and (path / BESIDE_SUBGRAPH).is_file()
-    return bare or (path / SAMPLE).is_file()
+    return bare or os.path.lexists(path / SAMPLE)
 
 
 def not_in_shard(items: Sequence[pytest.Item], index: int, parts: int) -> list[pytest.Item]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.files import kind_of
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.plugin.nodeid import INSTALLED, node_path, split
 
@@ -76,7 +77,7 @@ def known_ids(paths: Iterable[Path]) -> frozenset[str]:
     """Return the ids of the installed tasks, and of those at ``paths``."""
     from pytest_passbench.suite import find
 
-    bases = [find.installed_tasks(), *(path for path in paths if path.exists())]
+    bases = [find.installed_tasks(), *(path for path in paths if kind_of(path))]
     refs = [ref for base in bases for _, ref in discover(base)]
     return frozenset(ref.id for ref in refs if not isinstance(ref, UserError))
 
@@ -112,7 +113,7 @@ def _tagged(task: Chosen, suite: str) -> bool:
 
 def _are_installed_ids(args: Iterable[str], invocation: Path) -> bool:
     paths = [split(arg)[0] for arg in args]
-    return all(Path(path).parts[:1] == (INSTALLED,) and not (invocation / path).exists() for path in paths)
+    return all(Path(path).parts[:1] == (INSTALLED,) and not kind_of(invocation / path) for path in paths)
 
 
 def _matching(found: Sequence[Chosen], args: Sequence[str]) -> list[Chosen]:

@@ -12,7 +12,9 @@ from math import log10
 from pathlib import Path
 from typing import Any
 
+from pytest_passbench.core.checks import MAX_EXPONENT
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import shown
 from pytest_passbench.core.ladder import T_FROZEN, T_MIN
 from pytest_passbench.core.settings import Interpretation, ScoreSettings
 from pytest_passbench.score.subgraph import LEVELS, TOP, Judged, level
@@ -28,8 +30,8 @@ WEIGHTS: dict[int, float] = {
 """The weight of each t in AS, before the weights are normalised over the t of the interpretation."""
 
 
-MAX_P = 10.0
-"""No slowdown's power underflows up to here, given :data:`pytest_passbench.score.subgraph.SPEEDUPS`."""
+MAX_P = MAX_EXPONENT
+"""With speedups within :data:`pytest_passbench.score.subgraph.SPEEDUPS` no slowdown's power underflows."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +68,13 @@ def check(settings: ScoreSettings, where: Path | None = None) -> None:
     """Raise UserError if b, p or the interpretation are not valid; ``where`` is the file they are from."""
     for name, value in (("b", settings.b), ("p", settings.p)):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise UserError(f"{name} = {value!r} is not a number", where=where, remedy="0 < b <= 1, 0 <= p")
+            raise UserError(f"{name} = {shown(value)} is not a number", where=where, remedy="0 < b <= 1, 0 <= p")
     if not 0.0 < settings.b <= 1.0:
         raise UserError(f"b = {settings.b} is out of range", where=where, remedy="0 < b <= 1")
     if not 0.0 <= settings.p <= MAX_P:
         raise UserError(f"p = {settings.p} is out of range", where=where, remedy=f"0 <= p <= {MAX_P:g}")
     if settings.interpretation not in tuple(LEVELS):
-        what = f"unknown interpretation {settings.interpretation!r}"
+        what = f"unknown interpretation {shown(settings.interpretation)}"
         raise UserError(what, where=where, remedy=f"one of: {', '.join(LEVELS)}")
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.task import Task
+from pytest_passbench.suite import scalars
 from pytest_passbench.suite.source import BUILTINS, ROOTS, ParsedSource, parse
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ _BINARY: dict[type[ast.operator], tuple[Callable[..., Any], Callable[..., Any]]]
     ast.LShift: (operator.lshift, operator.ilshift),
     ast.RShift: (operator.rshift, operator.irshift),
 }
-_FOLDED = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)
 _UNARY: dict[type[ast.unaryop], Callable[..., Any]] = {
     ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert, ast.Not: operator.not_,
 }  # fmt: skip
@@ -50,10 +50,7 @@ def build_graph(source: str, origin: str, device: str = "cpu", line: int = 1) ->
     import torch.fx
 
     program = parse(source, origin, line)
-    try:
-        graph = _Builder(program, device).build()
-    except RecursionError:  # the depth that is too deep depends on the caller's stack, so it is not checked before
-        raise UserError("expressions nested too deeply", where=f"{origin}:{line}") from None
+    graph = _Builder(program, device).build()
     return torch.fx.GraphModule(torch.nn.Module(), graph)
 
 
@@ -265,6 +262,8 @@ class _Builder(ast.NodeVisitor):
             return self.call_getattr(node, args)
         if dotted == "torch._check_is_size" and len(args) == 1:  # torch is about to remove it: its definition
             return self.call(self.torch._check, self.call(operator.ge, args[0], 0))
+        if problem := scalars.fault(dotted.rpartition(".")[2], args):
+            self.fail(problem, node, "write the value out")
         try:
             if self.is_literal(dotted, args):
                 return self.constants.construct(dotted, args)
@@ -303,12 +302,21 @@ class _Builder(ast.NodeVisitor):
         return value
 
     def binary(self, node: ast.AugAssign | ast.BinOp, function: Callable[..., Any], left: Any, right: Any) -> Any:
-        if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS) and isinstance(node.op, _FOLDED):
-            try:
-                return _BINARY[type(node.op)][0](left, right)
-            except ArithmeticError as error:
-                self.fail(str(error), node)
+        if problem := scalars.fault(function.__name__, (left, right)):
+            self.fail(problem, node, "write the value out")
+        if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
+            return self.folded(node, left, right)
         return self.call(function, left, right)
+
+    def folded(self, node: ast.AugAssign | ast.BinOp, left: Any, right: Any) -> Any:
+        """Return the number that arithmetic on two numbers gives."""
+        try:
+            value = _BINARY[type(node.op)][0](left, right)
+        except (ArithmeticError, TypeError, ValueError) as error:
+            self.fail(str(error), node, "write the number out")
+        if problem := scalars.fault("", (value,)):
+            self.fail(problem, node, "write a float")
+        return value
 
     def on_device(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         if isinstance(kwargs.get("device"), str | int):

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.suite import scalars
 
 CONTAINERS = frozenset({"slice", "tuple", "list", "torch.Size"})
 """Calls that make containers, of literals or other values: ``slice(None, n)``, ``torch.Size([2, 3])``."""
@@ -57,7 +58,10 @@ def construct(dotted: str, args: list[Any]) -> Any:
     """Return the literal that a call of one of :data:`CONSTRUCTORS` makes. Raises UserError on bad arguments."""
     try:
         if dotted in _CALLS:
-            return _CALLS[dotted](*args)
+            value = _CALLS[dotted](*args)
+            if problem := scalars.fault("", (value,)):
+                raise ValueError(problem)
+            return value
         if dotted in ("torch.finfo", "torch.iinfo"):
             return Limits(torch.finfo(*args) if dotted == "torch.finfo" else torch.iinfo(*args))
         (items,) = args or ((),)

@@ -9,6 +9,8 @@ from typing import Any, NoReturn
 import yaml
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import shown
+from pytest_passbench.suite.limits import MAX_DEPTH, MAX_NODES, MAX_PLAIN
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -23,9 +25,9 @@ class Document:
         self.path, self.offset = path, offset
         loader = _Loader(text)
         try:
-            self.node = loader.get_single_node()
+            self.node = _Composer(loader, self).compose()
             value = loader.construct_document(self.node) if self.node is not None else None
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
+        except (yaml.YAMLError, ValueError, OverflowError) as error:
             mark = getattr(error, "problem_mark", None)
             place = f"{path}:{offset + mark.line + 1}" if mark is not None else str(path)
             problem = getattr(error, "problem", None) or str(error)
@@ -50,6 +52,88 @@ class Document:
         for step in steps:
             node = _child(node, step)[1]
         return self.line(steps) + (1 if getattr(node, "style", None) in ("|", ">") else 0)
+
+
+class _Composer:
+    """A maker of a document's tree of nodes, without recursion and within limits.
+
+    PyYAML's own composer ends the process if lists nest too deeply. It also takes aliases, by which a short text
+    stands for endless data, and keeps the last of several values that a mapping has for a key.
+    """
+
+    def __init__(self, loader: Any, document: Document) -> None:
+        self._loader, self._document = loader, document
+        self._open: list[Any] = []  # the nodes of the lists and mappings that have not ended yet
+        self._keys: list[Any] = []  # for each, the key that waits for its value
+        self._names: list[set[str]] = []  # for each, the keys so far
+        self._root: Any = None
+        self._count = 0
+
+    def compose(self) -> Any:
+        """Return the root node, None for an empty document.
+
+        Raises UserError for what a task has no use for, and yaml.YAMLError for what is not YAML.
+        """
+        while not isinstance(event := self._loader.get_event(), yaml.StreamEndEvent):
+            if isinstance(event, yaml.NodeEvent):
+                self._check(event)
+                self._start(event)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                node = self._open.pop()
+                self._keys.pop()
+                self._names.pop()
+                self._add(node)
+            elif isinstance(event, yaml.DocumentStartEvent) and self._root is not None:
+                self._fail("a further document", event, "a task file has two: the header, and the graphs")
+        return self._root
+
+    def _fail(self, what: str, place: Any, remedy: str) -> NoReturn:
+        where = f"{self._document.path}:{self._document.offset + place.start_mark.line + 1}"
+        raise UserError(what, where=where, remedy=remedy)
+
+    def _check(self, event: Any) -> None:
+        self._count += 1
+        if self._count > MAX_NODES:
+            self._fail(f"more than {MAX_NODES:,} values", event, "make the task smaller")
+        if event.anchor is not None:
+            self._fail(f"an anchor or alias, {shown(event.anchor)}", event, "write the value out")
+        if getattr(event, "tag", None) not in (None, "!"):
+            self._fail(f"a tag, {shown(event.tag)}", event, "write the value without it")
+        if isinstance(event, yaml.CollectionStartEvent) and len(self._open) == MAX_DEPTH:
+            self._fail(f"more than {MAX_DEPTH} lists and mappings in each other", event, "nest them less")
+        if isinstance(event, yaml.ScalarEvent) and event.style is None and len(event.value) > MAX_PLAIN:
+            self._fail(f"a value of more than {MAX_PLAIN:,} characters", event, "put text of that length in quotes")
+
+    def _start(self, event: Any) -> None:
+        mark = event.start_mark
+        if isinstance(event, yaml.ScalarEvent):
+            tag = self._loader.resolve(yaml.ScalarNode, event.value, event.implicit)
+            self._add(yaml.ScalarNode(tag, event.value, mark, style=event.style))
+            return
+        kind = yaml.MappingNode if isinstance(event, yaml.MappingStartEvent) else yaml.SequenceNode
+        self._open.append(kind(self._loader.resolve(kind, None, event.implicit), [], mark))
+        self._keys.append(None)
+        self._names.append(set())
+
+    def _add(self, node: Any) -> None:
+        """Put a node that is complete into the list or mapping around it."""
+        if not self._open:
+            self._root = node
+        elif isinstance(self._open[-1], yaml.SequenceNode):
+            self._open[-1].value.append(node)
+        elif self._keys[-1] is None:
+            self._keys[-1] = node
+            self._check_key(node)
+        else:
+            self._open[-1].value.append((self._keys[-1], node))
+            self._keys[-1] = None
+
+    def _check_key(self, node: Any) -> None:
+        if not isinstance(node, yaml.ScalarNode):
+            self._fail("a list or mapping as a key", node, "write a name before the colon")
+        if node.value in self._names[-1]:
+            self._fail(f"the key {shown(node.value)} a second time", node, "remove one of them")
+        self._names[-1].add(node.value)
 
 
 def _child(node: Any, step: str | int) -> tuple[Any, Any]:
@@ -125,10 +209,10 @@ class Cursor:
         """Return the value, which must be a list of strings."""
         return tuple(item.string() for item in self.items())
 
-    def integer(self, least: int = 0) -> int:
-        """Return the value, which must be an integer of at least ``least``."""
-        if not isinstance(self.value, int) or isinstance(self.value, bool) or self.value < least:
-            self.fail(f"{self.name} is {_kind(self.value)}", f"give an integer, {least} or more")
+    def integer(self, least: int = 0, most: int = 1 << 63) -> int:
+        """Return the value, which must be an integer from ``least`` to ``most``."""
+        if not isinstance(self.value, int) or isinstance(self.value, bool) or not least <= self.value <= most:
+            self.fail(f"{self.name} is {_kind(self.value)}", f"give an integer from {least} to {most}")
         return self.value
 
     def number(self) -> float:
@@ -146,4 +230,4 @@ def _kind(value: Any) -> str:
         return "empty"
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
-    return f"{value!r}"
+    return shown(value)

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.files import kind_of
 from pytest_passbench.core.paths import PACKAGE
 from pytest_passbench.core.settings import SUITES
 from pytest_passbench.core.task import Task, TaskHeader
 from pytest_passbench.suite import published, taskfile
+from pytest_passbench.suite.limits import MAX_FOLDER_DEPTH, MAX_FOLDERS
 
 Kind = Literal["task", "sample", "subgraph"]
 
@@ -80,9 +82,9 @@ def walk(path: Path) -> list[tuple[Path, Kind]]:
     """Return the paths and kinds of the tasks at a path, in order, without reading them. Raises UserError if there
     are none.
     """
-    if not path.exists():
+    if kind_of(path) is None:
         raise UserError("no such file or folder", where=path, remedy="name a task file, or a folder of tasks")
-    found = list(_walk(path))
+    found = list(_Walk(path).below(path))
     if not found:
         raise UserError("holds no tasks", where=path, remedy=f"tasks are *{taskfile.SUFFIX} files or samples")
     return found
@@ -102,21 +104,35 @@ def select(refs: Sequence[TaskRef], suite: str) -> list[TaskRef]:
     return [r for r in refs if suite in r.header.tags]
 
 
-def _walk(path: Path) -> Iterator[tuple[Path, Kind]]:
-    kind = _kind(path)
-    if kind is not None:
-        yield path, kind
-    elif path.is_dir():
-        for entry in sorted(_entries(path)):
-            yield from _walk(entry)
+class _Walk:
+    """A search of folders. Links to folders are followed, except to a folder that the search is already in."""
+
+    def __init__(self, path: Path) -> None:
+        self._start, self._seen = path, 0
+
+    def below(self, path: Path, inside: tuple[tuple[int, int], ...] = ()) -> Iterator[tuple[Path, Kind]]:
+        """Yield the tasks at a path, in order."""
+        self._seen += 1
+        if self._seen > MAX_FOLDERS or len(inside) > MAX_FOLDER_DEPTH:
+            what = f"has more than {MAX_FOLDERS:,} folders, or {MAX_FOLDER_DEPTH} in each other"
+            raise UserError(what, where=self._start, remedy="name the folder of tasks itself")
+        kind = _kind(path)
+        if kind is not None:
+            yield path, kind
+        elif kind_of(path) == "folder":
+            status = path.stat()
+            if (here := (status.st_dev, status.st_ino)) not in inside:
+                for entry in sorted(_entries(path)):
+                    yield from self.below(entry, (*inside, here))
 
 
 def _kind(path: Path) -> Kind | None:
-    if path.is_file():
+    """Return what a path is by its name, and by the names in it, whether or not it can be read."""
+    if kind_of(path) != "folder":
         return "task" if path.name.endswith(taskfile.SUFFIX) else None
-    if (path / published.LIST).is_file():
+    if kind_of(path / published.LIST) is not None:
         return "sample"
-    return "subgraph" if (path / published.MODEL).is_file() else None
+    return "subgraph" if kind_of(path / published.MODEL) in ("file", "other") else None
 
 
 def _entries(folder: Path) -> Iterator[Path]:
@@ -128,7 +144,7 @@ def _entries(folder: Path) -> Iterator[Path]:
                 if is_folder or entry.name.endswith(taskfile.SUFFIX):
                     yield Path(entry.path)
     except OSError as error:
-        raise UserError(f"cannot read: {error.strerror}", where=folder, remedy="check the path") from None
+        raise UserError(f"cannot be read: {error.strerror}", where=folder, remedy="check its permissions") from None
 
 
 def _with_own_ids(refs: list[TaskRef]) -> list[TaskRef]:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from pytest_passbench.core.task import Subgraph, TensorSpec
+from pytest_passbench.suite.limits import check_memory
 
 
 def example_inputs(subgraph: Subgraph, device: str = "cpu", seed: int = 0) -> list[torch.Tensor]:
@@ -16,6 +17,7 @@ def example_inputs(subgraph: Subgraph, device: str = "cpu", seed: int = 0) -> li
     The record is replayed as published. Literal data is used as it is. Integers are uniform in [min, max], and
     bool is a fair coin. Floats are normal(mean, std), clamped to [min, max] if these are given.
     """
+    check_memory(subgraph)
     generator = torch.Generator().manual_seed(seed)
     return [_tensor(spec, generator).to(device) for spec in subgraph.inputs]
 

@@ -94,10 +94,11 @@ def _canonical(name: str) -> str:
 
 def yields_tuple(node: torch.fx.Node) -> bool:
     """Return True if a node's value is a tuple or list, as far as the node's form shows it."""
-    name = op_name(node)
-    if name == "getitem":
+    while (name := op_name(node)) == "getitem":  # a slice of a tuple is one too
         source, index = node.args[0], node.args[1]
-        return isinstance(source, torch.fx.Node) and yields_tuple(source) and isinstance(index, slice)
+        if not isinstance(source, torch.fx.Node) or not isinstance(index, slice):
+            return False
+        node = source
     if name in ("max", "min", "median", "nanmedian"):
         second = _argument(node, 1, "dim", None)
         return second is not None and not isinstance(second, torch.fx.Node)
@@ -110,6 +111,24 @@ def yields_tuple(node: torch.fx.Node) -> bool:
 
 def is_metadata(node: torch.fx.Node) -> bool:
     """Return True if a node does no work on elements: metadata, items of tuples, arithmetic on sizes alone."""
+    known = _metadata_by_form(node)
+    if known is not None:
+        return known
+    waiting, seen = list(node.all_input_nodes), set()
+    while waiting:  # a loop, since a chain of sums may be longer than calls can nest
+        source = waiting.pop()
+        if source in seen:
+            continue
+        seen.add(source)
+        if not _may_be_number(source):
+            return False
+        if _metadata_by_form(source) is None:
+            waiting += source.all_input_nodes
+    return True
+
+
+def _metadata_by_form(node: torch.fx.Node) -> bool | None:
+    """Return whether a node is metadata, or None for plain arithmetic: that is metadata if it is of numbers alone."""
     if node.op not in ("call_function", "call_method"):
         return True
     name, source = op_name(node), node.args[0] if node.args else None
@@ -117,14 +136,13 @@ def is_metadata(node: torch.fx.Node) -> bool:
         return True
     if (name == "getitem" or node.target is getattr) and isinstance(source, torch.fx.Node):
         return yields_tuple(source)
-    if node.op != "call_function" or getattr(node.target, "__module__", "") not in ("_operator", "math", "builtins"):
-        return False
-    return all(_is_scalar(n) for n in node.all_input_nodes)
+    arithmetic = getattr(node.target, "__module__", "") in ("_operator", "math", "builtins")
+    return None if node.op == "call_function" and arithmetic else False
 
 
-def _is_scalar(node: torch.fx.Node) -> bool:
-    """Return True if a node is known to be a number: a size, or a number computed from sizes."""
-    if node.op == "placeholder" or not is_metadata(node):
+def _may_be_number(node: torch.fx.Node) -> bool:
+    """Return True if a node's form allows it to be a number: a size, or arithmetic."""
+    if node.op == "placeholder" or _metadata_by_form(node) is False:
         return False
     source = node.args[0] if node.args else None
     is_item = op_name(node) == "getitem" and isinstance(source, torch.fx.Node)

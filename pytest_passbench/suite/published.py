@@ -14,7 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import shown
+from pytest_passbench.core.files import kind_of, read_text
+from pytest_passbench.core.jsontext import parse as parse_json
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
+from pytest_passbench.suite.limits import MAX_FILE_BYTES, MAX_SUBGRAPHS
 from pytest_passbench.suite.source import parse
 from pytest_passbench.suite.tensormeta import print_specs, read_specs, read_symbols
 
@@ -41,7 +45,7 @@ def read_folder_header(folder: Path) -> TaskHeader:
     ``ops`` is empty if the folder does not state them; reading the whole task finds them. Raises UserError with
     the file.
     """
-    names = _listed(folder) if (folder / LIST).exists() else [""]
+    names = _listed(folder) if kind_of(folder / LIST) is not None else [""]
     ours = _graph_net(folder / names[0]).get(_OURS, {})
     return _header(folder, len(names), ours)
 
@@ -64,32 +68,28 @@ def write_sample(task: Task, folder: Path, device: str = "cpu") -> None:
 
 
 def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read: {error}", where=path, remedy="check the file") from None
+    return read_text(path, MAX_FILE_BYTES)
 
 
 def _listed(folder: Path) -> list[str]:
     path = folder / LIST
     names = [line.strip() for line in _read(path).splitlines()]
     names = [name for name in names if name and not name.startswith("#")]
+    if len(names) > MAX_SUBGRAPHS:
+        raise UserError(f"names more than {MAX_SUBGRAPHS:,} subgraphs", where=path, remedy="split the sample")
     if not names:
         raise UserError("names no subgraph", where=path, remedy="one relative path a line")
     for name in names:
-        if Path(name).is_absolute() or ".." in Path(name).parts:
-            raise UserError(f"{name!r} leads out of the folder", where=path, remedy="give paths below it")
+        if Path(name).is_absolute() or ".." in Path(name).parts or "\0" in name:
+            raise UserError(f"{shown(name)} leads out of the folder", where=path, remedy="give paths below it")
     return names
 
 
 def _graph_net(folder: Path) -> dict[str, Any]:
     path = folder / "graph_net.json"
-    if not path.exists():
+    if kind_of(path) is None:
         return {}
-    try:
-        data = json.loads(_read(path))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"not JSON: {error}", where=path, remedy="correct the file") from None
+    data = parse_json(_read(path), path)
     if not isinstance(data, dict) or not isinstance(data.get(_OURS, {}), dict):
         raise UserError("not a JSON object", where=path, remedy="correct the file")
     return data
@@ -112,11 +112,14 @@ def _header(folder: Path, count: int, ours: dict[str, Any]) -> TaskHeader:
 def _task(folder: Path, members: list[tuple[str, Path]]) -> Task:
     graphs: dict[str, str] = {}
     subgraphs: list[Subgraph] = []
-    records = [_graph_net(path) for _, path in members]
-    for (name, path), record in zip(members, records, strict=True):
-        subgraph = _subgraph(name, path, record, graphs)
-        if any(subgraph.id == other.id for other in subgraphs):
+    records: list[dict[str, Any]] = []
+    ids: set[str] = set()
+    for name, path in members:
+        records.append(_graph_net(path))
+        subgraph = _subgraph(name, path, records[-1], graphs)
+        if subgraph.id in ids:
             raise UserError(f"two subgraphs have the id {subgraph.id!r}", where=folder / LIST, remedy="rename one")
+        ids.add(subgraph.id)
         subgraphs.append(subgraph)
     header = _header(folder, len(subgraphs), records[0].get(_OURS, {}))
     header = replace(header, sources=header.sources or tuple(dict.fromkeys(s.source for s in subgraphs if s.source)))
@@ -134,7 +137,7 @@ def _operators(model: Path) -> tuple[str, ...]:
 
 def _subgraph(name: str, folder: Path, record: dict[str, Any], graphs: dict[str, str]) -> Subgraph:
     model = folder / MODEL
-    if not model.exists():
+    if kind_of(model) is None:
         raise UserError(f"no {MODEL}", where=folder, remedy="a subgraph folder has one")
     source, arguments = _read_model(model)
     inputs = _inputs(folder, arguments)

@@ -5,11 +5,14 @@ imported.
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
+from pytest_passbench.core.complexity import TooComplex, check_complexity
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.suite.limits import MAX_BITS, MAX_SOURCE_BYTES, MAX_STATEMENTS, MAX_SYNTAX_DEPTH, too_long
 
 ROOTS = frozenset({"torch", "operator", "_operator", "math", "device", "inf", "nan", "Ellipsis"})
 """Names that dotted names may start with, unless a variable of the graph has the same name."""
@@ -40,8 +43,8 @@ _EXPRESSIONS = (
     ast.List, ast.Dict, ast.BinOp, ast.UnaryOp, ast.Compare, ast.expr_context, ast.operator, ast.unaryop,
     ast.cmpop,
 )  # fmt: skip
+_SPLIT = "split it into several assignments"
 _CONSTANTS = (int, float, complex, str, bool, type(None), type(...))
-_MAX_CHARS = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -68,20 +71,37 @@ def parse(source: str, origin: str, line: int = 1) -> ParsedSource:
     attributes, operators, subscripts and literals. Raises UserError at the first construct that is anything
     else.
     """
-    if len(source) > _MAX_CHARS:
-        raise UserError(f"the source text has {len(source)} characters", where=origin, remedy="at most 4 million")
+    return _Reader(origin, line).module(parse_module(source, origin, line))
+
+
+def parse_module(source: str, origin: str, line: int = 1) -> ast.Module:
+    """Return the syntax tree of a Python text that a task holds, within limits of size and depth.
+
+    Raises UserError with the line otherwise.
+    """
+    if len(source) > MAX_SOURCE_BYTES:
+        what = f"Python text of more than {MAX_SOURCE_BYTES:,} characters"
+        raise UserError(what, where=f"{origin}:{line}", remedy="make the graph or its recorded data smaller")
     try:
-        module = ast.parse(source)
+        check_complexity(source)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an invalid escape in a string changes nothing here
+            module = ast.parse(source)
+    except TooComplex as error:
+        raise UserError(str(error), where=f"{origin}:{line + error.line - 1}", remedy=_SPLIT) from None
     except SyntaxError as error:
         place = f"{origin}:{line + (error.lineno or 1) - 1}"
-        raise UserError(f"not Python: {error.msg}", where=place, remedy="correct the graph's source") from None
+        raise UserError(f"not Python: {error.msg}", where=place, remedy="correct the source") from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise UserError(f"not Python: {error}", where=f"{origin}:{line}") from None
-    reader = _Reader(origin, line)
-    try:
-        return reader.module(module)
-    except RecursionError:
-        raise UserError("expressions nested too deeply", where=f"{origin}:{line}") from None
+        what = f"not Python: {error or 'nested too deeply'}"
+        raise UserError(what, where=f"{origin}:{line}", remedy="correct the source") from None
+    level: list[ast.AST] = [module]
+    for _ in range(MAX_SYNTAX_DEPTH):  # those who read the tree do so by calling themselves
+        level = [inner for node in level for inner in ast.iter_child_nodes(node)]
+    if level:
+        place = f"{origin}:{line + min(getattr(node, 'lineno', 1) for node in level) - 1}"
+        raise UserError(f"more than {MAX_SYNTAX_DEPTH} levels of syntax", where=place, remedy=_SPLIT)
+    return module
 
 
 class _Reader:
@@ -131,6 +151,8 @@ class _Reader:
         inputs = self.inputs(function.args, function)
         self.names.update(inputs)
         body = [s for s in function.body if not _is_noise(s)]
+        if len(body) > MAX_STATEMENTS:
+            self.fail(f"more than {MAX_STATEMENTS} statements", body[MAX_STATEMENTS], "split the graph")
         for statement in body:
             self.check_statement(statement)
         returns = [s for s in body if isinstance(s, ast.Return)]
@@ -180,6 +202,8 @@ class _Reader:
                 self.check_name(node)
             elif isinstance(node, ast.Constant) and not isinstance(node.value, _CONSTANTS):
                 self.fail(f"a literal of type {type(node.value).__name__}", node)
+            elif isinstance(node, ast.Constant) and too_long(node.value):
+                self.fail(f"an integer of more than {MAX_BITS} bits", node, "write a float")
             elif isinstance(node, ast.keyword) and node.arg is None:
                 self.fail("a ** argument", node, "write the keywords out")
             elif isinstance(node, ast.Compare) and len(node.ops) > 1:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import shown
+from pytest_passbench.core.files import decode, opened, read_text
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.suite.document import Cursor, Document
+from pytest_passbench.suite.limits import MAX_FILE_BYTES, MAX_HEADER_BYTES, MAX_SUBGRAPHS, shape_problem
 from pytest_passbench.suite.source import ParsedSource, parse
 from pytest_passbench.suite.yaml_text import block, flow
 
@@ -37,7 +40,6 @@ _HEADER_KEYS = ("passbench", "id", "ops", "sources", "modality", "tags", "subgra
 _SUBGRAPH_KEYS = ("id", "graph", "dtype", "source", "meta", "inputs")
 _INPUT_KEYS = ("name", "original_name", "shape", "dtype", "mean", "std", "min", "max", "data")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
-_MAX_LINE_CHARS = 1 << 20  # a longer line is read in parts
 
 
 def read_header(path: Path) -> TaskHeader:
@@ -48,7 +50,7 @@ def read_header(path: Path) -> TaskHeader:
 
 def read_task(path: Path) -> Task:
     """Return a task file, read and checked. Its graphs are parsed, not built. Raises UserError with file and line."""
-    text, rest = _split(path, _read_all(path))
+    text, rest = _split(path, read_text(path, MAX_FILE_BYTES))
     header = _header(Document(text, path).root, path)
     document = Document(rest, path, offset=text.count("\n"))
     root = document.root.only(("graphs", "subgraphs"))
@@ -90,37 +92,27 @@ def dump_task(task: Task) -> str:
 # Reading
 
 
-def _read_all(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot read: {error.strerror}", where=path, remedy="check the path") from None
-    except UnicodeDecodeError:
-        raise UserError("not UTF-8 text", where=path, remedy="a task file is YAML text") from None
-
-
 def _read_head(path: Path) -> str:
     """Return the text up to the line that ends the first document, that line included."""
-    lines: list[str] = []
-    try:
-        with path.open(encoding="utf-8") as file:
-            for line in iter(partial(file.readline, _MAX_LINE_CHARS), ""):
-                lines.append(line)
-                if line.startswith("---") and len(lines) > 1 and any(map(_is_content, lines[:-1])):
-                    break
-    except OSError as error:
-        raise UserError(f"cannot read: {error.strerror}", where=path, remedy="check the path") from None
-    except UnicodeDecodeError:
-        raise UserError("not UTF-8 text", where=path, remedy="a task file is YAML text") from None
-    return "".join(lines)
+    lines: list[bytes] = []
+    left, started = MAX_HEADER_BYTES, False
+    with opened(path, MAX_FILE_BYTES) as file:
+        while left and (line := file.readline(left)):
+            lines.append(line)
+            left -= len(line)
+            if line.startswith(b"---") and started:
+                break
+            started = started or _is_content(line.decode(errors="replace"))
+    return decode(b"".join(lines), path)
 
 
 def _split(path: Path, text: str) -> tuple[str, str]:
     """Return header and body: the text before the document mark, and the text from the mark on."""
-    lines = text.splitlines(keepends=True)
+    lines, started = text.splitlines(keepends=True), False
     for position, line in enumerate(lines):
-        if line.startswith("---") and any(map(_is_content, lines[:position])):
+        if line.startswith("---") and started:
             return "".join(lines[:position]), "".join(lines[position:])
+        started = started or _is_content(line)
     raise UserError("no second document", where=path, remedy="a task file is a header, a line '---', and graphs")
 
 
@@ -132,7 +124,7 @@ def _is_content(line: str) -> bool:
 def _header(root: Cursor, path: Path) -> TaskHeader:
     version = root.at("passbench")
     if version.value != FORMAT:
-        version.fail(f"format {version.value!r} is not known", f"this version reads '{FORMAT}'")
+        version.fail(f"format {shown(version.value)} is not known", f"this version reads '{FORMAT}'")
     root.only(_HEADER_KEYS)
     modality = root.maybe("modality")
     header = TaskHeader(
@@ -140,7 +132,7 @@ def _header(root: Cursor, path: Path) -> TaskHeader:
         ops=root.at("ops").strings(),
         sources=root.at("sources").strings(),
         tags=root.at("tags").strings(),
-        subgraphs=root.at("subgraphs").integer(least=1),
+        subgraphs=root.at("subgraphs").integer(least=1, most=MAX_SUBGRAPHS),
         modality=modality.string() if modality is not None else "",
     )
     if not header.ops:
@@ -198,7 +190,7 @@ def _dtype(cursor: Cursor) -> str:
 def _spec(cursor: Cursor) -> TensorSpec:
     cursor.only(_INPUT_KEYS)
     original, data = cursor.maybe("original_name"), cursor.maybe("data")
-    numbers = {key: found.number() for key in ("mean", "std", "min", "max") if (found := cursor.maybe(key))}
+    numbers = {key: _finite(found) for key in ("mean", "std", "min", "max") if (found := cursor.maybe(key))}
     spec = TensorSpec(
         name=cursor.at("name").string(),
         shape=tuple(size.integer() for size in cursor.at("shape").items()),
@@ -217,15 +209,22 @@ def _spec(cursor: Cursor) -> TensorSpec:
     return spec
 
 
+def _finite(cursor: Cursor) -> float:
+    number = cursor.number()
+    if not math.isfinite(number):
+        cursor.fail(f"{cursor.name} is {number}", "give a finite number, or leave it out; data may have infinities")
+    return number
+
+
 def spec_problem(spec: TensorSpec) -> str | None:
     """Return the contradiction between an input's numbers in words, or None."""
     if spec.std is not None and spec.std < 0:
         return f"std is {spec.std}"
     if spec.min is not None and spec.max is not None and spec.min > spec.max:
         return f"min {spec.min} is above max {spec.max}"
-    count = 1
-    for size in spec.shape:
-        count *= size
+    if problem := shape_problem(spec.shape):
+        return problem
+    count = math.prod(spec.shape)
     if spec.data is not None and len(spec.data) != count:
         return f"{len(spec.data)} values in data, shape {list(spec.shape)} holds {count}"
     return None

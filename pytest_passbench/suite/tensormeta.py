@@ -11,7 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import line, shown
+from pytest_passbench.core.files import kind_of, read_text
 from pytest_passbench.core.task import TensorSpec
+from pytest_passbench.suite.limits import MAX_FILE_BYTES, too_long
+from pytest_passbench.suite.source import parse_module
 from pytest_passbench.suite.taskfile import DTYPES, spec_problem
 
 _NAMES = {"inf": math.inf, "nan": math.nan, "Ellipsis": ...}
@@ -43,8 +47,16 @@ def read_symbols(path: Path) -> dict[str, int]:
                     f"{_EXAMPLES} is not a dict", where=f"{path}:{statement.lineno}", remedy="make it one"
                 )
             pairs = zip(statement.value.keys, statement.value.values, strict=True)
-            return {ast.unparse(k): int(_value(path, v, {})) for k, v in pairs if k is not None}
+            return {ast.unparse(k): _size(path, v) for k, v in pairs if k is not None}
     return {}
+
+
+def _size(path: Path, node: ast.expr) -> int:
+    size = _value(path, node, {})
+    if not isinstance(size, int) or size < 0:
+        where = f"{path}:{node.lineno}"
+        raise UserError(f"{shown(size)} is not a size", where=where, remedy="give an integer of 0 or more")
+    return size
 
 
 def print_specs(specs: tuple[TensorSpec, ...], device: str) -> str:
@@ -73,16 +85,9 @@ def _number(value: Any) -> str:
 
 
 def _statements(path: Path) -> list[ast.stmt]:
-    if not path.exists():
+    if kind_of(path) is None:
         return []
-    try:
-        return ast.parse(path.read_text(encoding="utf-8")).body
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read: {error}", where=path, remedy="check the file") from None
-    except SyntaxError as error:
-        raise UserError(f"not Python: {error.msg}", where=f"{path}:{error.lineno}", remedy="correct it") from None
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise UserError(f"not Python: {error}", where=path, remedy="correct it") from None
+    return parse_module(read_text(path, MAX_FILE_BYTES), str(path)).body
 
 
 def _target(statement: ast.Assign) -> str | None:
@@ -99,7 +104,7 @@ def _spec(path: Path, statement: ast.ClassDef, symbols: Mapping[str, int]) -> Te
         problem = spec_problem(spec)
     except KeyError as error:
         problem = f"no {error.args[0]}"
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         problem = str(error)
     if problem:
         where = f"{path}:{statement.lineno}"
@@ -110,17 +115,19 @@ def _spec(path: Path, statement: ast.ClassDef, symbols: Mapping[str, int]) -> Te
 def _from_values(values: Mapping[str | None, Any]) -> TensorSpec:
     dtype = str(values["dtype"]).removeprefix("torch.")
     if dtype not in DTYPES:
-        raise ValueError(f"unknown dtype {values['dtype']!r}")
-    if any(not isinstance(size, int) or size < 0 for size in values["shape"]):
-        raise ValueError(f"shape {values['shape']}")
+        raise ValueError(f"unknown dtype {shown(values['dtype'])}")
+    shape = values["shape"]
+    if not isinstance(shape, list) or any(not isinstance(size, int) or size < 0 for size in shape):
+        raise ValueError(f"shape {shown(shape)}")
     data = values.get("data")
     numbers = {k: float(values[v]) for k, v in _NUMBER_NAMES.items() if values.get(v) is not None}
+    numbers = {k: number for k, number in numbers.items() if not math.isnan(number)}  # recorded from NaN: unknown
     return TensorSpec(
         name=str(values["name"]),
-        shape=tuple(values["shape"]),
+        shape=tuple(shape),
         dtype=dtype,
         data=tuple(_flat(data)) if data is not None else None,
-        original_name=values.get("original_name"),
+        original_name=str(values["original_name"]) if values.get("original_name") is not None else None,
         **numbers,
     )
 
@@ -135,7 +142,7 @@ def _flat(data: Any) -> Iterator[Any]:
     elif isinstance(data, bool | int | float):
         yield data
     else:
-        raise ValueError(f"data holds {data!r}")
+        raise ValueError(f"data holds {shown(data)}")
 
 
 def _value(path: Path, node: ast.expr, symbols: Mapping[str, int]) -> Any:
@@ -144,9 +151,11 @@ def _value(path: Path, node: ast.expr, symbols: Mapping[str, int]) -> Any:
     """
     try:
         return _evaluate(node, symbols)
-    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+    except (TypeError, ValueError, ArithmeticError) as error:
         where = f"{path}:{node.lineno}"
-        raise UserError(f"not a literal: {ast.unparse(node)} ({error})", where=where, remedy="write it out") from None
+        raise UserError(
+            f"not a literal: {line(ast.unparse(node))} ({error})", where=where, remedy="write it out"
+        ) from None
 
 
 def _evaluate(node: ast.expr, symbols: Mapping[str, int]) -> Any:
@@ -162,7 +171,10 @@ def _evaluate(node: ast.expr, symbols: Mapping[str, int]) -> Any:
         left, right = _evaluate(node.left, symbols), _evaluate(node.right, symbols)
         if not isinstance(left, int | float) or not isinstance(right, int | float):
             raise ValueError("arithmetic on something that is not a number")
-        return _ARITHMETIC[type(node.op)](left, right)
+        value = _ARITHMETIC[type(node.op)](left, right)
+        if too_long(value):
+            raise ValueError("a very long integer")
+        return value
     if isinstance(node, ast.Call) and ast.unparse(node.func) in ("float", "int") and len(node.args) == 1:
         return (float if ast.unparse(node.func) == "float" else int)(_evaluate(node.args[0], symbols))
     raise ValueError("unknown form")

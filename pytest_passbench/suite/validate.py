@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -15,8 +17,10 @@ from torch._subclasses.fake_tensor import (
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.suite import scalars
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.instantiate import example_inputs
+from pytest_passbench.suite.limits import limited_memory
 from pytest_passbench.suite.opnames import operator_sequence
 
 _NEEDS_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
@@ -60,20 +64,35 @@ def _not_running(task: Task, subgraph: Subgraph, gm: torch.fx.GraphModule) -> It
         yield UserError(f"subgraph {subgraph.id} does not run: {lines[0]}", where=where, remedy="check its inputs")
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep torch from logging a traceback of its own for an operator that fails: the error says enough."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
+
+
 def _run(subgraph: Subgraph, gm: torch.fx.GraphModule) -> None:
-    with torch.no_grad():
+    with torch.no_grad(), _quiet():
         try:
             with FakeTensorMode(allow_non_fake_inputs=True):
                 inputs = [torch.empty(s.shape, dtype=getattr(torch, s.dtype)) for s in subgraph.inputs]
                 _Named(gm).run(*inputs)
         except _NEEDS_VALUES:
-            _Named(gm).run(*example_inputs(subgraph))
+            with limited_memory():
+                _Named(gm).run(*example_inputs(subgraph))
 
 
 class _Named(torch.fx.Interpreter):  # type: ignore[misc]
     """An interpreter that names the node in every error."""
 
     def run_node(self, node: torch.fx.Node) -> Any:
+        args, _ = self.fetch_args_kwargs_from_env(node)
+        if problem := scalars.fault(str(getattr(node.target, "__name__", node.target)), args):
+            raise RuntimeError(f"{node.name} ({node.op}): {problem}")
         try:
             return super().run_node(node)
         except _NEEDS_VALUES:

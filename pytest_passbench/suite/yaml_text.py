@@ -13,6 +13,7 @@ class _Dumper(_SafeDumper):  # type: ignore[misc]
     """A dumper that quotes strings with line breaks or control characters, so that a value is one line."""
 
 
+_Dumper.ignore_aliases = lambda *_: True  # a task file may not have any
 _Dumper.add_representer(
     str,
     lambda dumper, text: dumper.represent_scalar(

@@ -159,12 +159,12 @@ def broken(tmp_path, kind):
         ("no manifest of a task", "task-2: no sorted"),
         ("link out", "leads out"),
         ("broken link", "broken symbolic link"),
-        ("[1, 2", rf"{MANIFEST}:1: not valid JSON"),
+        ("[1, 2", rf"{MANIFEST}:1: is not JSON"),
         ('{"a": 1}', "not a JSON list of strings"),
         ('["a", 1]', "not a JSON list of strings"),
         ('["a", "b"]', "there is no b.py"),
         ('["../a"]', "not a file stem"),
-        ("\xff\xfe", "not valid JSON"),
+        ("\xff\xfe", "is not JSON"),
     ],
 )
 def test_what_a_user_got_wrong_is_one_message_with_the_file(tmp_path, kind, message):

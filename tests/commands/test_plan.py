@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pytest_passbench.commands.main import main
-from pytest_passbench.core.record import Record
+from pytest_passbench.core.record import ArmResult, Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.run import results_file
 
@@ -15,7 +15,9 @@ from pytest_passbench.run import results_file
 @pytest.fixture
 def stored(tmp_path):
     def record(task: str, subgraph: str, **durations: float) -> Record:
-        return Record(task=task, subgraph=subgraph, candidate="c", durations=durations)
+        return Record(
+            task=task, subgraph=subgraph, candidate="c", arm=ArmResult(correct_from=[-5]), durations=durations
+        )
 
     run = Run(
         tasks=["short", "long", "cut"],
@@ -46,7 +48,9 @@ def test_json_with_workers(stored, capsys):
 
 
 def test_mistakes_are_one_line(stored, capsys):
-    assert main(["plan", str(stored), "--workers", "0"]) == 1
+    with pytest.raises(SystemExit) as usage:
+        main(["plan", str(stored), "--workers", "0"])
+    assert usage.value.code == 2
     assert "--workers" in capsys.readouterr().err
     assert main(["plan", str(stored / "nothing.json")]) == 1
     assert "no such file" in capsys.readouterr().err
@@ -54,4 +58,4 @@ def test_mistakes_are_one_line(stored, capsys):
     data["records"][0]["durations"] = {"measure": -1}
     (stored / "results.json").write_text(json.dumps(data))
     assert main(["plan", str(stored)]) == 1
-    assert "the duration of 'measure' is -1" in capsys.readouterr().err
+    assert "durations.measure: -1" in capsys.readouterr().err

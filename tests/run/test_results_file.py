@@ -27,7 +27,8 @@ SCHEMA_1 = Path(__file__).parents[1] / "data" / "results-1.json"
 
 text = st.text(max_size=20)
 number = st.floats(allow_nan=False)  # NaN is not equal to itself; it has a test of its own
-ladder = st.lists(st.integers(-11, 99), max_size=3)
+level = st.sampled_from([*range(-11, 2), 99])
+finite = st.floats(allow_nan=False, allow_infinity=False)
 positive = st.floats(1e-6, 1e6)
 speeds = st.builds(
     Speed,
@@ -37,35 +38,44 @@ speeds = st.builds(
     verdict=st.sampled_from(["FASTER", "SLOWER", "SAME", "UNRESOLVED"]),
     eager_us=positive,
     other_us=positive,
-    pairs=st.lists(st.lists(number, max_size=2), max_size=2),
+    pairs=st.lists(st.lists(finite, max_size=2), max_size=2),
 )
-arms = st.builds(
-    ArmResult,
-    status=st.sampled_from(STATUSES),
-    phase=text,
-    message=text,
-    output=text,
-    correct_from=ladder,
-    worst=text,
-    error64=st.lists(number, max_size=2),
-    speed=st.none() | speeds,
-    speed_note=text,
-)
-records = st.builds(
-    Record,
-    task=text,
-    subgraph=text,
-    candidate=text,
-    dtypes=st.lists(text, max_size=2),
-    tolerance=st.integers(-10, 0),
-    null_from=st.integers(-10, 99),
-    eager_error64=st.lists(number, max_size=2),
-    arm=arms,
-    baselines=st.dictionaries(text, arms, max_size=1),
-    passes=st.lists(st.builds(PassReport, name=text, matches=st.integers(0, 9), miss=text), max_size=1),
-    findings=st.lists(st.builds(Finding, text, text, text, text, text, st.integers(0, 9)), max_size=1),
-    durations=st.dictionaries(text, number, max_size=2),
-)
+
+
+def arms(outputs):
+    return st.builds(
+        ArmResult,
+        status=st.sampled_from(STATUSES),
+        phase=text,
+        message=text,
+        output=text,
+        correct_from=st.lists(level, min_size=outputs, max_size=outputs),
+        worst=text,
+        error64=st.lists(number, max_size=2),
+        speed=st.none() | speeds,
+        speed_note=text,
+    )
+
+
+def records_of(outputs):
+    return st.builds(
+        Record,
+        task=text,
+        subgraph=text,
+        candidate=text,
+        dtypes=st.lists(text, min_size=outputs, max_size=outputs),
+        tolerance=st.integers(-10, 0),
+        null_from=level,
+        eager_error64=st.lists(number, max_size=2),
+        arm=arms(outputs),
+        baselines=st.dictionaries(text, arms(outputs), max_size=1),
+        passes=st.lists(st.builds(PassReport, name=text, matches=st.integers(0, 9), miss=text), max_size=1),
+        findings=st.lists(st.builds(Finding, text, text, text, text, text, st.integers(0, 9)), max_size=1),
+        durations=st.dictionaries(text, st.floats(0.0, 1e9), max_size=2),
+    )
+
+
+records = st.integers(1, 3).flatmap(records_of)
 values = st.none() | st.booleans() | st.integers() | number | text | st.lists(text, max_size=2)
 objects = st.dictionaries(text, values, max_size=3)
 runs = st.builds(
@@ -73,7 +83,7 @@ runs = st.builds(
     settings=objects,
     environment=objects,
     tasks=st.lists(text, max_size=2),
-    records=st.lists(records, max_size=2),
+    records=st.lists(records, max_size=2, unique_by=lambda one: (one.task, one.subgraph, one.candidate)),
     candidates=st.lists(objects, max_size=2),
     seed=objects,
     noise=objects,
@@ -223,18 +233,18 @@ def test_a_folder_that_cannot_be_written_to(tmp_path):
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("records", 0, "arm", "status"), "splendid", "unknown status"),
-        (("records", 0, "arm", "correct_from"), ["-5"], r"records\[0\].arm.correct_from\[0\] is not a whole"),
+        (("records", 0, "arm", "status"), "splendid", r"arm.status: 'splendid' is not"),
+        (("records", 0, "arm", "correct_from"), ["-5"], r"records\[0\].arm.correct_from\[0\]: '-5' is not"),
         (("records", 0, "arm", "speed", "ratio"), -1.0, "speed-up"),
-        (("records", 0, "arm", "speed", "low"), 3.0, "interval 3.0 to 2.1"),
+        (("records", 0, "arm", "speed", "low"), 3.0, "3.0 to 2.1 is not an interval"),
         (("records", 0, "baselines"), [], "another form|baselines"),
-        (("records", 0, "dtypes"), 3, r"records\[0\].dtypes is not a list"),
-        (("tasks",), "one", "tasks is not a list"),
-        (("candidates",), ["one"], r"candidates\[0\] is not an object"),
+        (("records", 0, "dtypes"), 3, r"records\[0\].dtypes: 3 is not of type array"),
+        (("tasks",), "one", "tasks: 'one' is not of type array"),
+        (("candidates",), ["one"], r"candidates\[0\]: 'one' is not of type object"),
         (("records", 0, "arm", "colour"), "red", "colour"),
-        (("records",), None, "another form"),
-        (("selected",), {"mine": {"one": 10**12}}, "selected.mine has an impossible number"),
-        (("selected",), {"mine": [3]}, "selected.mine is not"),
+        (("records",), None, "records: None is not"),
+        (("selected",), {"mine": {"one": 10**12}}, "selected.mine.one: 1000000000000 breaks maximum"),
+        (("selected",), {"mine": [3]}, r"selected.mine: \[3\] is not"),
     ],
 )
 def test_a_record_of_another_form_is_refused(tmp_path, path, value, said):

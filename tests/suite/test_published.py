@@ -181,7 +181,7 @@ def test_without_the_optional_files(tmp_path):
         ({"weight": "class A("}, r"weight_meta\.py:1: not Python"),
         ({"input_meta": INPUTS.replace("inf, 0]", "inf]")}, r"input_meta\.py:2: .*11 values in data"),
         ({"input_tensor": ""}, r"weight_meta\.py:\d+: not a literal: \[S0, 4\]"),
-        ({"graph_net": "{"}, r"graph_net\.json: not JSON"),
+        ({"graph_net": "{"}, r"graph_net\.json:1: is not JSON"),
     ],
 )
 def test_faults_are_named_with_file_and_line(tmp_path, files, message):

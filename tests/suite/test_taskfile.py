@@ -105,8 +105,8 @@ IN_3 = "{name: in_3, shape: [16], dtype: float32, mean: 0.0, std: 0.02}"
         ("        tmp_1 = tmp_0 + in_1\n", "        for i in in_1: pass\n", ":13: a 'for' is not straight-line code"),
         ("        tmp_1 = tmp_0 + in_1\n", "        tmp_1 = tmp_9\n", ":13: name 'tmp_9' is used before"),
         ("tags: [lite]", "tags: [lite", "not YAML"),
-        ("tags: [lite]", "tags: !!python/object/apply:os.system [ls]", "not YAML: could not determine a constructor"),
-        ("dtype: float32\n", "dtype: *x\n", "not YAML: found undefined alias"),
+        ("tags: [lite]", "tags: !!python/object/apply:os.system [ls]", "a tag, "),
+        ("dtype: float32\n", "dtype: *x\n", "an anchor or alias"),
     ],
 )
 def test_a_mistake_is_named_with_its_line(tmp_path, old, new, message):
@@ -119,7 +119,7 @@ def test_a_mistake_is_named_with_its_line(tmp_path, old, new, message):
 
 def test_unreadable_files(tmp_path):
     for read in (read_task, read_header):
-        with pytest.raises(UserError, match="cannot read: No such file"):
+        with pytest.raises(UserError, match="no such file"):
             read(tmp_path / "a.task.yaml")
         (tmp_path / "b.task.yaml").write_bytes(b"passbench: \xff\xfe")
         with pytest.raises(UserError, match="not UTF-8"):
@@ -133,7 +133,7 @@ def test_unreadable_files(tmp_path):
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 NAME = st.from_regex(r"[A-Za-z][A-Za-z0-9_.+-]{0,8}", fullmatch=True)
-NUMBER = st.none() | st.floats(allow_nan=False)
+NUMBER = st.none() | st.floats(allow_nan=False, allow_infinity=False)
 SOURCES = [
     "def forward({}):\n    tmp_0 = torch.relu(in_0)\n    return (tmp_0,)\n",
     "def forward({}):\n\n    return (in_0,)",

@@ -9,10 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pytest_passbench.candidate.complexity import TooComplex
 from pytest_passbench.candidate.syntax import parse
 from pytest_passbench.candidate.triton.reference import KernelReference
 from pytest_passbench.candidate.triton.refusal import KernelRefusal
+from pytest_passbench.core.complexity import TooComplex
 
 _FROM_FILES = "; a Triton kernel's text is read from the candidate's files"
 _LITERAL_OPTIONS = frozenset({"noinline", "do_not_specialize", "do_not_specialize_on_alignment"})

@@ -32,6 +32,7 @@ from pytest_passbench.judge.reading.reader import named
 from pytest_passbench.judge.reading.readings import Readings
 from pytest_passbench.kernels.errors import CompileError
 from pytest_passbench.protocol import READ, Order
+from pytest_passbench.suite.limits import check_memory
 
 TIMEOUT_SECONDS = 120.0  # for each answer of the reader
 
@@ -144,6 +145,7 @@ class _Looker:
         arm = Arm(ArmSettings("candidate", "cpu", 1, "direct", self._walls, TIMEOUT_SECONDS, judged=True))
         try:
             for subgraph in task.subgraphs:
+                check_memory(subgraph, task.path)
                 layout = plan_layout(subgraph.inputs)
                 pages = Pages(layout)
                 order = Order("candidate", task.graphs[subgraph.graph], str(task.path), "cpu", "direct", told)

@@ -20,7 +20,7 @@ MAX_ELIFS = 500
 # Before 3.12, Python reads a format string as one token, and looks each of its expressions up in the whole string.
 MAX_FORMAT_CHARACTERS = 2_000  # of an expression in a format string
 MAX_FORMATS_CHARACTERS = 30_000  # of all expressions in format strings
-MAX_DIGITS = 4_300  # of a number; the tokenizer needs much memory for each
+MAX_DIGITS = 100  # of a number: the tokenizer's time grows with the square of their number
 
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _LONG_NUMBER = re.compile(rf"0[xXoObB][0-9a-fA-F_]{{{MAX_DIGITS}}}|[0-9_]{{{MAX_DIGITS}}}")

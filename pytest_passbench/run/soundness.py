@@ -1,0 +1,67 @@
+"""Values that a results file cannot have although its form is right: what scores, merging and plans rest on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from pytest_passbench.core.record import RAN, ArmResult, Record, Speed
+from pytest_passbench.core.run import Run
+from pytest_passbench.score.subgraph import possible
+
+
+def fault(run: Run) -> str | None:
+    """Return in words the first value that cannot be, with its place; None if there is none."""
+    return next(_faults(run), None)
+
+
+def _faults(run: Run) -> Iterator[str]:
+    if any("\0" in str(path) for path in run.settings.get("tasks") or ()):
+        yield "settings.tasks: a path with NUL"
+    width = run.noise.get("width")
+    if width is not None and not width >= 0:
+        yield f"noise.width: {width} is not a width"
+    seen: set[tuple[str, str, str]] = set()
+    for index, record in enumerate(run.records):
+        key = (record.task, record.subgraph, record.candidate)
+        if key in seen:
+            yield f"records[{index}]: {record.task}/{record.subgraph} of {record.candidate} a second time"
+        seen.add(key)
+        for fault in _of_record(record):
+            yield f"records[{index}].{fault}"
+
+
+def _of_record(record: Record) -> Iterator[str]:
+    for phase, seconds in record.durations.items():
+        if not _is_amount(seconds):
+            yield f"durations.{phase}: {seconds} is not a time"
+    if record.arm.status == RAN and not record.arm.correct_from:
+        yield "arm.correct_from: empty, though the candidate ran"
+    for name, arm in [("arm", record.arm), *((f"baselines.{name}", arm) for name, arm in record.baselines.items())]:
+        for fault in _of_arm(arm, len(record.dtypes)):
+            yield f"{name}.{fault}"
+
+
+def _of_arm(arm: ArmResult, outputs: int) -> Iterator[str]:
+    if arm.status == RAN and outputs and len(arm.correct_from) not in (0, outputs):
+        yield f"correct_from: {len(arm.correct_from)} values, and {outputs} outputs"
+    if arm.speed is not None:
+        for fault in _of_speed(arm.speed):
+            yield f"speed.{fault}"
+
+
+def _of_speed(speed: Speed) -> Iterator[str]:
+    if not possible(speed.ratio):
+        yield f"ratio: {speed.ratio} is not a possible speed-up"
+    if not 0.0 <= speed.low <= speed.high:
+        yield f"low: {speed.low} to {speed.high} is not an interval"
+    for name in ("eager_us", "other_us", "eager_device_us", "other_device_us"):
+        value = getattr(speed, name)
+        if value is not None and not _is_amount(value):
+            yield f"{name}: {value} is not a time"
+    if not all(math.isfinite(ratio) for pair in speed.pairs for ratio in pair):
+        yield "pairs: not all of them are finite"
+
+
+def _is_amount(value: float) -> bool:
+    return 0.0 <= value < math.inf

@@ -1,0 +1,614 @@
+"""Inputs that a user may get wrong: small good ones, and by name what is bad about others.
+
+A case writes its files into a folder and returns the command line that reads them. ``says`` is what its one message
+has to contain; the folder's own path may stand in it as ``{folder}``. ``code`` is the exit code.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_passbench.core import seed as seeds
+from pytest_passbench.core.record import ArmResult, PassReport, Record, Speed
+from pytest_passbench.core.run import Run
+from pytest_passbench.timing.estimate import estimate
+
+MANIFEST = "sorted_output_pass_rule_names.json"
+SOURCE = """def forward(in_0, in_1):
+    tmp_0 = torch.nn.functional.gelu(in_0)
+    tmp_1 = tmp_0 + in_1
+    return (tmp_1,)
+"""
+HEAD = """passbench: task/1
+id: gelu-add
+ops: [gelu, add]
+sources: [tests]
+modality: text
+tags: [lite]
+subgraphs: 1
+"""
+SUBGRAPH = """- id: float32-x1
+  graph: g0
+  dtype: float32
+  source: tests
+  inputs:
+  - {name: in_0, shape: [16, 32], dtype: float32, mean: 0.0, std: 1.0, min: -5.0, max: 5.0}
+  - {name: in_1, shape: [16, 32], dtype: float32, mean: 0.0, std: 1.0}
+"""
+PASS = """import torch
+from pytest_passbench.kernels import cpp
+
+def pattern(x, y):
+    return torch.nn.functional.gelu(x) + y
+
+def replacement_args(x, y):
+    return (x, y)
+
+def replacement_func():
+    return torch.add
+"""
+MODEL = "import torch\n\nclass GraphModule(torch.nn.Module):\n    def forward(self, in_0, in_1):\n" + "".join(
+    f"        {line.strip()}\n" for line in SOURCE.splitlines()[1:]
+)
+WEIGHTS = "\n".join(
+    f"class Program_weight_tensor_meta_{name}:\n\tname = {name!r}\n\tshape = [16, 32]\n"
+    '\tdtype = "torch.float32"\n\tdevice = "cpu"\n\tmean = 0.0\n\tstd = 1.0\n'
+    for name in ("in_0", "in_1")
+)
+
+
+def task_text(source: str = SOURCE, subgraphs: str = SUBGRAPH, head: str = HEAD) -> str:
+    """Return the text of a task file with one graph."""
+    graph = "".join(f"    {line}\n" for line in source.splitlines())
+    return f"{head}---\ngraphs:\n  g0: |\n{graph}subgraphs:\n{subgraphs}"
+
+
+def write_task(folder: Path, text: str | bytes | None = None) -> Path:
+    """Write a task file and return its path."""
+    path = folder / "gelu-add.task.yaml"
+    text = task_text() if text is None else text
+    path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
+    return path
+
+
+def write_sample(folder: Path) -> Path:
+    """Write a published sample of one subgraph and return its folder."""
+    inner = folder / "sample" / "sub"
+    inner.mkdir(parents=True)
+    (inner.parent / "graph_list.txt").write_text("sub\n")
+    (inner / "model.py").write_text(MODEL)
+    (inner / "weight_meta.py").write_text(WEIGHTS)
+    (inner / "input_meta.py").write_text("")
+    constraints = "dynamic_dim_constraint_symbol2example_value = {S0: 16}\n"
+    (inner / "input_tensor_constraints.py").write_text(constraints)
+    (inner / "graph_net.json").write_text(
+        '{"framework": "torch", "model_name": "m", "passbench": {"tags": ["lite"]}}'
+    )
+    return inner.parent
+
+
+def write_candidate(folder: Path) -> Path:
+    """Write a candidate of one pass and return its folder."""
+    path = folder / "cand"
+    path.mkdir()
+    (path / MANIFEST).write_text('["fuse"]')
+    (path / "fuse.py").write_text(PASS)
+    return path
+
+
+def results() -> dict[str, Any]:
+    """Return a results file's contents: one candidate, two subgraphs, a baseline."""
+    pairs = [[0.5, 0.51, 0.49], [0.52, 0.5, 0.51]]
+    found = estimate(pairs)
+    speed = Speed(found.ratio, found.low, found.high, "FASTER", 10.0, 6.0, pairs)
+    seed = bytes(32)
+    records = [
+        Record(
+            task="gelu-add",
+            subgraph=name,
+            candidate="cand",
+            dtype="float32",
+            dtypes=["float32"],
+            eager_error64=[1e-7],
+            arm=ArmResult(correct_from=[-6], error64=[1e-7], speed=speed),
+            baselines={"inductor": ArmResult(correct_from=[-11], speed_note="not measured")},
+            passes=[PassReport("fuse", 1, ["gelu", "add"])],
+            operators=["gelu", "add"],
+            durations={"read": 0.5, "blocks": 1.0},
+        )
+        for name in ("float32-x1", "float32-x2")
+    ]
+    run = Run(
+        settings={"tolerance": -5, "device": "cpu", "score": {"b": 0.1, "p": 0.0, "interpretation": "default"}},
+        environment={"cpu": "one"},
+        tasks=["gelu-add"],
+        records=records,
+        candidates=[{"name": "cand", "path": "cand", "content_hash": "0" * 64}],
+        seed={"commitment": seeds.commitment(seed), "revealed": seed.hex()},
+        noise={"width": 0.02, "offset": 0.0, "sessions": 2},
+        started="2026-01-01T00:00:00+00:00",
+        finished="2026-01-01T00:10:00+00:00",
+        selected={"cand": {"gelu-add": 2}},
+        hashes={"tasks": {}, "harness": ""},
+    )
+    data: dict[str, Any] = run.to_json()
+    return data
+
+
+def write_results(folder: Path, data: Any, name: str = "results.json") -> Path:
+    """Write JSON, or text as it is, and return the path."""
+    path = folder / name
+    text = data if isinstance(data, str | bytes) else json.dumps(data)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
+    return path
+
+
+@dataclass(frozen=True)
+class Case:
+    """One bad input: how it is written, and what has to be said about it."""
+
+    name: str
+    write: Callable[[Path], list[str]]
+    says: str
+    code: int = 1
+
+
+CASES: list[Case] = []
+
+
+def _case(name: str, write: Callable[[Path], list[str]], says: str, code: int = 1) -> None:
+    CASES.append(Case(name, write, says, code))
+
+
+# Candidates' folders
+
+
+def _candidate(change: Callable[[Path], object], says: str, name: str, code: int = 4) -> None:
+    def write(folder: Path) -> list[str]:
+        path = write_candidate(folder)
+        change(path)
+        return ["pytest", "--passbench", f"--candidate={path}", str(write_task(folder))]
+
+    _case(f"candidate: {name}", write, says, code)
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        here = Path.cwd()
+        os.chdir(path.parent)  # a socket's path has at most 108 characters
+        listener.bind(path.name)
+        os.chdir(here)
+
+
+def _device(path: Path) -> None:
+    os.mknod(path, 0o600 | 0o020000, os.makedev(1, 5))  # /dev/zero
+
+
+def sparse(path: Path) -> None:
+    """Make a file of 2 GiB that takes no room."""
+    with path.open("wb") as file:
+        file.truncate(2 << 30)
+
+
+def _closed(path: Path, text: str = "") -> None:
+    path.write_text(text)
+    path.chmod(0)
+
+
+def _closed_folder(path: Path) -> None:
+    path.mkdir()
+    path.chmod(0)
+
+
+def _deep(path: Path, depth: int = 1500) -> None:
+    """Folders in folders, deeper than a path may be long."""
+    here = os.open(path, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("dd", dir_fd=here)
+        inner = os.open("dd", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+
+
+def _many(path: Path, count: int = 20_001) -> None:
+    for number in range(count):
+        (path / str(number)).touch()
+
+
+def _links(path: Path) -> None:
+    (path / "a").symlink_to("b")
+    (path / "b").symlink_to("a")
+
+
+def _manifest(content: bytes) -> Callable[[Path], object]:
+    return lambda path: (path / MANIFEST).write_bytes(content)
+
+
+def _fifo_for(name: str) -> Callable[[Path], object]:
+    def change(path: Path) -> None:
+        (path / name).unlink(missing_ok=True)
+        os.mkfifo(path / name)
+
+    return change
+
+
+def _linked(name: str, target: str) -> Callable[[Path], object]:
+    def change(path: Path) -> None:
+        (path / name).unlink(missing_ok=True)
+        (path / name).symlink_to(target)
+
+    return change
+
+
+_candidate(lambda p: os.mkfifo(p / "pipe"), "cand/pipe", "a FIFO")
+_candidate(lambda p: _socket(p / "sock"), "cand/sock", "a socket")
+if os.geteuid() == 0:
+    _candidate(lambda p: _device(p / "zero"), "cand/zero", "a device")
+_candidate(lambda p: sparse(p / "data.bin"), "cand/data.bin", "a sparse file of 2 GiB")
+_candidate(lambda p: sparse(p / "fuse.py"), "cand/fuse.py", "a pass of 2 GiB")
+_candidate(lambda p: sparse(p / MANIFEST), MANIFEST, "a manifest of 2 GiB")
+_candidate(_manifest(json.dumps(["n" * 300]).encode()), MANIFEST, "a stem of 300 characters")
+_candidate(lambda p: (p / os.fsdecode(b"\xff\xfe.py")).touch(), "fine", "a name that is not UTF-8", 0)
+_candidate(lambda p: _closed(p / "x.py"), "cand/x.py", "an unreadable file")
+_candidate(lambda p: _closed_folder(p / "inner"), "cand/inner", "an unreadable folder")
+_candidate(lambda p: _closed(p / MANIFEST), MANIFEST, "an unreadable manifest")
+_candidate(_links, "cand/", "a cycle of links")
+_candidate(lambda p: (p / "self").symlink_to("."), "cand/self", "a link to its own folder")
+_candidate(_linked("fuse.py", "/dev/zero"), "cand/fuse.py", "a pass that links to /dev/zero")
+_candidate(_linked(MANIFEST, "/dev/zero"), MANIFEST, "a manifest that links to /dev/zero")
+_candidate(_fifo_for(MANIFEST), MANIFEST, "a FIFO for a manifest")
+_candidate(_fifo_for("fuse.py"), "cand/fuse.py", "a FIFO for a pass")
+_candidate(_deep, "cand/dd", "folders deeper than a path")
+_candidate(_many, "cand", "20,001 files")
+_candidate(_manifest(b'\xef\xbb\xbf["fuse"]'), "fine", "a manifest with a byte order mark", 0)
+_candidate(_manifest('["fuse"]'.encode("utf-16")), "fine", "a manifest in UTF-16", 0)
+_candidate(_manifest(b"\xff[" * 3), MANIFEST, "a manifest in no encoding")
+_candidate(_manifest(b"[" * 100_000), MANIFEST, "a manifest of 100,000 brackets")
+_candidate(_manifest(b"[" + b"9" * 5000 + b"]"), MANIFEST, "an integer of 5,000 digits in a manifest")
+_candidate(_manifest(b'["\\ud800"]'), MANIFEST, "a lone surrogate in a manifest")
+_candidate(_manifest(b'["a\\u0000"]'), MANIFEST, "NUL in a manifest")
+_candidate(_manifest(b'["fuse", "fuse"]'), "fine", "a pass that is applied twice", 0)
+
+
+# Task files
+
+
+def _task(name: str, text: Callable[[], str | bytes], says: str = "gelu-add.task.yaml") -> None:
+    for command in ("validate", "show"):
+        _case(
+            f"task: {name}, {command}",
+            lambda folder, command=command: ["tasks", command, str(write_task(folder, text()))],  # type: ignore[misc]
+            says,
+        )
+
+
+def _graph(name: str, expression: str) -> None:
+    source = f"def forward(in_0, in_1):\n    tmp_0 = {expression}\n    return (tmp_0,)\n"
+    _case(
+        f"graph: {name}",
+        lambda folder: ["tasks", "validate", str(write_task(folder, task_text(source)))],
+        "gelu-add.task.yaml",
+    )
+
+
+def _input(**changes: str) -> str:
+    text = SUBGRAPH
+    for key, value in changes.items():
+        start = text.index(f"{key}: ") + len(key) + 2
+        end = text.index("]" if key == "shape" else ",", start) + (key == "shape")
+        text = text[:start] + value + text[end:]
+    return text
+
+
+def _bomb(levels: int = 9, width: int = 10) -> str:
+    lines = [f"meta: &a0 [{', '.join(['lol'] * width)}]"]
+    lines += [f"  b{n}: &a{n} [{', '.join([f'*a{n - 1}'] * width)}]" for n in range(1, levels + 1)]
+    return (
+        SUBGRAPH
+        + "  meta:\n    b0: "
+        + lines[0].removeprefix("meta: ")
+        + "\n"
+        + "\n".join("  " + line for line in lines[1:])
+        + "\n"
+    )
+
+
+_operators = "\n".join(f"    tmp_{n + 1} = tmp_{n} + in_1" for n in range(3_000))
+_task(
+    "100,000 brackets", lambda: task_text(subgraphs=SUBGRAPH + "  meta: {a: " + "[" * 100_000 + "]" * 100_000 + "}\n")
+)
+_task("100,000 brackets in the header", lambda: task_text(head=HEAD + "x: " + "[" * 100_000 + "\n"))
+_task("100,000 mappings", lambda: task_text(subgraphs=SUBGRAPH + "  meta: " + "{a: " * 100_000 + "\n"))
+_task("100,000 dashes", lambda: task_text(subgraphs="- " * 100_000))
+_task("100,000 documents", lambda: task_text() + "---\na: 1\n" * 100_000)
+_task("aliases of aliases", lambda: task_text(subgraphs=_bomb()))
+_task("an alias of itself", lambda: task_text(subgraphs=SUBGRAPH + "  meta: &a {a: *a}\n"))
+_task("an integer of 5,000 digits", lambda: task_text(subgraphs=_input(mean="9" * 5_000)))
+_task("a shape of 5,000 digits", lambda: task_text(subgraphs=_input(shape="[" + "9" * 4_000 + "]")))
+_task("a shape of 10^15 elements", lambda: task_text(subgraphs=_input(shape="[1000000, 1000000, 1000]")))
+_task("a shape of 10,000 dimensions", lambda: task_text(subgraphs=_input(shape=str([1] * 10_000))))
+_task("a mean of NaN", lambda: task_text(subgraphs=_input(mean=".nan")))
+_task("an infinite mean", lambda: task_text(subgraphs=_input(mean=".inf")))
+_task("an infinite std", lambda: task_text(subgraphs=_input(std="1e999")))
+_task("a std of NaN", lambda: task_text(subgraphs=_input(std="nan")))
+_task("a minimum of NaN", lambda: task_text(subgraphs=_input(min=".nan")))
+_task(
+    "an unknown dtype", lambda: task_text(subgraphs=SUBGRAPH.replace("dtype: float32,", "dtype: float99,")), "float99"
+)
+_task(
+    "a subgraph's unknown dtype",
+    lambda: task_text(subgraphs=SUBGRAPH.replace("dtype: float32\n", "dtype: float99\n")),
+    "float99",
+)
+_task("a tag that runs code", lambda: task_text(head=HEAD + 'x: !!python/object/apply:os.system ["true"]\n'))
+_task("UTF-16", lambda: task_text().encode("utf-16"))
+_task("NUL", lambda: task_text().encode() + b"\0")
+_task("40 MB", lambda: task_text() + "# " + "x" * 40_000_000)
+_task("nothing", lambda: "")
+_task("one mapping key twice", lambda: task_text(head=HEAD + "id: gelu-add\n"))
+_task("a list for a key", lambda: task_text(head=HEAD + "? [a, b]\n: c\n"))
+_task("a mapping for a key", lambda: task_text(head=HEAD + "? {a: b}\n: c\n"))
+_graph("100,000 brackets", "(" * 100_000 + ")" * 100_000)
+_graph("150 brackets", "(" * 150 + "in_0" + ")" * 150)
+_graph("900 chained +", "in_0" + " + in_1" * 900)
+_graph("20,000 chained +", "in_0" + " + in_1" * 20_000)
+_graph("5,000 chained methods", "in_0" + ".relu()" * 5_000)
+_graph("5,000 signs", "-" * 5_000 + "in_0")
+_graph("9**9**9", "in_0 + 9**9**9**9")
+_graph("a shift by 10^10", "in_0 + (1 << 10**10)")
+_graph("a list of 10^10", "in_0.sum([0] * 10**10)")
+_graph("a string of 10^10", "in_0.to('a' * 10**10)")
+_graph("a number of 100,000 digits", "in_0 + " + "9" * 100_000)
+_graph("multiplied 64 times", "in_0 * " + " * ".join(["9" * 4_000] * 64))
+_graph("range(10**10)", "in_0.sum(list(range(10**10)))")
+_graph("3,000 operators", "in_0\n    tmp_0 = in_0\n" + _operators.lstrip("\n") + "\n    tmp_0 = tmp_3000")
+
+
+def _in_place_of_a_task(name: str, make: Callable[[Path], object]) -> None:
+    def write(folder: Path) -> list[str]:
+        path = folder / "gelu-add.task.yaml"
+        make(path)
+        return ["tasks", "validate", str(path)]
+
+    _case(f"task: {name}", write, "gelu-add.task.yaml")
+
+
+_in_place_of_a_task("a FIFO", os.mkfifo)
+_in_place_of_a_task("/dev/zero", lambda p: p.symlink_to("/dev/zero"))
+_in_place_of_a_task("/dev/null", lambda p: p.symlink_to("/dev/null"))
+_in_place_of_a_task("a broken link", lambda p: p.symlink_to("nowhere"))
+_in_place_of_a_task("a link to itself", lambda p: p.symlink_to(p.name))
+_in_place_of_a_task("a sparse file", sparse)
+_in_place_of_a_task("a socket", _socket)
+_in_place_of_a_task("an unreadable file", _closed)
+_case("task: a path of 5,000 characters", lambda f: ["tasks", "show", "x" * 5_000], "File name too long")
+_case("task: NUL in a path", lambda f: ["tasks", "validate", "a\0b"], "passbench: error")
+_case("task: /", lambda f: ["tasks", "list", "/"], "passbench: error: /")
+
+
+def _published(name: str, file: str, content: str | Callable[[Path], object], says: str = "", code: int = 1) -> None:
+    def write(folder: Path) -> list[str]:
+        path = write_sample(folder)
+        member = path / file
+        if isinstance(content, str):
+            member.write_text(content)
+        else:
+            member.unlink()
+            content(member)
+        return ["tasks", "validate", str(path)]
+
+    _case(f"published: {name}", write, says or file, code)
+
+
+for _name in ("graph_list.txt", "sub/model.py", "sub/weight_meta.py", "sub/graph_net.json"):
+    _published(f"a FIFO for {_name}", _name, os.mkfifo)
+    _published(f"/dev/zero for {_name}", _name, lambda p: p.symlink_to("/dev/zero"))
+    _published(f"a sparse file for {_name}", _name, sparse)
+_published("a link to / for graph_list.txt", "graph_list.txt", lambda p: p.symlink_to("/"))
+_published("100,000 brackets of weights", "sub/weight_meta.py", "class A:\n\tname = " + "[" * 100_000 + "\n")
+_published("900 chained + of weights", "sub/weight_meta.py", WEIGHTS.replace("[16, 32]", "[1" + " + 1" * 5_000 + "]"))
+_published(
+    "a size of many digits", "sub/weight_meta.py", WEIGHTS.replace("[16, 32]", f"[{' * '.join(['9' * 4000] * 64)}]")
+)
+_published("a shape of 10^15", "sub/weight_meta.py", WEIGHTS.replace("[16, 32]", "[1000000, 1000000, 1000]"))
+_published("a shape that is a number", "sub/weight_meta.py", WEIGHTS.replace("[16, 32]", "5"))
+_published("a mean of NaN", "sub/weight_meta.py", WEIGHTS.replace("mean = 0.0", "mean = float('nan')"), code=0)
+_published("an infinite std", "sub/weight_meta.py", WEIGHTS.replace("std = 1.0", "std = 1e999"), code=0)
+_published("dtype float99", "sub/weight_meta.py", WEIGHTS.replace("float32", "float99"), "float99")
+_published(
+    "a size that is no literal",
+    "sub/input_tensor_constraints.py",
+    "dynamic_dim_constraint_symbol2example_value = {S0: 'x'}\n",
+)
+_published("100,000 brackets of JSON", "sub/graph_net.json", '{"a": ' + "[" * 100_000)
+_published("a number of 5,000 digits", "sub/graph_net.json", '{"a": ' + "9" * 5_000 + "}")
+_published("a path of 5,000 characters", "graph_list.txt", "x" * 5_000, "File name too long")
+_published("a name with NUL", "graph_list.txt", "a\0b\n")
+_published("100,000 names", "graph_list.txt", "".join(f"s{n}\n" for n in range(100_000)))
+
+
+# Results files
+
+
+def changed(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    """Return a results file's contents with something changed."""
+    data = copy.deepcopy(results())
+    change(data)
+    return data
+
+
+def _results(
+    name: str,
+    content: Callable[[], Any],
+    commands: tuple[str, ...] = ("score", "verify", "merge", "plan"),
+    says: str = "results.json",
+) -> None:
+    for command in commands:
+
+        def write(folder: Path, command: str = command) -> list[str]:
+            path = write_results(folder, content())
+            out = [str(folder / "out")] if command == "merge" else []
+            return [command, *out, str(path)]
+
+        _case(f"results: {name}, {command}", write, says)
+
+
+def _edit(name: str, *steps: str | int, value: Any, says: str = "results.json") -> None:
+    def change(data: dict[str, Any]) -> None:
+        at: Any = data
+        for step in steps[:-1]:
+            at = at[step]
+        at[steps[-1]] = value
+
+    _results(name, lambda: changed(change), says=says)
+
+
+_ARM = ("records", 0, "arm")
+_edit("correct_from of []", *_ARM, "correct_from", value=[], says="correct_from")
+_edit("correct_from of [5]", *_ARM, "correct_from", value=[5], says="correct_from")
+_edit("correct_from of [-10^9]", *_ARM, "correct_from", value=[-(10**9)], says="correct_from")
+_edit("two values for one output", *_ARM, "correct_from", value=[-6, -6], says="correct_from")
+_edit("null_from of 5", "records", 0, "null_from", value=5, says="null_from")
+_edit("verdict WOW", *_ARM, "speed", "verdict", value="WOW", says="verdict")
+_edit("status fine", *_ARM, "status", value="fine", says="status")
+_edit("b of null", "settings", "score", "b", value=None, says="b")
+_edit("b of 2", "settings", "score", "b", value=2.0, says="b")
+_edit("score of null", "settings", "score", value=None, says="score")
+_edit("a negative duration", "records", 0, "durations", "read", value=-1.0, says="durations")
+_edit("an infinite duration", "records", 0, "durations", "read", value={"float": "inf"}, says="durations")
+_edit("a duration of 10^400", "records", 0, "durations", "read", value=10**400, says="integer")
+_edit("a ratio of 10^400", *_ARM, "speed", "ratio", value=10**400, says="integer")
+_edit("a ratio of 0", *_ARM, "speed", "ratio", value=0, says="ratio")
+_edit("a time of NaN", *_ARM, "speed", "eager_us", value={"float": "nan"}, says="eager_us")
+_edit("a negative time", *_ARM, "speed", "other_us", value=-1.0, says="other_us")
+_edit("an interval beside the ratio", *_ARM, "speed", "low", value=1e6, says="speed.low")
+_edit("records of {}", "records", value={}, says="records")
+_edit("a record of null", "records", 1, value=None, says="records[1]")
+_edit("an unknown field of an arm", *_ARM, "extra", value=1, says="extra")
+_edit("tasks of null", "tasks", value=None, says="tasks")
+_edit("a path with NUL", "settings", "tasks", value=["a\0b"], says="settings.tasks")
+_edit("a lone surrogate for a task", "records", 0, "task", value="\ud800", says="surrogate")
+_edit("another schema", "schema", value="passbench/9", says="passbench/9")
+_edit("10^9 subgraphs", "selected", "cand", "gelu-add", value=10**9, says="selected")
+_edit("a matches of -1", "records", 0, "passes", 0, "matches", value=-1, says="matches")
+_edit("noise of width -1", "noise", "width", value=-1, says="noise.width")
+_edit("noise of width text", "noise", "width", value="wide", says="noise.width")
+_results("the same subgraph twice", lambda: changed(lambda d: d["records"].append(d["records"][0])), says="gelu-add")
+_results("100,000 brackets", lambda: "[" * 100_000)
+_results("100,000 brackets within", lambda: json.dumps(results()).replace('"one"', "[" * 100_000 + "]" * 100_000))
+_results("500 brackets within", lambda: json.dumps(results()).replace('"one"', "[" * 500 + "]" * 500))
+_results("an integer of 5,000 digits", lambda: json.dumps(results()).replace("0.5,", "9" * 5_000 + ","))
+_results("NaN", lambda: json.dumps(results()).replace("0.5,", "NaN,"))
+_results("a list", lambda: [])
+_results("cut short", lambda: json.dumps(results())[:-100])
+_results("two values for a key", lambda: json.dumps(results()).replace('"tasks":', '"tasks": [], "tasks":', 1))
+_results("not UTF-8", lambda: b"\xff\xfe{}" * 3)
+_results("subgraphs that are none", lambda: {"subgraphs": 5}, ("score",), "subgraphs")
+_results(
+    "a case's correct_from of [-10^9]",
+    lambda: {"subgraphs": [{"status": "correct", "correct_from": [-(10**9)]}]},
+    ("score",),
+    "correct_from",
+)
+_results("a case's b of null", lambda: {"subgraphs": [], "b": None}, ("score",), "b")
+_results("a case's p of text", lambda: {"subgraphs": [], "p": "1"}, ("score",), "p")
+_results(
+    "a case's interpretation of []", lambda: {"subgraphs": [], "interpretation": []}, ("score",), "interpretation"
+)
+for _command in ("score", "verify", "plan"):
+    _case(
+        f"results: a FIFO, {_command}",
+        lambda f, c=_command: [c, str(_made(os.mkfifo, f / "results.json"))],
+        "results.json",
+    )  # type: ignore[misc]
+    _case(f"results: /dev/zero, {_command}", lambda f, c=_command: [c, "/dev/zero"], "/dev/zero")  # type: ignore[misc]
+    _case(
+        f"results: a sparse file, {_command}",
+        lambda f, c=_command: [c, str(_made(sparse, f / "results.json"))],
+        "results.json",
+    )  # type: ignore[misc]
+
+
+def _made(make: Callable[[Path], object], path: Path) -> Path:
+    make(path)
+    return path
+
+
+# Command lines
+
+
+def _line(says: str, *words: str, code: int = 2) -> None:
+    def write(folder: Path) -> list[str]:
+        write_task(folder)
+        write_results(folder, results())
+        write_candidate(folder)
+        return [word.replace("{folder}", str(folder)) for word in words]
+
+    _case(f"line: {' '.join(words)[:80]}", write, says, code)
+
+
+_TASK, _FILE = "{folder}/gelu-add.task.yaml", "{folder}/results.json"
+_line("--processes", "tasks", "check", _TASK, "--processes", "0")
+_line("--processes", "tasks", "check", _TASK, "--processes", "-1")
+_line("--processes", "tasks", "check", _TASK, "--processes", "1000000")
+_line("--sample", "tasks", "check", _TASK, "--sample", "nan")
+_line("--sample", "tasks", "check", _TASK, "--sample", "-1")
+_line("--sample", "tasks", "check", _TASK, "--sample", "inf")
+_line("suite", "tasks", "list", _TASK, "--suite", "none", code=1)
+_line("--workers", "plan", _FILE, "-n", "1000000000")
+_line("--workers", "plan", _FILE, "-n", "0")
+_line("--workers", "plan", _FILE, "-n", "9" * 5_000)
+_line("File name too long", "score", "x/" * 3_000, code=1)
+_line("b = nan", "score", _FILE, "--b", "nan", code=1)
+_line("b = 0.0", "score", _FILE, "--b", "0", code=1)
+_line("p = inf", "score", _FILE, "--p", "inf", code=1)
+_line("p = 1000000.0", "score", _FILE, "--p", "1e6", code=1)
+_line("--rerun", "verify", _FILE, "--rerun", "-1")
+_line("--rerun", "verify", _FILE, "--rerun", "9" * 30)
+_line("--all", "forge", code=1)
+_line("--processes", "forge", "--only", "none", "--processes", "0")
+_line("--timeout", "forge", "--only", "none", "--timeout", "nan")
+_line("--tasks", "forge", "--only", "none", "--tasks", "-1")
+_line("--steps", "forge", "--all", "--steps", "none", code=1)
+_line("--steps", "forge", "--all", "--steps", "", code=1)
+_line("--size", "forge", "--model", "m.py:M", "--input", "float b 3", "--size", "0,0", code=1)
+_line("no.py", "forge", "--model", "{folder}/no.py:M", code=1)
+_line("FILE.py:ClassName", "forge", "--model", "M", code=1)
+for _option, _value in (
+    ("threads", "9" * 5_000),
+    ("threads", "²"),
+    ("timeout", "nan"),
+    ("budget", "inf"),
+    ("shard", "1/" + "9" * 5_000),
+    ("b", "nan"),
+    ("p", "1e6"),
+    ("tolerance", "9" * 5_000),
+    ("fail-under", "AS=nan"),
+    ("device", "cuda:" + "9" * 5_000),
+    ("seed", ""),
+):
+    _line(
+        _option,
+        "pytest",
+        "--passbench",
+        "--candidate={folder}/cand",
+        f"--passbench-{_option}={_value}",
+        _TASK,
+        code=4,
+    )
+_line("no candidate", "pytest", "--passbench", _TASK, code=4)
+_line("passbench", "pytest", "--passbench", "--candidate={folder}/cand", "--passbench-tasks=" + "x" * 5_000, code=4)
+_line("passbench", "pytest", "--passbench", "--candidate=" + "x" * 5_000, _TASK, code=4)
+
+
+if __name__ == "__main__":
+    print(*(case.name for case in CASES), sep="\n", file=sys.stdout)

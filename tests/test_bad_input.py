@@ -1,0 +1,83 @@
+"""Bad input of every kind gets one message that names it, within two seconds. Nothing hangs, raises, or fills memory.
+
+The named cases of ``badinput`` and a few hundred mutated inputs run as ``benchmarks/fuzz.py`` runs them: each in a
+forked child with limits. ``PASSBENCH_MUTATIONS`` says how many are mutated.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import badinput
+import fuzzing
+import pytest
+
+from pytest_passbench import evaluate
+from pytest_passbench.core import record, run
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.run import schema
+
+FUZZ = Path(__file__).resolve().parents[1] / "benchmarks" / "fuzz.py"
+MUTATIONS = os.environ.get("PASSBENCH_MUTATIONS", "150")
+SECONDS = 2.0
+
+
+def fuzz(out: Path, *words: str) -> list[dict[str, Any]]:
+    """Run the benchmark and return the outcomes that it writes."""
+    line = [sys.executable, str(FUZZ), "--json", str(out), *words]
+    said = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert out.exists(), said.stdout + said.stderr
+    found: list[dict[str, Any]] = json.loads(out.read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    found = fuzz(tmp_path_factory.mktemp("cases") / "cases.json", "--cases")
+    return {outcome["name"]: outcome for outcome in found}
+
+
+@pytest.mark.parametrize("case", badinput.CASES, ids=lambda case: case.name)
+def test_a_named_case(outcomes, case):
+    outcome = outcomes[case.name]
+    said = outcome["out"] + outcome["err"]
+    assert (outcome["verdict"], outcome["code"]) == ("message" if case.code else "fine", case.code), said
+    assert case.code == 0 or case.says in said
+    # The machine may be busy, and pytest takes a second to start.
+    assert outcome["seconds"] < SECONDS * (2 if outcome["argv"][0] == "pytest" else 1)
+
+
+def test_mutated_inputs(tmp_path):
+    found = fuzz(tmp_path / "mutated.json", "--inputs", MUTATIONS, "--seed", "11")
+    assert len(found) == int(MUTATIONS)
+    assert not [(o["name"], o["argv"], o["err"][-500:]) for o in found if o["verdict"] not in fuzzing.GOOD]
+
+
+def test_inputs_larger_than_the_machine_are_refused_before_they_are_made(tmp_path):
+    subgraph = badinput.SUBGRAPH.replace("[16, 32]", "[1000000, 300000]")  # 2 times 1.2 TB
+    task = badinput.write_task(tmp_path, badinput.task_text(subgraphs=subgraph))
+    with pytest.raises(UserError, match=r"gelu-add.task.yaml: the inputs of subgraph float32-x1 take 2,235 GiB"):
+        evaluate(badinput.write_candidate(tmp_path), task)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("record", record.Record),
+        ("arm", record.ArmResult),
+        ("speed", record.Speed),
+        ("pass", record.PassReport),
+        ("finding", record.Finding),
+    ],
+)
+def test_the_published_schema_has_every_field(name, kind):
+    published = json.loads(schema.SCHEMA_FILE.read_text())
+    assert set(published["$defs"][name]["properties"]) == {field.name for field in fields(kind)}
+    assert published["properties"]["schema"]["const"] == run.SCHEMA
+    assert set(published["$defs"]["arm"]["properties"]["status"]["enum"]) == set(record.STATUSES)
