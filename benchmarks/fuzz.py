@@ -271,6 +271,7 @@ def _spoilt(data: bytes, rng: random.Random) -> bytes:
     """Return a text with one thing wrong in its bytes or lines."""
     lines, at = data.splitlines(keepends=True), rng.randrange(len(data) + 1)
     line = rng.randrange(len(lines)) if lines else 0
+    often = (2, 3, 3000) if len(data) < 1_000_000 else (2, 3)  # a file may be one line of many megabytes
     choices: list[Callable[[], bytes]] = [
         lambda: data[:at],
         lambda: data[:at] + rng.randbytes(rng.choice((1, 3, 40))) + data[at:],
@@ -282,7 +283,7 @@ def _spoilt(data: bytes, rng: random.Random) -> bytes:
         lambda: data.decode(errors="replace").encode(rng.choice(("utf-16", "utf-32", "utf-16-be"))),
         lambda: data.replace(b"\n", rng.choice((b"\r\n", b"\r", b"\n\n", b" ", b"\n\t", b"\x85", b"\x0c"))),
         lambda: b"".join(lines[:line] + lines[line + 1 :]),
-        lambda: b"".join(lines[:line] + lines[line : line + 1] * rng.choice((2, 3, 3000)) + lines[line + 1 :]),
+        lambda: b"".join(lines[:line] + lines[line : line + 1] * rng.choice(often) + lines[line + 1 :]),
         lambda: b"".join(lines[:line] + lines[line:][::-1]),
         lambda: b"".join(rng.sample(lines, len(lines))),
         lambda: data * rng.choice((2, 50)),
