@@ -22,9 +22,11 @@ from workbench import AS_EAGER, GELU_ADD_PASS, Bench, Judges, make_wrapper
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
-# A shell has what it starts in the background ignore Ctrl+C, and so would all that the tests start.
+# What a shell starts in the background ignores Ctrl+C, and what nohup starts SIGHUP: so would all that the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # As a judge does in its process. For tensors as small as most are here, threads wait longer than they work.
 torch.set_num_threads(1)

@@ -75,7 +75,11 @@ def wait_stopped(pid: int, limit: float = 5.0) -> None:
     deadline, stopped = time.monotonic() + limit, set[int]()
     while (found := set(threads(pid))) != stopped:
         for thread in found - stopped:
-            _wait_stopped(f"/proc/{pid}/task/{thread}/stat", deadline, alone=len(found) == 1)
+            try:
+                _wait_stopped(f"/proc/{pid}/task/{thread}/stat", deadline, alone=len(found) == 1)
+            except Gone:
+                if thread in threads(pid):  # a thread that ended since it was listed is no hindrance
+                    raise
         stopped = found
 
 
