@@ -22,7 +22,7 @@ from workbench import AS_EAGER, GELU_ADD_PASS, Bench, Judges, make_wrapper
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
-# What a shell starts in the background ignores Ctrl+C, and what nohup starts SIGHUP: so would all that the tests start.
+# A background process of a shell ignores Ctrl+C, and one of nohup SIGHUP. So would all that the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
