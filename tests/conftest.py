@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import settings
-from workbench import AS_EAGER, GELU_ADD_PASS, Bench, Judges, make_wrapper
+from workbench import AS_EAGER, Bench, Judges, make_cpp_pass, make_wrapper
 
 # How long an example takes says how busy the machine is, not whether the code is right.
 settings.register_profile("untimed", deadline=None)
@@ -60,7 +60,7 @@ def twin(bench: Bench, wrapper: Callable[..., str]) -> Bench:
 
 @pytest.fixture
 def gelu_add_pass() -> str:
-    return GELU_ADD_PASS
+    return make_cpp_pass()
 
 
 @pytest.fixture(scope="session")

@@ -21,31 +21,10 @@ def forward(in_0, in_1):
     tmp_1 = tmp_0 + in_1
     return (tmp_1,)
 """
-GELU_ADD_PASS = """
-import torch
-from pytest_passbench.kernels import cpp
-
-lib = cpp.load('''
-#include <cmath>
-#include <cstdint>
+GELU_ADD_KERNEL = """
 extern "C" void gelu_add(const float* x, const float* y, float* out, int64_t n) {
     for (int64_t i = 0; i < n; ++i) out[i] = 0.5f * x[i] * (1.0f + std::erf(x[i] * 0.70710678118654752f)) + y[i];
-}''')
-
-def pattern(x, y):
-    return torch.nn.functional.gelu(x) + y
-
-def replacement_args(x, y):
-    return (x, y)
-
-def gelu_add(x, y):
-    out = torch.empty_like(x)
-    lib.gelu_add(x, y, out, x.numel())
-    return out
-
-def replacement_func():
-    return gelu_add
-"""
+}"""
 #: The body of a wrapper that computes as eager does.
 AS_EAGER = "return torch.nn.functional.gelu(x) + y"
 
@@ -153,3 +132,10 @@ def make_wrapper(body: str, head: str = "") -> str:
         f"def kernel(x, y):\n{lines}\n\n"
         "def replacement_func():\n    return kernel\n"
     )
+
+
+def make_cpp_pass(kernel: str = GELU_ADD_KERNEL, out: str = "torch.empty_like(x)") -> str:
+    """A pass for gelu(x) + y by a C++ kernel ``gelu_add(x, y, out, n)``, whose answer goes to ``out``."""
+    head = "from pytest_passbench.kernels import cpp\n\nlib = cpp.load('''\n#include <cmath>\n#include <cstdint>"
+    body = f"out = {out}\nlib.gelu_add(x, y, out, x.numel())\nreturn out"
+    return make_wrapper(body, f"{head}{kernel}''')")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -109,7 +108,7 @@ class Active:
     def pytest_keyboard_interrupt(self) -> None:
         """Mark the run as interrupted. Until its results are written, no further Ctrl+C is heeded."""
         self.state.ledger.interrupted = True
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self.signals.ignore()
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -141,7 +140,8 @@ class Active:
         """Hand the run's seed to a worker: all derive their secrets from the same one."""
         node.workerinput["passbench_seed"] = self.state.ledger.seed.hex()
         node.workerinput["passbench_folder"] = str(summary.make_folder(self.state) or "")
-        node.workerinput["passbench_resumed"] = str(self.state.resumed or "")
+        if self.state.earlier is not None:
+            node.workerinput["passbench_resumed"] = str(self.state.earlier.folder)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:

@@ -163,8 +163,9 @@ class TaskItem(pytest.Item):
 
     def _known(self, task: Task, state: State) -> Iterator[Record]:
         """Yield the records of the run that this one goes on with. Raises UserError if the task has changed."""
+        known = state.earlier.records if state.earlier is not None else {}
         for subgraph in task.subgraphs:
-            record = state.earlier.get((self.task, self.candidate.name, subgraph.id))
+            record = known.get((self.task, self.candidate.name, subgraph.id))
             if record is not None:
                 if record.task_hash not in ("", task_hash(task)):
                     raise UserError("has changed since the run that is resumed", where=task.path,

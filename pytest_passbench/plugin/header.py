@@ -20,6 +20,8 @@ def lines(state: State) -> list[str]:
         return [*rows, "trusted: the candidate runs in this process; nothing is scored"]
     if state.config.option.collectonly:
         return rows
+    if state.earlier is not None:
+        rows.append(line(str(state.earlier), 1000))
     return [*rows, f"seed commitment: sha256 {commitment(state.ledger.seed)}"]
 
 

@@ -23,6 +23,11 @@ class Signals:
                 self._before[number] = signal.signal(number, _interrupt)
         self._before[signal.SIGINT] = signal.getsignal(signal.SIGINT)
 
+    def ignore(self) -> None:
+        """Heed none of the signals any more, nor Ctrl+C, until :meth:`restore`."""
+        for number in self._before:
+            signal.signal(number, signal.SIG_IGN)
+
     def restore(self) -> None:
         """Put the former handlers back."""
         while self._before:

@@ -27,12 +27,11 @@ def make_state(config: pytest.Config) -> State:
     paths = list(config.args) if config.args_source is pytest.Config.ArgsSource.ARGS else []
     settings = options.settings(config, paths=bool(paths))
     report_dir = config.invocation_params.dir / settings.report_dir
-    resumed = _resumed(config, settings, report_dir)
-    header, earlier = resume.records(resumed) if resumed is not None else ({}, {})
-    seed = _seed(config, settings) if not header or settings.seed else run_seed(str(header.get("seed")))
-    ledger = Ledger(settings, open_candidates(settings.candidates), seed)
-    if resumed is not None:
-        resume.check(resumed, header, ledger.header())
+    earlier = _earlier(config, settings, report_dir)
+    ledger = Ledger(settings, open_candidates(settings.candidates), _seed(config, settings, earlier))
+    header = ledger.header()
+    if earlier is not None:
+        resume.check(earlier, header)
     if not is_worker(config) and not config.option.collectonly:
         check_machine(settings)
         if not settings.trusted:
@@ -43,24 +42,25 @@ def make_state(config: pytest.Config) -> State:
         _refuse_candidates(paths, config.invocation_params.dir, settings)
     else:
         config.args = [str(config.rootpath)]
-    state = State(config, settings, ledger, selection, report_dir, earlier=earlier, resumed=resumed)
+    state = State(config, settings, ledger, selection, report_dir, header, earlier)
     if is_worker(config) and config.workerinput["passbench_folder"]:  # type: ignore[attr-defined]
         state.folder = Path(config.workerinput["passbench_folder"])  # type: ignore[attr-defined]
     return state
 
 
-def _resumed(config: pytest.Config, settings: Settings, report_dir: Path) -> Path | None:
-    if is_worker(config):
-        folder = config.workerinput["passbench_resumed"]  # type: ignore[attr-defined]
-        return Path(folder) if folder else None
+def _earlier(config: pytest.Config, settings: Settings, report_dir: Path) -> resume.Earlier | None:
     if settings.resume is None:
         return None
-    return resume.find(settings.resume, report_dir, config.invocation_params.dir)
+    if is_worker(config):  # the controller's choice: it has a folder of its own by now, which is later
+        return resume.read(Path(config.workerinput["passbench_resumed"]))  # type: ignore[attr-defined]
+    return resume.read(resume.find(settings.resume, report_dir, config.invocation_params.dir))
 
 
-def _seed(config: pytest.Config, settings: Settings) -> bytes:
+def _seed(config: pytest.Config, settings: Settings, earlier: resume.Earlier | None) -> bytes:
     if is_worker(config):
         return bytes.fromhex(config.workerinput["passbench_seed"])  # type: ignore[attr-defined]
+    if earlier is not None and settings.seed is None:
+        return run_seed(str(earlier.header.get("seed")))
     return run_seed(settings.seed)
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pytest_passbench.core.run import Run
     from pytest_passbench.plugin.select import Selection
     from pytest_passbench.report.gates import GateResult
+    from pytest_passbench.run.resume import Earlier
 
 
 @dataclass
@@ -31,14 +32,14 @@ class State:
     ledger: Ledger
     selection: Selection
     report_dir: Path
+    #: The header of the run's journal, of all its candidates, also of those that a selection leaves out later.
+    header: dict[str, Any]
+    earlier: Earlier | None = None
     progress: Progress = field(default_factory=Progress)
     run: Run | None = None
     #: The run's folder, made when the first item is known; ``written`` is the folder that has the results.
     folder: Path | None = None
     written: Path | None = None
-    #: The records of the run that this one goes on with, by task, candidate and subgraph; and that run's folder.
-    earlier: dict[tuple[str, str, str], Record] = field(default_factory=dict)
-    resumed: Path | None = None
     verdicts: list[GateResult] = field(default_factory=list)
     #: The number of subgraphs that this process will judge, as far as is known: a time budget is spread over them.
     expected: int = 0
@@ -77,7 +78,7 @@ class State:
             return
         if self._journal is None:
             worker = f"gw{worker_index(self.config)}" if is_worker(self.config) else ""
-            self._journal = Journal(self.folder, self.ledger.header(), worker)
+            self._journal = Journal(self.folder, self.header, worker)
         self._journal.add(record)
 
     @property

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.files import decode, opened
+from pytest_passbench.core.jsontext import parse
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import plain
-from pytest_passbench.run.results_file import decode_special
+from pytest_passbench.run.results_file import MAX_BYTES, decode_special
 
 NAME = "journal.jsonl"
 SCHEMA = "passbench-journal/1"
-MAX_LINE_BYTES = 64 << 20
 
 
 class Journal:
@@ -94,11 +95,8 @@ def read(folder: Path) -> Journaled:
 
 
 def _read(path: Path) -> Journaled:
-    try:
-        with path.open("rb") as file:
-            contents, cut = _whole(iter(lambda: file.readline(MAX_LINE_BYTES), b""))
-    except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror}", where=path, remedy="check the path") from None
+    with opened(path, MAX_BYTES) as file:
+        contents, cut = _whole(iter(lambda: file.readline(MAX_BYTES), b""), path)
     first = contents[0] if contents else {}
     if first.get("schema") != SCHEMA or not isinstance(first.get("header"), dict):
         remedy = "start the run anew: it was interrupted before it began, or is of another version"
@@ -110,14 +108,14 @@ def _read(path: Path) -> Journaled:
     return Journaled(first["header"], records, cut)
 
 
-def _whole(lines: Iterable[bytes]) -> tuple[list[dict[str, Any]], int]:
+def _whole(lines: Iterable[bytes], path: Path) -> tuple[list[dict[str, Any]], int]:
     """Return the contents of the lines that are whole, and the number of those that are not."""
     contents: list[dict[str, Any]] = []
     cut = 0
     for line in lines:
         digest, _, text = line.removesuffix(b"\n").partition(b" ")
         if line.endswith(b"\n") and hashlib.sha256(text).hexdigest().encode() == digest:
-            content = json.loads(text, object_hook=decode_special)
+            content = parse(decode(text, path), path, decode_special)
             contents += [content] if isinstance(content, dict) else []
         else:
             cut += 1

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_passbench.core import seed as seeds
-from pytest_passbench.core.device import is_cuda
+from pytest_passbench.core.device import gpu_index, is_cuda
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
@@ -157,7 +157,7 @@ def check_machine(settings: Settings) -> None:
         import torch
 
         found = torch.cuda.device_count()
-        if int(settings.device.partition(":")[2] or 0) >= found:
+        if gpu_index(settings.device) >= found:
             where = f"--passbench-device={settings.device}"
             raise UserError(f"torch finds {found} CUDA devices here", where=where, remedy="use cpu")
 

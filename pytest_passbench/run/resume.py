@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +26,39 @@ def find(given: str, report_dir: Path, base: Path) -> Path:
     return found[-1]
 
 
-def check(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """Raise UserError if the run in ``folder`` was of something else than the run that is to go on with it.
+@dataclass(frozen=True)
+class Earlier:
+    """A run that was interrupted: its folder, the header of its journal, and how many of its lines were cut short.
 
-    ``old`` and ``new`` are headers, as :meth:`~pytest_passbench.run.ledger.Ledger.header` makes them.
+    ``records`` has the last record of each task, candidate and subgraph.
     """
-    changed = list(_differences(old, new))
+
+    folder: Path
+    header: dict[str, Any]
+    records: dict[tuple[str, str, str], Record]
+    cut: int
+
+    def __str__(self) -> str:
+        kept = f"{len(self.records)} subgraphs are not judged again"
+        return f"resumes {self.folder}: {kept}" + (f"; lines that were cut short: {self.cut}" if self.cut else "")
+
+
+def read(folder: Path) -> Earlier:
+    """Return the interrupted run in a folder. Raises UserError if it has no journal that can be read."""
+    found = journal.read(folder)
+    records = {(record.task, record.candidate, record.subgraph): record for record in found.records}
+    return Earlier(folder, found.header, records, found.cut)
+
+
+def check(earlier: Earlier, header: Mapping[str, Any]) -> None:
+    """Raise UserError if an interrupted run was of something else than the run that is to go on with it.
+
+    ``header`` is the new run's, as :meth:`~pytest_passbench.run.ledger.Ledger.header` makes it.
+    """
+    changed = list(_differences(earlier.header, header))
     if changed:
         remedy = "give the same candidate and options as before, or run without --passbench-resume"
-        raise UserError(f"cannot be resumed: {'; '.join(changed)}", where=folder, remedy=remedy)
+        raise UserError(f"cannot be resumed: {'; '.join(changed)}", where=earlier.folder, remedy=remedy)
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
@@ -52,9 +77,3 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str
         yield "the seed is another one"
     if old.get("harness") != new["harness"]:
         yield "this is another version of pytest-passbench"
-
-
-def records(folder: Path) -> tuple[dict[str, Any], dict[tuple[str, str, str], Record]]:
-    """Return a journal's header, and its last record of each task, candidate and subgraph. Raises UserError."""
-    found = journal.read(folder)
-    return found.header, {(record.task, record.candidate, record.subgraph): record for record in found.records}

@@ -31,6 +31,16 @@ class Once(Judge):
 def pytest_passbench_make_session(config, settings, seed):
     return Once(settings, seed)
 """
+HASHING = """
+from pytest_passbench.suite.taskfile import task_hash
+
+_record = record
+
+def record(task, subgraph, candidate, told, task_hash=""):
+    found = _record(task, subgraph, candidate, told)
+    found.task_hash = task_hash
+    return found
+"""
 KILL = "os.kill(os.getpid(), signal.SIGKILL)"
 WAIT = "time.sleep(60)"
 ALL = ["a/s0", "a/s1", "b/s0", "b/s1", "b/s2", "b/s3"]
@@ -67,8 +77,11 @@ def test_a_run_that_was_killed_goes_on_where_it_was(bench):
     bench.conftest(ONCE.replace("{end}", KILL))
     assert bench.run_apart("--candidate=passes").ret == -signal.SIGKILL
     (journal,) = bench.path.glob("reports/*/journal.jsonl")
+    with journal.open("a") as file:
+        file.write("cut short")
     result = bench.run_apart("--candidate=passes", "--passbench-resume")
-    result.stdout.fnmatch_lines(["*b.task.yaml . 4/4 correct*"])
+    told = f"resumes {journal.parent}: 4 subgraphs are not judged again; lines that were cut short: 1"
+    result.stdout.fnmatch_lines([told, "*b.task.yaml . 4/4 correct*"])
     assert judged(bench) == [*ALL[:5], "b/s2", "b/s3"]
     run = last(bench)
     assert not run["interrupted"]
@@ -108,6 +121,24 @@ def test_a_signal_that_ends_a_run_leaves_its_results_and_says_how_to_go_on(bench
     result = bench.run_apart("--candidate=passes", f"--passbench-resume=reports/{folder.name}")
     result.stdout.fnmatch_lines(["*4/4 correct*"])
     assert found(last(bench)) == undisturbed(bench)
+
+
+def test_a_run_of_some_of_the_candidates_goes_on_by_the_same_command(bench):
+    bench.candidate("others")
+    bench.conftest(ONCE.replace("{end}", KILL))
+    command = ("--candidate=passes", "--candidate=others", "-k", "[passes]")
+    bench.run_apart(*command)
+    result = bench.run_apart(*command, "--passbench-resume")
+    result.stdout.fnmatch_lines(["*b.task.yaml . 4/4 correct*"])
+
+
+def test_a_task_that_changed_since_is_not_mixed_with_what_it_was(bench):
+    hashed = ONCE.replace("dict(subgraph.meta))", "dict(subgraph.meta), task_hash(task))")
+    bench.conftest(HASHING + hashed.replace("{end}", KILL))
+    bench.run_apart("--candidate=passes")
+    bench.task("a", {"ratio": 2.5}, {"correct_from": [99]})
+    result = bench.run_apart("--candidate=passes", "--passbench-resume")
+    result.stdout.fnmatch_lines(["*a.task.yaml: has changed since the run that is resumed*"])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from pathlib import Path
 
 import pytest
@@ -88,4 +90,19 @@ def test_a_full_disk_is_told_of_and_ends_nothing(tmp_path):
 
 def test_a_folder_without_a_journal_is_refused(tmp_path):
     with pytest.raises(UserError, match="has no journal"):
+        journal.read(tmp_path)
+
+
+def test_what_is_no_regular_file_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / journal.NAME)
+    with pytest.raises(UserError, match="is a FIFO"):
+        journal.read(tmp_path)
+
+
+def test_a_journal_that_was_written_to_be_hard_to_read_is_one_message(tmp_path):
+    text = b'{"record": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    path = write(tmp_path, [])
+    with path.open("ab") as file:
+        file.write(hashlib.sha256(text).hexdigest().encode() + b" " + text + b"\n")
+    with pytest.raises(UserError, match="lists and objects in each other"):
         journal.read(tmp_path)

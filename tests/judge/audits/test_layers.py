@@ -7,15 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from workbench import make_cpp_pass
 
 #: Keeps answers by address and a sample of the contents.
 SAMPLED = """
-import torch
-from pytest_passbench.kernels import cpp
-
-lib = cpp.load('''
-#include <cmath>
-#include <cstdint>
 #include <vector>
 struct Kept { const float* x; float a, b; std::vector<float> out; };
 static std::vector<Kept> kept;
@@ -26,22 +21,7 @@ extern "C" void gelu_add(const float* x, const float* y, float* out, int64_t n) 
     }
     for (int64_t i = 0; i < n; ++i) out[i] = 0.5f * x[i] * (1.0f + std::erf(x[i] * 0.70710678118654752f)) + y[i];
     if (kept.size() < 4096) kept.push_back({x, x[0], x[n - 1], std::vector<float>(out, out + n)});
-}''')
-
-def pattern(x, y):
-    return torch.nn.functional.gelu(x) + y
-
-def replacement_args(x, y):
-    return (x, y)
-
-def gelu_add(x, y):
-    out = torch.empty_like(x)
-    lib.gelu_add(x, y, out, x.numel())
-    return out
-
-def replacement_func():
-    return gelu_add
-"""
+}"""
 TORCH = "return torch.nn.functional.gelu(x) + y"
 HIDDEN = """
 out = []
@@ -52,31 +32,10 @@ return out[0]
 """
 #: Right, or off by a little more than t = -5 allows: which of them, the contents of the output's memory say.
 ELSEWHERE = """
-import torch
-from pytest_passbench.kernels import cpp
-
-lib = cpp.load('''
-#include <cmath>
-#include <cstdint>
 extern "C" void gelu_add(const float* x, const float* y, float* out, int64_t n) {
     float off = std::isnan(out[0]) ? FACTOR : 1.0f;
     for (int64_t i = 0; i < n; ++i) out[i] = off * (0.5f * x[i] * (1.0f + std::erf(x[i] * 0.70710678f)) + y[i]);
-}''')
-
-def pattern(x, y):
-    return torch.nn.functional.gelu(x) + y
-
-def replacement_args(x, y):
-    return (x, y)
-
-def gelu_add(x, y):
-    out = torch.empty_like(x)
-    lib.gelu_add(x, y, out, x.numel())
-    return out
-
-def replacement_func():
-    return gelu_add
-"""
+}"""
 
 
 def test_work_that_is_not_the_candidates_own_kernel_does_not_count(bench, wrapper, gelu_add_pass):
@@ -86,7 +45,7 @@ def test_work_that_is_not_the_candidates_own_kernel_does_not_count(bench, wrappe
         bench.candidate({"p": wrapper(body, head)}, task=name)
     for name, text in (("sampled", SAMPLED), ("unwritten", ELSEWHERE.replace("FACTOR", "0.5f"))):
         bench.task(name)
-        bench.candidate({"p": text}, task=name)
+        bench.candidate({"p": make_cpp_pass(text)}, task=name)
     bench.task("zz-honest")
     bench.candidate({"p": gelu_add_pass}, task="zz-honest")
     arms = {name: record.arm for name, record in bench.judge(audit="standard").items()}
@@ -108,7 +67,7 @@ def test_work_that_is_not_the_candidates_own_kernel_does_not_count(bench, wrappe
 
 def test_who_rounds_differently_in_an_extra_block_is_inaccurate_and_not_accused(bench):
     bench.task()
-    bench.candidate({"p": ELSEWHERE.replace("FACTOR", "1.00002f")})
+    bench.candidate({"p": make_cpp_pass(ELSEWHERE.replace("FACTOR", "1.00002f"))})
     (record,) = bench.judge(audit="standard").values()
     assert (record.arm.status, record.findings) == ("ran", [])
     assert record.arm.correct_from == [-4]
