@@ -30,7 +30,6 @@ from engine import Case, Store, cases, judged, machine, session_of, spread, writ
 
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.settings import Settings
-from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
@@ -110,9 +109,8 @@ class Planted(Session):
             Settings(pipeline="direct", policy="open", audit="off", sandbox="required"), os.urandom(32)
         )
         self.floor, self._plain = False, plain
-        mount = sandbox.CANDIDATE_MOUNT
         builders = Builder(self._walls, None), TritonBuilder(self._walls, None)
-        self._others = Readings("open", *builders, self._sandboxes.start_reading, mount)
+        self._others = Readings("open", *builders, self._sandboxes.start_reading)
 
     def close(self) -> None:
         self._others.close()
@@ -127,7 +125,7 @@ class Planted(Session):
         orders = super()._orders(case, arms, passes)
         own = self._plain.passes_for(case.task.id)
         assert own is not None
-        plain = self._others.passes(self._others.planner(self._plain, own), own)
+        plain = self._others.passes(self._plain, own)
         return {EAGER: replace(orders[CANDIDATE], passes=plain), CANDIDATE: orders[CANDIDATE]}  # the reference first
 
 

@@ -32,9 +32,9 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 torch.set_num_threads(1)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def judges() -> Iterator[Judges]:
-    """Judges for all tests of a module, whose sandboxes start once."""
+    """Judges for all tests, whose sandboxes start once."""
     with Judges() as found:
         yield found
 

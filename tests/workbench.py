@@ -27,20 +27,26 @@ extern "C" void gelu_add(const float* x, const float* y, float* out, int64_t n) 
 }"""
 #: The body of a wrapper that computes as eager does.
 AS_EAGER = "return torch.nn.functional.gelu(x) + y"
+MAX_JUDGES = 3
 
 
 class Judges:
-    """Judges that serve one test after the other: one for all that have the same settings."""
+    """Judges that serve one test after the other: one for all that have the same settings.
+
+    Only those that were used last stay, since each has several processes.
+    """
 
     def __init__(self) -> None:
         self._sessions: dict[Settings, Session] = {}
 
     def session(self, settings: Settings) -> Session:
         """Return the judge with these settings, which leaves the machine's noise alone; begin it if there is none."""
-        if settings not in self._sessions:
-            session = self._sessions[settings] = Session(settings, b"a secret of the tests")
-            session.floor = False
-        return self._sessions[settings]
+        session = self._sessions.pop(settings, None) or Session(settings, b"a secret of the tests")
+        session.floor = False
+        self._sessions[settings] = session
+        if len(self._sessions) > MAX_JUDGES:
+            self._sessions.pop(next(iter(self._sessions))).close()
+        return session
 
     def __enter__(self) -> Judges:
         return self

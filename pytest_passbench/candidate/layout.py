@@ -7,15 +7,14 @@ has it, and it is reported as failed cases.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from pytest_passbench.candidate.files import MAX_FILE_BYTES, check_files, files, folders
+from pytest_passbench.candidate import archive
+from pytest_passbench.candidate.files import check_files, files, folders
 from pytest_passbench.candidate.syntax import Fault, imports_triton, read_fault
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import shown
@@ -93,12 +92,7 @@ class Candidate:
     @cached_property
     def content_hash(self) -> str:
         """The SHA-256 (hexadecimal) of the relative names and contents of all files except caches."""
-        digest = hashlib.sha256()
-        for file in files(self.path):
-            name = os.fsencode(file.relative_to(self.path))
-            for part in (name, read_bytes(file, MAX_FILE_BYTES)):
-                digest.update(len(part).to_bytes(8, "little") + part)
-        return digest.hexdigest()
+        return archive.content_hash(self.path)
 
     @property
     def directories(self) -> tuple[PassDir, ...]:

@@ -1,9 +1,8 @@
-"""The sandboxes of a judge: one per arm, and one for the readers of a candidate."""
+"""The sandboxes of a judge: one per arm, and one for readers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.arms.arm import Arm, ArmSettings
@@ -30,13 +29,11 @@ class Sandboxes:
                 self._arms[name] = Arm(self._for_arm(own, pipeline, judged=name == CANDIDATE))
         return self._arms
 
-    def start_reading(self, candidate: Path) -> Arm:
-        """Start a sandbox that sees a candidate's folder. It ends when its caller closes it."""
-        return Arm(self._for_arm("reader", READ, candidate))
+    def start_reading(self) -> Arm:
+        """Start a sandbox for readers. It ends when its caller closes it."""
+        return Arm(self._for_arm("reader", READ))
 
-    def _for_arm(
-        self, name: str, pipeline: str, candidate: Path | None = None, judged: bool = False
-    ) -> ArmSettings:
+    def _for_arm(self, name: str, pipeline: str, judged: bool = False) -> ArmSettings:
         return ArmSettings(
             name=name,
             device=self._settings.device,
@@ -44,7 +41,6 @@ class Sandboxes:
             pipeline=pipeline,
             walls=self._walls,
             timeout=self._settings.timeout,
-            candidate=candidate,
             judged=judged,
         )
 

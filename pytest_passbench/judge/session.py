@@ -58,9 +58,8 @@ class Session:
         self._awake = Awake(self._cores.arms)
         self._budget, self._noise = Budget(settings.budget), Noise()
         self._sandboxes = Sandboxes(settings, self._walls)
-        mount = sandbox.CANDIDATE_MOUNT if self._walls.strong else ""
         builder, triton = Builder(self._walls, cache_folder()), TritonBuilder(self._walls, cache_folder())
-        self._readings = Readings(settings.policy, builder, triton, self._sandboxes.start_reading, mount)
+        self._readings = Readings(settings.policy, builder, triton, self._sandboxes.start_reading)
         self._threads: int | None = torch.get_num_threads()  # the caller's
         torch.set_num_threads(1)  # the judge has one core to itself, the arms have the others
 
@@ -124,15 +123,15 @@ class Session:
         """Have the candidate's passes read. Return what speaks against running them, if anything does."""
         phases = Stopwatch(record.durations)
         with phases("start"):
-            reading = self._readings.arm(case.candidate)
+            reading = self._readings.arm()
             self._arms()  # they start beside it
             reading.ready()
         with phases("read"):
             try:
-                planner = self._readings.planner(case.candidate, case.passes)
+                passes = self._readings.passes(case.candidate, case.passes)
             except ArmFailure as failure:
                 return ArmResult(failure.status, failure.phase, printable(failure.message, LINES))
-        if not case.passes.stems or self._readings.passes(planner, case.passes):
+        if passes or not case.passes.stems:
             return None
         return ArmResult("integrity", "disqualified", "its passes broke a rule on another subgraph of the run")
 
@@ -150,7 +149,7 @@ class Session:
         if earlier is None:
             self._budget.done(record.durations, 0 if subject.measured is None else len(subject.measured.pairs))
         if record.arm.status == "integrity":
-            self._readings.caught(case.passes, set(subject.culprits) or layers.culprits(record))
+            self._readings.caught(case.candidate, case.passes, set(subject.culprits) or layers.culprits(record))
         if record.arm.status in ("crash", "timeout", "integrity") and record.arm.phase in ("wrapper", "plan", "load"):
             self._readings.forget()  # a reader that gave no answer is replaced
         return subject
@@ -168,7 +167,7 @@ class Session:
     ) -> Subject:
         with phases("read"):
             planners = self._planners(case)
-        orders = self._orders(case, arms, self._readings.passes(planners[CANDIDATE], case.passes))
+        orders = self._orders(case, arms, self._readings.passes(case.candidate, case.passes))
         if earlier is not None or not self._noise.wants(case.subgraph.elements):
             orders.pop(TWIN, None)
         allowance = self._budget.allowance(len(orders)) if earlier is None else AGAIN

@@ -11,6 +11,7 @@ import gc
 import os
 import socket
 import sys
+from pathlib import Path
 from typing import Any
 
 from pytest_passbench.protocol import READ, ProtocolError, receive, send
@@ -93,6 +94,11 @@ def _serve(channel: socket.socket, message: dict[str, Any], fds: list[int]) -> N
         ended = reap()  # orphans too, which become children of this process
         send(channel, {"ended": [[pid, number] for pid, number in ended if pid in _children]})
         _children.difference_update(pid for pid, _number in ended)
+        return
+    if message["op"] == "show":
+        from pytest_passbench.reader.folder import show
+
+        send(channel, {"shown": show(fds[0], Path(message["folder"]))})
         return
     if message["op"] == "signal":
         # At once, so that no process escapes by forking: from outside they can only be found one by one. Behind weak

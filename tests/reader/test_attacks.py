@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import tempfile
 import time
 from typing import Any
 
 import pytest
 
+from pytest_passbench.candidate.archive import pack
 from pytest_passbench.judge.arms import processes, sandbox
 from pytest_passbench.judge.arms.arm import Arm, ArmSettings
 from pytest_passbench.judge.reading.reader import start_reader
@@ -196,9 +198,11 @@ def frozen(bench, gelu_add_pass):
 
         def make(head: str) -> Arm:
             candidate, walls = bench.candidate({"p": head + gelu_add_pass}), sandbox.walls()
-            arm = Arm(ArmSettings("reader", "cpu", 1, READ, walls, 30.0, candidate))
+            arm = Arm(ArmSettings("reader", "cpu", 1, READ, walls, 30.0))
             stack.callback(arm.close)
-            reader = start_reader(arm, sandbox.CANDIDATE_MOUNT, ["p"])
+            with tempfile.TemporaryFile() as file:
+                pack(candidate, file)
+                reader = start_reader(arm, arm.show(file) or "", ["p"])
             stack.callback(reader.close)
             assert len(reader.passes()) == 1
             reader.freeze()

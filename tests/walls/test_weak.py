@@ -39,7 +39,7 @@ def tell():
         tried("home", lambda: os.listdir(os.path.dirname(PRIVATE))),
         tried("write", lambda: Path(PRIVATE).write_text("x")),
         tried("tmp", lambda: Path("/tmp/written-by-a-candidate").write_text("x")),
-        tried("candidate", lambda: Path(__file__).with_name("more.py").write_text("x")),
+        tried("candidate", lambda: Path(CANDIDATE, "more.py").write_text("x")),
         tried("memory", lambda: open(f"/proc/{JUDGE}/mem", "rb")),
         tried("environment", lambda: open(f"/proc/{JUDGE}/environ", "rb").read()),
         tried("trace", lambda: libc.ptrace(16, JUDGE, None, None) == 0),
@@ -84,6 +84,7 @@ def test_the_weak_form_holds_what_it_says(without_bubblewrap, bench, wrapper, tm
     bench.task("weak")
     with socket.create_server(("127.0.0.1", 0)) as server:
         head = f"JUDGE, PORT, PRIVATE = {os.getpid()}, {server.getsockname()[1]}, {str(private / 'note')!r}\n"
+        head += f"CANDIDATE = {str(bench.folder / 'cand')!r}\n"
         body = "import probe\nprobe.tell()\nreturn torch.nn.functional.gelu(x) + y"
         bench.candidate({"p": wrapper(body)}, task="weak", probe=head + PROBE)
         arm = bench.judge(policy="open", budget=15)["weak/float32-x1"].arm

@@ -39,7 +39,6 @@ class ArmSettings:
     pipeline: str
     walls: sandbox.Walls
     timeout: float
-    candidate: Path | None = None  # the folder to be read, in a reader's sandbox
     judged: bool = False  # runs a candidate's kernels
 
 
@@ -87,14 +86,15 @@ class Arm:
         if self._scratch is not None:
             devices = is_cuda(self.settings.device)
             scratch = Path(self._scratch.name)
-            wants["paths"] = sandbox.weak_paths(self.settings.candidate, scratch, devices)
+            wants["paths"] = sandbox.weak_paths(scratch, devices)
         return wants
 
     def _command(self, channel: int, status: int) -> list[str]:
         parent = str(IMPORTED_FROM)
         start = f"import sys; sys.path.insert(0, {parent!r}); from pytest_passbench.runner.zygote import main; main()"
         program = [sys.executable, "-P", "-c", start, f"{channel:08}", f"{self.settings.name:{NAME_WIDTH}}"]
-        line = sandbox.command(program, self.settings.walls, self.settings.candidate, is_cuda(self.settings.device))
+        reads = self.settings.pipeline == READ
+        line = sandbox.command(program, self.settings.walls, is_cuda(self.settings.device), reads)
         if self.settings.walls.strong:
             line[1:1] = ["--json-status-fd", str(status)]
         return line
@@ -118,6 +118,22 @@ class Arm:
                 remedy="`passbench doctor` says what this machine lacks",
             ) from error
         self.versions = hello["versions"]
+
+    def show(self, files: IO[bytes]) -> str | None:
+        """Put a candidate's files, packed, in the place of those of the candidate before. Return their folder inside.
+
+        All that the readers of the candidate before have written is removed. Return None if that fails, for a sandbox
+        that is of no further use. Raises UserError if the sandbox did not start.
+        """
+        self.ready()
+        scratch = "" if self._scratch is None else self._scratch.name
+        folder = scratch + sandbox.CANDIDATE_FOLDER
+        try:
+            files.seek(0)  # the other side reads from the same place
+            send(self._channel, {"op": "show", "folder": folder}, (files.fileno(),))
+            return folder if hear(self._channel, replies.SHOWN, "start")["shown"] else None
+        except (ProtocolError, TimeoutError, ArmFailure):
+            return None
 
     def fork(
         self, message: dict[str, Any], descriptors: tuple[int, ...] = ()

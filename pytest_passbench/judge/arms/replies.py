@@ -38,6 +38,9 @@ FORKED = Fields({"forked": _PID})
 #: Everything in the sandbox was sent a signal.
 SIGNALLED = Fields({"signalled": Flag()})
 
+#: Another candidate's files are in place, or could not be put there.
+SHOWN = Fields({"shown": Flag()})
+
 #: Children that ended, with the signal that ended them.
 ENDED = Fields({"ended": Items(Row(_PID, Whole(0, 127)), most=1 << 12)})
 

@@ -4,7 +4,7 @@ Each arm has its own sandbox, because processes of one sandbox can read each oth
 
 - the system's programs and libraries, and Python;
 - this package without its judge and its tasks;
-- the candidate's folder, read-only, and only in the sandbox of its reader;
+- a copy of the candidate's files, and only in the sandbox of its readers;
 - an empty /tmp of limited size.
 
 It has no home directory, no network, and no other processes.
@@ -27,7 +27,7 @@ from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.paths import PACKAGE, visible
 
-CANDIDATE_MOUNT = "/candidate"
+CANDIDATE_FOLDER = "/candidate"  # with a candidate's files, in the sandbox of its readers
 SCRATCH_BYTES = 2 << 30
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "group", "nsswitch.conf", "localtime")
@@ -83,11 +83,11 @@ def require(mode: str) -> Walls:
 
 
 def command(
-    program: list[str], walls: Walls, candidate: Path | None, devices: bool, scratch_bytes: int = SCRATCH_BYTES
+    program: list[str], walls: Walls, devices: bool, reads: bool = False, scratch_bytes: int = SCRATCH_BYTES
 ) -> list[str]:
     """Return the command line that runs a ``program`` of this package behind these walls.
 
-    ``candidate`` is a folder to show, ``devices`` adds the GPUs, ``scratch_bytes`` is the size of /tmp.
+    ``devices`` adds the GPUs, ``reads`` a folder for a candidate's files, ``scratch_bytes`` is the size of /tmp.
     """
     if not walls.strong:
         return program
@@ -98,8 +98,8 @@ def command(
     for path in visible():
         mounts += ["--ro-bind", str(path), str(path)]
     mounts += ["--remount-ro", str(PACKAGE)]
-    if candidate is not None:
-        mounts += ["--ro-bind", str(candidate.resolve()), CANDIDATE_MOUNT]
+    if reads:
+        mounts += ["--size", str(scratch_bytes), "--tmpfs", CANDIDATE_FOLDER]
     if devices:
         mounts += ["--ro-bind-try", "/sys", "/sys"]
         for node in sorted(Path("/dev").glob("nvidia*")):
@@ -140,11 +140,10 @@ def system_mounts(scratch_bytes: int) -> list[str]:
     return [*mounts, "--proc", "/proc", "--dev", "/dev", "--size", str(scratch_bytes), "--tmpfs", "/tmp"]
 
 
-def weak_paths(candidate: Path | None, scratch: Path, devices: bool) -> dict[str, list[str]]:
+def weak_paths(scratch: Path, devices: bool) -> dict[str, list[str]]:
     """Return the paths that an arm without bubblewrap may ``read`` and ``write``. Landlock, if any, enforces them."""
     readable = [*_SYSTEM, *(f"/etc/{name}" for name in _ETC), "/proc", "/sys/devices", "/dev/urandom", "/dev/random"]
     readable += [str(path) for path in (*_python_folders(), *visible()) if path != PACKAGE]
-    readable += [str(candidate.resolve())] if candidate is not None else []
     nodes = [str(node) for node in Path("/dev").glob("nvidia*")] if devices else []
     return {"read": readable, "write": [str(scratch), "/dev/null", "/dev/zero", *nodes]}
 

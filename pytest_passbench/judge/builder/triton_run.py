@@ -76,7 +76,7 @@ def run(
     own = contextlib.nullcontext("/tmp") if walls.strong else tempfile.TemporaryDirectory(prefix="passbench-build-")
     with own as scratch:
         program = ["/bin/sh", "-c", _SCRIPT, "sh", sys.executable, "-P", "-W", "ignore", "-c", _START, scratch]
-        command = sandbox.command(program, walls, None, devices=False, scratch_bytes=SCRATCH_BYTES)
+        command = sandbox.command(program, walls, devices=False, scratch_bytes=SCRATCH_BYTES)
         folders = {"HOME": scratch, "TMPDIR": scratch, "TRITON_CACHE_DIR": f"{scratch}/cache"}
         environment = sandbox.environment(1, "cuda", folders)
         limit = TIMEOUT_SECONDS + TOTAL_TIMEOUT_SECONDS

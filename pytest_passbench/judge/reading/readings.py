@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pytest_passbench.candidate.archive import pack
 from pytest_passbench.candidate.layout import Candidate, PassDir
+from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.settings import Policy
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure
@@ -15,62 +18,77 @@ from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.judge.reading.reader import start_reader
 
+#: The digest of a candidate's files, and the path of one of its pass directories.
+_Key = tuple[str, Path]
+
 
 class Readings:
-    """The readers of a run, one at a time. Passes that broke a rule stay disqualified."""
+    """The readers of a run, one at a time, in one sandbox. Passes that broke a rule stay disqualified."""
 
-    def __init__(
-        self, policy: Policy, builder: Builder, triton: TritonBuilder, start: Callable[[Path], Arm], mount: str
-    ) -> None:
-        """Set up without starting a sandbox.
+    def __init__(self, policy: Policy, builder: Builder, triton: TritonBuilder, start: Callable[[], Arm]) -> None:
+        """Set up without starting a sandbox. ``start`` starts one."""
+        self._policy, self._builder, self._triton, self._start = policy, builder, triton, start
+        self._arm: Arm | None = None
+        #: The digest of the files in the sandbox, and their folder there.
+        self._shown = ("", "")
+        self._planner: tuple[_Key, Planner] | None = None
+        self._failures: dict[_Key, ArmFailure] = {}
+        self._caught: dict[_Key, set[str]] = {}
 
-        ``start`` starts one that sees a candidate's folder, at ``mount`` (if empty, at its own path).
-        """
-        self._policy, self._builder, self._triton = policy, builder, triton
-        self._start, self._mount = start, mount
-        self._arm: tuple[Path, Arm] | None = None
-        self._planner: tuple[Path, Planner] | None = None
-        self._failures: dict[Path, ArmFailure] = {}
-        self._caught: dict[Path, set[str]] = {}
-
-    def arm(self, candidate: Candidate) -> Arm:
-        """Return the sandbox of a candidate's readers. Start it if it does not run."""
-        path = candidate.path.resolve()
-        if self._arm is None or self._arm[0] != path or not self._arm[1].alive:
+    def arm(self) -> Arm:
+        """Return the sandbox of the readers. Start it if it does not run."""
+        if self._arm is None or not self._arm.alive:
             self.close()
-            self._arm = path, self._start(path)
-        return self._arm[1]
+            self._arm = self._start()
+        return self._arm
 
     def planner(self, candidate: Candidate, passes: PassDir) -> Planner:
         """Return the planner of a pass directory once its passes are loaded. Raises ArmFailure if they can't be."""
-        if passes.path in self._failures:
-            raise self._failures[passes.path]
-        arm = self.arm(candidate)
-        if self._planner is None or self._planner[0] != passes.path:
+        key = candidate.content_hash, passes.path
+        if key in self._failures:
+            raise self._failures[key]
+        self.arm()
+        if self._planner is None or self._planner[0] != key:
             self.forget()
             where = candidate.folder(passes)
-            inside = (Path(self._mount) if self._mount else candidate.path.resolve()) / where
-            reader = start_reader(arm, str(inside), passes.stems)
-            planner = Planner(reader, self._builder, self._triton, self._policy, passes.path, where)
-            self._planner = passes.path, planner
+            inside = Path(self._show(candidate)) / where
+            reader = start_reader(self.arm(), str(inside), passes.stems)
+            self._planner = key, Planner(reader, self._builder, self._triton, self._policy, passes.path, where)
         planner = self._planner[1]
         try:
             planner.reader.passes()
         except ArmFailure as failure:
-            self._failures[passes.path] = failure
+            self._failures[key] = failure
             self.forget()
             raise
         return planner
 
-    def passes(self, planner: Planner, passes: PassDir) -> tuple[dict[str, Any], ...]:
-        """Return the passes of a directory as data, without disqualified ones."""
-        out = self._caught.get(passes.path, set())
-        return tuple(item for item in planner.reader.passes() if item["name"] not in out)
+    def _show(self, candidate: Candidate) -> str:
+        """Have a candidate's files in the sandbox. Return their folder there."""
+        if self._shown[0] != candidate.content_hash:
+            with tempfile.TemporaryFile() as file:
+                if pack(candidate.path, file) != candidate.content_hash:
+                    remedy = "change no file of it until the run ends"
+                    raise UserError("was changed while it is judged", where=candidate.path, remedy=remedy)
+                folder = self.arm().show(file)
+                if folder is None:  # left by the candidate before, in a state that cannot be cleaned
+                    self.close()
+                    folder = self.arm().show(file)
+            if folder is None:
+                raise UserError("the sandbox of the readers takes no files", remedy="see `passbench doctor`")
+            self._shown = candidate.content_hash, folder
+        return self._shown[1]
 
-    def caught(self, passes: PassDir, stems: set[str]) -> None:
+    def passes(self, candidate: Candidate, passes: PassDir) -> tuple[dict[str, Any], ...]:
+        """Return the passes of a directory as data, without disqualified ones. Raises ArmFailure."""
+        out = self._caught.get((candidate.content_hash, passes.path), set())
+        read = self.planner(candidate, passes).reader.passes()
+        return tuple(item for item in read if item["name"] not in out)
+
+    def caught(self, candidate: Candidate, passes: PassDir, stems: set[str]) -> None:
         """Disqualify passes that broke a rule from now on. If ``stems`` names none of them, all of them are."""
         known = stems & set(passes.stems) or set(passes.stems)
-        self._caught.setdefault(passes.path, set()).update(known)
+        self._caught.setdefault((candidate.content_hash, passes.path), set()).update(known)
 
     def forget(self) -> None:
         """End the reader. The next call of :meth:`planner` starts another one."""
@@ -82,5 +100,6 @@ class Readings:
         """End the reader and its sandbox."""
         self.forget()
         if self._arm is not None:
-            self._arm[1].close()
+            self._arm.close()
             self._arm = None
+            self._shown = ("", "")

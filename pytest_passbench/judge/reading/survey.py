@@ -63,10 +63,10 @@ def survey(path: Path, policy: Policy = "kernels", task: Task | None = None) -> 
     candidate, walls, found = Candidate.open(path), sandbox.walls(), Survey()
     builder, triton = Builder(walls, cache_folder()), TritonBuilder(walls, cache_folder())
 
-    def start(folder: Path) -> Arm:
-        return Arm(ArmSettings("reader", "cpu", 1, READ, walls, TIMEOUT_SECONDS, folder))
+    def start() -> Arm:
+        return Arm(ArmSettings("reader", "cpu", 1, READ, walls, TIMEOUT_SECONDS))
 
-    readings = Readings(policy, builder, triton, start, sandbox.CANDIDATE_MOUNT if walls.strong else "")
+    readings = Readings(policy, builder, triton, start)
     try:
         chosen = candidate.directories if task is None else filter(None, [candidate.passes_for(task.id)])
         for passes in chosen:
@@ -100,7 +100,7 @@ class _Looker:
             return
         try:
             planner = self._readings.planner(self._candidate, self._passes)
-            told = self._readings.passes(planner, self._passes)
+            told = self._readings.passes(self._candidate, self._passes)
             self._found.findings += self._patterns(told)
             self._found.findings += [*self._libraries(planner), *self._texts(planner)]
             if task is not None:
