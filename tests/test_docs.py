@@ -72,6 +72,7 @@ def test_readme_judges_the_shipped_candidate(shell):
     assert not unlike("\n".join(kept), result.stdout)
 
 
+@pytest.mark.slow
 def test_readme_judges_passes_of_another_repository_through_dynamo(shell, tmp_path):
     shutil.copytree(ROOT / "candidates/cpu-fused", tmp_path / "path/to/my/passes")
     result = shell(commands(README)[-1], PYTEST_ADDOPTS=f"-k {SMALL}")
@@ -80,6 +81,7 @@ def test_readme_judges_passes_of_another_repository_through_dynamo(shell, tmp_pa
     assert "1 passed" in result.stdout
 
 
+@pytest.mark.slow
 def test_readme_evaluates_from_python(shell):
     (code,) = (block.text for block in blocks(README) if block.kind == "python")
     result = shell(f"python - <<'END_OF_CODE'\n{code}END_OF_CODE")

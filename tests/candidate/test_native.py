@@ -115,7 +115,7 @@ def _macros() -> dict[str, str]:
     return {match[1]: match[2] for match in found if match}
 
 
-SIZE = lexer.MAX_CHARACTERS
+SIZE = lexer.MAX_CHARACTERS // 4
 LONG = ["/*", '"', "'", "\\ ", "__attribute__((", 'extern "C" void f(', 'extern "C" int a, b;', "[[", "#pragma ",
         "#pragma\n", "_Pragma(", "(?", "1'", "\\\n", "#include <",
         "#define ", 'R"(', "a", " ", "int f(int x) { return x; }\n"]  # fmt: skip

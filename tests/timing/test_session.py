@@ -46,7 +46,9 @@ def share(results, verdict: str) -> float:
     return float(np.mean([r.decision.verdict == verdict for r in results]))
 
 
-@pytest.mark.parametrize("noise", MACHINES)
+@pytest.mark.parametrize(
+    "noise", [pytest.param(name, marks=pytest.mark.slow if name == "unequal" else ()) for name in MACHINES]
+)
 def test_the_interval_covers_on_every_machine(noise):
     results = {truth: sessions(MACHINES[noise], truth, 400) for truth in (1.0, 1.02, 1.05, 2.0)}
     hits = [coverage(found, truth) for truth, found in results.items()]

@@ -354,6 +354,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], list[Load]]:
     return load
 
 
+@pytest.mark.slow
 def test_every_kernel_of_the_shipped_candidate_builds(weak: Builder, loads: Any) -> None:
     kernels = loads(ROOT / "candidates" / "cpu-fused")
     assert len(kernels) > 15
