@@ -10,7 +10,6 @@ import os
 import random
 import socket
 import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,13 @@ from pytest_passbench.plans.launch import Argument, Request, contiguous
 from pytest_passbench.plans.values import ValueRefused
 from pytest_passbench.protocol import ProtocolError, receive, send
 from pytest_passbench.reader import launches, tensors
+from pytest_passbench.reader.explain import MAX_CHARACTERS, explain
 from pytest_passbench.reader.importing import LoadedPass, load_passes
 from pytest_passbench.reader.recording import Recording, Refused, culprit
 from pytest_passbench.reader.trace import parameters, trace
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.walls import harden, seccomp
 
-MAX_MESSAGE_CHARACTERS = 12_000  # of a traceback that is sent; the end counts
 _MAX_PADDING_BYTES = 1 << 22  # between the addresses of two recordings
 _ANSWERED = 86  # exit status of a fork that has sent its answer
 
@@ -49,7 +48,7 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
         passes = load_passes(folder, message["stems"])
         answer = [pass_as_data(item) for item in passes]
     except PassError as error:
-        send(channel, {"status": "failed", "message": str(error)[:MAX_MESSAGE_CHARACTERS]})
+        send(channel, {"status": "failed", "message": str(error)[:MAX_CHARACTERS]})
         return
     sys.stdout.flush()
     send(channel, {"status": "ready", "passes": answer})
@@ -111,7 +110,7 @@ def _answer(order: dict[str, Any], wrappers: dict[str, Any], folder: Path) -> di
         file, line = culprit(folder, refused)
         return {"refused": {"rule": refused.rule, "message": refused.message, "file": file, "line": line}}
     except BaseException as error:
-        return {"raised": "".join(traceback.format_exception(error))[-MAX_MESSAGE_CHARACTERS:]}
+        return {"raised": explain(error, folder)}
 
 
 def record(request: Request, wrapper: Any, policy: str, chance: random.Random) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_passbench.candidate.archive import pack
+from pytest_passbench.candidate.layout import PassDir
 from pytest_passbench.judge.arms import processes, sandbox
 from pytest_passbench.judge.arms.arm import Arm, ArmSettings
 from pytest_passbench.judge.reading.reader import start_reader
@@ -202,7 +203,7 @@ def frozen(bench, gelu_add_pass):
             stack.callback(arm.close)
             with tempfile.TemporaryFile() as file:
                 pack(candidate, file)
-                reader = start_reader(arm, arm.show(file) or "", ["p"])
+                reader = start_reader(arm, arm.show(file) or "", PassDir(candidate, ("p",)))
             stack.callback(reader.close)
             assert len(reader.passes()) == 1
             reader.freeze()

@@ -12,11 +12,11 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_passbench.candidate.layout import PassDir
 from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.judge.arms import processes, replies
 from pytest_passbench.judge.arms.arm import MAX_OUTPUT_BYTES, Arm
@@ -54,21 +54,21 @@ class KernelSources:
     triton: list[str]
 
 
-def start_reader(arm: Arm, folder: str, stems: Sequence[str]) -> Reader:
-    """Have a reader forked for the passes of a folder, and return it. Raises ArmFailure.
+def start_reader(arm: Arm, folder: str, passes: PassDir) -> Reader:
+    """Have a reader forked for a pass directory, and return it. Raises ArmFailure.
 
-    ``folder`` is the path inside the sandbox.
+    ``folder`` is the directory's path inside the sandbox.
     """
-    channel, log, _number = arm.fork({"op": "reader", "folder": folder, "stems": list(stems)})
-    return Reader(arm, channel, log, stems)
+    channel, log, _number = arm.fork({"op": "reader", "folder": folder, "stems": list(passes.stems)})
+    return Reader(arm, channel, log, folder, passes)
 
 
 class Reader:
     """A process with the modules of a pass directory. It starts in the background; :meth:`passes` waits for it."""
 
-    def __init__(self, arm: Arm, channel: socket.socket, log: Any, stems: Sequence[str]) -> None:
-        """Take over a forked process. ``stems`` are the names of the passes that it has to read."""
-        self._arm, self._channel, self._log, self._stems = arm, channel, log, list(stems)
+    def __init__(self, arm: Arm, channel: socket.socket, log: Any, folder: str, passes: PassDir) -> None:
+        """Take over a forked process. ``folder`` is the path inside the sandbox of the ``passes`` that it reads."""
+        self._arm, self._channel, self._log, self._folder, self._passes = arm, channel, log, folder, passes
         self._told: list[dict[str, Any]] | None = None
         self._imported = self._printed = 0  # bytes printed while the modules were loaded, and so far
         self._frozen = False
@@ -78,8 +78,9 @@ class Reader:
         if self._told is None:
             answer = self._hear(replies.READ, "load")
             if answer["status"] != "ready":
-                raise ArmFailure("compile_fail", "load", answer["message"])
-            if [item["name"] for item in answer["passes"]] != self._stems:  # passes are disqualified by their names
+                raise ArmFailure("compile_fail", "load", self._outside(answer["message"]))
+            # Passes are disqualified by their names.
+            if tuple(item["name"] for item in answer["passes"]) != self._passes.stems:
                 raise ArmFailure("integrity", "load", "the passes that were read are not those of the candidate")
             self._told = answer["passes"]
             self._imported = self._printed = os.fstat(self._log.fileno()).st_size
@@ -110,7 +111,7 @@ class Reader:
         answer = self._hear(replies.RECORDED, "plan")
         ((kind, content),) = answer.items()
         if kind == "raised":
-            raise ArmFailure("runtime_fail", "wrapper", content)
+            raise ArmFailure("runtime_fail", "wrapper", f"pass {request.name}: {self._outside(content)}")
         if kind == "ended":
             raise ArmFailure("crash", "wrapper", ending(content, "the process that recorded the kernel wrapper"))
         if kind == "refused":
@@ -121,6 +122,10 @@ class Reader:
             raise Refusal("plan", str(error)) from error
         except parse.PlanRefused as error:
             raise Refusal("plan", f"was recorded as something that is no launch plan: {error}") from error
+
+    def _outside(self, message: str) -> str:
+        """Return a message with the paths of files as the user knows them."""
+        return message.replace(f"{self._folder}/", f"{self._passes.path}/")
 
     def freeze(self) -> None:
         """Stop all processes of the sandbox until the next order, so that they take no time from timed blocks."""

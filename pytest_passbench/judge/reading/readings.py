@@ -52,7 +52,7 @@ class Readings:
             self.forget()
             where = candidate.folder(passes)
             inside = Path(self._show(candidate)) / where
-            reader = start_reader(self.arm(), str(inside), passes.stems)
+            reader = start_reader(self.arm(), str(inside), passes)
             self._planner = key, Planner(reader, self._builder, self._triton, self._policy, passes.path, where)
         planner = self._planner[1]
         try:
