@@ -26,13 +26,16 @@ def options(flags: tuple[str, ...], *, openmp: bool) -> tuple[str, ...]:
 
 
 def compiler() -> str:
-    """Return the real path of $CXX, or of the first known compiler that is installed.
+    """Return the real path of $CXX; if it is not set, of the first known compiler that is installed.
 
-    Raises :class:`CompileError` if no compiler is found.
+    Raises :class:`CompileError` if there is no such program.
     """
-    for name in (os.environ.get("CXX"), *COMPILERS):
-        if name and (found := shutil.which(name)):
+    asked = os.environ.get("CXX")
+    for name in [asked] if asked else COMPILERS:
+        if found := shutil.which(name):
             return os.path.realpath(found)
+    if asked:
+        raise CompileError(f"names {asked!r}, which is no program", where="$CXX", remedy="name a compiler")
     raise CompileError("no C++ compiler found", where="$CXX", remedy="install g++ or clang++, or set CXX")
 
 

@@ -42,6 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
         check_shielded(config, options.candidates(config))
 
         start(config)
+    else:
+        options.check_unused(config)
 
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)

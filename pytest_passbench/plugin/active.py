@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sized
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,8 @@ class Active:
         """Note the items to be judged, if this process has them."""
         costs = {item.nodeid: item.cost for item in session.items if isinstance(item, TaskItem)}
         summary.expect(self.state, costs)
+        if not is_worker(session.config) and not session.config.option.collectonly:
+            _check_any(costs, session.items)
         if costs and not is_worker(session.config) and not session.config.option.collectonly:
             summary.make_folder(self.state)
         self.state.expected = -(-sum(costs.values()) // worker_count(session.config))
@@ -69,6 +71,7 @@ class Active:
         """Note the items to be judged, if the workers have them."""
         if not self.state.progress.costs:
             summary.expect(self.state, summary.costs(self.state, ids))
+            _check_any(self.state.progress.costs, ids)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -166,6 +169,13 @@ class Active:
         from pytest_passbench.run.judging import make_judge
 
         return make_judge(settings, seed, worker_index(config))
+
+
+def _check_any(tasks: Sized, collected: Sized) -> None:
+    """Raise UsageError if tests are collected and no task is among them: a gate would pass in silence."""
+    if collected and not tasks:
+        remedy = "leave the paths out, or name a task file or a folder of tasks"
+        raise pytest.UsageError(f"--passbench: no task is among the tests that were collected ({remedy})")
 
 
 def start(config: pytest.Config) -> None:

@@ -30,6 +30,9 @@ SUFFIX = ".task.yaml"
 SAMPLE = "graph_list.txt"
 SUBGRAPH = "model.py"
 BESIDE_SUBGRAPH = "weight_meta.py"
+#: What keeps other plugins away from a task, by their names: no alarm goes off within the judge, whose own limit is
+#: --passbench-timeout, and a task that failed is not judged until it happens to pass.
+OTHERS = {"timeout": pytest.mark.timeout(0), "rerunfailures": pytest.mark.flaky(reruns=0)}
 
 
 class Suite(pytest.Directory):
@@ -134,6 +137,9 @@ class TaskItem(pytest.Item):
         self.records: list[Record] = []
         #: How many subgraphs are to be judged, once the judge has been asked.
         self.selected = self.cost
+        for plugin, mark in OTHERS.items():
+            if self.config.pluginmanager.hasplugin(plugin):
+                self.add_marker(mark)
 
     @property
     def cost(self) -> int:

@@ -54,6 +54,15 @@ def enabled(config: pytest.Config, namespace: argparse.Namespace | None = None) 
     return flag(config, "passbench", namespace)
 
 
+def check_unused(config: pytest.Config) -> None:
+    """Raise UsageError for an option that asks for a judgement in a run without ``--passbench``."""
+    for name in ("passbench_candidate", "passbench_fail_under"):
+        option = next(option for option in OPTIONS if option.dest == name)
+        if getattr(config.option, name) is not None:
+            shown = option.short or f"--passbench-{option.name}"
+            raise pytest.UsageError(f"{shown} judges nothing without --passbench: add it, or leave {shown} out")
+
+
 def candidates(config: pytest.Config, namespace: argparse.Namespace | None = None) -> tuple[Path, ...]:
     """Return the candidate folders given, absolute, in order, each once."""
     option = next(option for option in OPTIONS if option.key == "candidates")

@@ -21,6 +21,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import Settings
+from pytest_passbench.kernels import toolchain
 from pytest_passbench.run.disqualify import disqualify
 from pytest_passbench.run.hashes import of_harness
 
@@ -153,6 +154,8 @@ def check_machine(settings: Settings) -> None:
     """Check that this machine can judge at all. Raises UserError if not."""
     if sys.platform != "linux":
         raise UserError(f"pytest-passbench judges on Linux only, this is {sys.platform}")
+    if os.environ.get("CXX"):
+        toolchain.compiler()
     if is_cuda(settings.device):
         import torch
 

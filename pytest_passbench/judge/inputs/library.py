@@ -6,15 +6,16 @@ import contextlib
 import ctypes
 import hashlib
 import os
-import shutil
 import stat
 import subprocess
 import tempfile
 from pathlib import Path
 
+from pytest_passbench.kernels import toolchain
+from pytest_passbench.kernels.errors import CompileError
+
 SOURCES = Path(__file__).with_name("native")
 MAIN = "generate.cpp"
-COMPILERS = ("g++", "clang++", "c++")
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC", "-w")
 TIMEOUT_SECONDS = 120
 
@@ -40,11 +41,10 @@ def load() -> ctypes.CDLL:
 
 
 def _compiler() -> str:
-    """Return the real path of $CXX, or of the first compiler found. Raises NoLibrary if there is no compiler."""
-    for name in (os.environ.get("CXX"), *COMPILERS):
-        if name and (found := shutil.which(name)):
-            return os.path.realpath(found)
-    raise NoLibrary("no C++ compiler found")
+    try:
+        return toolchain.compiler()
+    except CompileError as error:
+        raise NoLibrary(str(error)) from None
 
 
 def _key(compiler: str) -> str:
