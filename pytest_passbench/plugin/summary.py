@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -73,9 +72,10 @@ def status(state: State, report: pytest.TestReport, records: Sequence[Record]) -
     # Under xdist no file names are printed between the dots: a line of its own says which task it was.
     place = f"\n{item.item} " if hasattr(report, "node") else ""
     room = _room(state.config, place)
-    short = textwrap.shorten(text if len(text) <= room else ", ".join(said), room, placeholder="…")
-    shown = f" {short} " if short != "…" else ""  # if no word fits, the letter alone may
-    return report.outcome, f"{place}{letter}{shown}", f"{report.outcome.upper()} ({text})"
+    plain = ", ".join(said)
+    forms = (text, plain, plain.replace(" correct", ""), plain.rpartition(", ")[2])  # the speed-up is always there
+    short = next((f" {form} " for form in forms if len(form) <= room), f"\n  {plain} ")
+    return report.outcome, f"{place}{letter}{short}", f"{report.outcome.upper()} ({text})"
 
 
 def _room(config: pytest.Config, place: str) -> int:

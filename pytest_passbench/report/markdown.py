@@ -16,21 +16,18 @@ NAME = "results.md"
 def render(run: Run) -> str:
     """Return the report as GitHub-flavoured Markdown, ending in a newline."""
     parts = ["# PassBench results", _facts(run), *(f"> {cell(note)}" for note in tables.notes(run))]
-    parts += [_table(tables.board_table(run)), _table(tables.es_table(run)), _HOW]
+    parts += [_table(tables.board_table(run)), _table(tables.es_table(run))]
     for candidate in run.names:
         parts.append(_table(tables.task_table(run, candidate)))
         details = (tables.failure_table(run, candidate), tables.miss_table(run, candidate))
         parts += [_table(table) for table in details if table.rows]
-    parts += [_listing("Settings", run.settings), _listing("Environment", run.environment)]
-    parts += [_listing("Noise", run.noise), _listing("Seed", run.seed)]
-    parts += [_listing(f"Part {index}", part) for index, part in enumerate(run.parts, 1)]
+    parts.append(_listing("Settings", "The options of the run. A dash: not given.", run.settings))
+    parts.append(_listing("Environment", "Where the run took place.", run.environment))
+    parts.append(_listing("Noise", "Eager measured against eager here (docs/results.md).", run.noise))
+    parts.append(_listing("Seed", "All inputs were drawn from it. The commitment was shown at the start.", run.seed))
+    about = "A shard of the run, as its own file says."
+    parts += [_listing(f"Part {index}", about, part) for index, part in enumerate(run.parts, 1)]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-_HOW = (
-    "AS, ES(t): with the null guard; b for every failure that is not tolerated. Speed-ups are eager time / "
-    "other time with 95 % intervals, over what is correct. G-Mean, correct and fast_1: at t = -5."
-)
 
 
 def _facts(run: Run) -> str:
@@ -48,18 +45,18 @@ def _candidate(item: dict[str, Any]) -> str:
 
 def _table(table: Table) -> str:
     lines = [_row(table.headers), "|" + "---|" * len(table.headers), *map(_row, table.rows)]
-    return f"## {cell(table.title)}\n\n" + "\n".join(lines)
+    return "\n\n".join(filter(None, [f"## {cell(table.title)}", table.about, "\n".join(lines)]))
 
 
 def _row(cells: Iterable[str]) -> str:
     return "| " + " | ".join(map(cell, cells)) + " |"
 
 
-def _listing(title: str, values: dict[str, Any]) -> str:
+def _listing(title: str, about: str, values: dict[str, Any]) -> str:
     if not values:
         return ""
     lines = [f"- {cell(name)}: {cell(_flat(value))}" for name, value in values.items()]
-    return f"## {cell(title)}\n\n" + "\n".join(lines)
+    return f"## {cell(title)}\n\n{about}\n\n" + "\n".join(lines)
 
 
 def _flat(value: Any) -> str:
@@ -67,4 +64,6 @@ def _flat(value: Any) -> str:
         return ", ".join(f"{name} {_flat(item)}" for name, item in value.items()) or tables.NONE
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_flat, value)) or tables.NONE
+    if isinstance(value, float):
+        return f"{value:.4g}"
     return tables.NONE if value is None else str(value)

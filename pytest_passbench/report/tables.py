@@ -26,13 +26,15 @@ NONE = "-"
 class Table:
     """A titled table; ``headers`` and every row are as long as each other.
 
-    ``brief``: the headers of columns that may be shown without their intervals if there is little room.
+    ``brief``: the headers of columns that may be shown without their intervals if there is little room. ``about``:
+    what the table says, in a sentence or two.
     """
 
     title: str
     headers: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     brief: tuple[str, ...] = ()
+    about: str = ""
 
     @property
     def widths(self) -> list[int]:
@@ -111,7 +113,11 @@ def board_table(run: Run) -> Table:
     means = [speed_up(run.of(name), "candidate", run, T_STRICT) for name in run.names]
     means += [speed_up(run.beside(name), name, run, T_STRICT) for name in run.baselines]
     found = (_board_row(row, mean) for row, mean in zip(rows(run), means, strict=True))
-    return Table("Board", headers, (eager, *found))
+    about = (
+        "AS, a score for all t together. Of what is correct at t = -5: G-Mean, the mean speed-up with its 95 % "
+        "interval, and fast_1, the share that is faster than eager."
+    )
+    return Table("Board", headers, (eager, *found), about=about)
 
 
 def _board_row(row: board.Row, mean: str) -> tuple[str, ...]:
@@ -137,7 +143,11 @@ def es_table(run: Run) -> Table:
         )
         for row in rows(run)
     )
-    return Table("ES(t)", ("t", *map(str, steps)), (eager, *curves))
+    about = (
+        "The mean speed-up at tolerance t, where a failure counts b (see Settings), unless t tolerates it. An answer "
+        "that is no better than zeros is a failure."
+    )
+    return Table("ES(t)", ("t", *map(str, steps)), (eager, *curves), about=about)
 
 
 def task_table(run: Run, candidate: str) -> Table:
@@ -148,7 +158,11 @@ def task_table(run: Run, candidate: str) -> Table:
     title = f"Tasks: {candidate} (correct: at t = {at})"
     judged = board.tasks_of(run, candidate)
     lines = tuple(_task(task, group, judged[task], run) for task, group in grouped.items())
-    return Table(title, headers, lines, brief=tuple(run.baselines))
+    about = (
+        "Speed-up: eager time / candidate time, the mean of what is correct, with its 95 % interval. Covered: "
+        "operators that passes replaced."
+    )
+    return Table(title, headers, lines, brief=tuple(run.baselines), about=about)
 
 
 def _task(task: str, records: list[Record], judged: Sequence[Judged], run: Run) -> tuple[str, ...]:
@@ -219,7 +233,8 @@ def miss_table(run: Run, candidate: str) -> Table:
         if not item.matches
     )
     found = tuple((task, name, str(count), miss or NONE) for (task, name, miss), count in misses.items())
-    return Table(f"Misses: {candidate}", ("task", "pass", "subgraphs", "nearest"), found)
+    about = "Passes on subgraphs where no pass matched, with the place that was nearest to a match."
+    return Table(f"Misses: {candidate}", ("task", "pass", "subgraphs", "nearest"), found, about=about)
 
 
 def failure_table(run: Run, candidate: str) -> Table:
@@ -234,7 +249,8 @@ def failure_table(run: Run, candidate: str) -> Table:
             alike.setdefault(key, []).append(record.subgraph)
     more = {key: f" and {len(names) - 1} more" if len(names) > 1 else "" for key, names in alike.items()}
     found = tuple((key[0], names[0] + more[key], *key[1:]) for key, names in alike.items())
-    return Table(f"Failures: {candidate}", ("task", "subgraph", "status", "phase", "why"), found)
+    about = f"Subgraphs that are not correct at t = {tolerance(run)}, and why."
+    return Table(f"Failures: {candidate}", ("task", "subgraph", "status", "phase", "why"), found, about=about)
 
 
 def _why(record: Record) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from tabulate import tabulate
@@ -58,7 +59,7 @@ def show(table: Table, width: int) -> str:
         colalign=["left" if _is_text(fitted, i) else "right" for i in range(len(fitted.headers))],
         maxcolwidths=_wraps(fitted, width),
     )
-    hidden = f"  (results.md also has: {', '.join(left_out)})" if left_out else ""
+    hidden = f"  (results.md also has: {_named(table, left_out)})" if left_out else ""
     heading = middle(fitted.title, width - len(hidden)) + hidden
     lines = [text.rstrip() for text in body.splitlines()]
     return "\n".join([heading, lines[0], "-" * max(map(len, lines)), *lines[1:]])
@@ -79,8 +80,14 @@ def _fit(table: Table, width: int) -> tuple[Table, list[str]]:
     for header in (*_LIGHT, *_SPARE):
         if _least(table) > width and header in table.headers:
             table = table.without(header)
-            left_out.append(f"t = {header}" if header in _LIGHT else header)
+            left_out.append(header)
     return _cut(table, width), left_out
+
+
+def _named(table: Table, left_out: Iterable[str]) -> str:
+    """Return the names of columns in the table's order: ``t = -10, -9``, or ``covered, task AS``."""
+    names = sorted(left_out, key=table.headers.index)
+    return ("t = " if all(name in _LIGHT for name in names) else "") + ", ".join(names)
 
 
 def _is_name(table: Table, index: int) -> bool:

@@ -56,6 +56,19 @@ def test_a_long_name_leaves_out_the_time_left_before_it_wraps(bench):
     assert not re.search(r"^ +\[", text, re.M)
 
 
+@pytest.mark.parametrize(("length", "said"), [(26, "1/1 correct, 1.50x"), (33, "1/1, 1.50x"), (39, "1.50x")])
+def test_of_a_long_line_the_speed_up_is_never_what_is_cut_off(bench, length, said):
+    bench.task("a" * length)
+    text = bench.run("--candidate=passes").stdout.str()
+    assert re.search(rf"^tasks/family/a+\.task\.yaml \. {re.escape(said)} +\[100%\]$", text, re.M)
+
+
+def test_a_name_as_long_as_the_line_has_its_speed_up_below(bench):
+    bench.task("a" * 46)
+    text = bench.run("--candidate=passes").stdout.str()
+    assert re.search(r"^tasks/family/a+\.task\.yaml \.\n  1/1 correct, 1\.50x +\[100%\]$", text, re.M)
+
+
 @pytest.mark.parametrize(("budget", "said"), [("0.0001", True), ("1h", False)])
 def test_a_run_says_that_it_took_longer_than_its_budget(bench, budget, said):
     bench.task("one")
