@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_passbench.core.record import ArmResult, Record, Speed
+from pytest_passbench.plugin.nodeid import split
 
 
 def wanted(config: pytest.Config) -> bool:
@@ -23,12 +24,18 @@ def wanted(config: pytest.Config) -> bool:
 
 
 def add(config: pytest.Config, nodeid: str, record: Record) -> None:
-    """Add the rows of one subgraph: eager, the candidate and every baseline that was measured."""
+    """Add the rows of one subgraph: eager, the candidate and every baseline that was measured.
+
+    Several candidates share the rows of eager and of the baselines: the first candidate's measurement gives them.
+    """
     from pytest_benchmark.stats import Metadata
 
     session: Any = config._benchmarksession  # type: ignore[attr-defined]
+    known = {row.fullname for row in session.benchmarks}
     for arm, times, info in _rows(record):
-        stub = _stub(nodeid, record, arm, info)
+        stub = _stub(nodeid if arm == record.candidate else split(nodeid)[0], record, arm, info)
+        if stub.fullname in known:
+            continue
         row = Metadata(stub, 1, dict(session.options))
         for seconds in times:
             row.update(seconds)

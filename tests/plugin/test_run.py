@@ -286,6 +286,16 @@ def test_timings_go_to_pytest_benchmark(bench):
     assert compared.ret == 0
 
 
+def test_two_candidates_share_the_rows_of_eager_in_pytest_benchmark(bench):
+    bench.candidate("others")
+    bench.task("one", {"ratio": 2.0}, {"ratio": 4.0})
+    bench.run("--candidate=passes", "--candidate=others", "--benchmark-json=out.json")
+    rows = json.loads((bench.path / "out.json").read_text())["benchmarks"]
+    arms = ["eager", "others", "passes"]
+    assert sorted(row["name"] for row in rows) == [f"one/s{number} {arm}" for number in (0, 1) for arm in arms]
+    assert all(row["stats"]["rounds"] == 6 for row in rows if row["param"] != "eager")
+
+
 def test_it_works_without_pytest_benchmark(bench):
     bench.task("one")
     assert bench.run("--candidate=passes", "-p", "no:benchmark").ret == 0
