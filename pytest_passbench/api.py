@@ -95,5 +95,7 @@ def _load(settings: Settings) -> Iterator[Task]:
     from pytest_passbench.suite import find
 
     bases = settings.tasks or (find.installed_tasks(),)
-    for ref in find.select([ref for base in bases for ref in find.discover(base)], settings.suite):
+    found = [ref for base in bases for ref in find.discover(base)]
+    chosen = find.named(found, settings.task_ids) if settings.task_ids else find.select(found, settings.suite)
+    for ref in chosen:
         yield ref.load()

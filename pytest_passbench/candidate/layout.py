@@ -20,6 +20,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import shown
 from pytest_passbench.core.files import kind_of, read_bytes
 from pytest_passbench.core.jsontext import parse as parse_json
+from pytest_passbench.suite.find import no_such_task
 
 MANIFEST = "sorted_output_pass_rule_names.json"
 PASS_DIR = "pass_dir"
@@ -120,11 +121,7 @@ class Candidate:
         for task_id, found in sorted(self.by_task.items()):
             if task_id not in known:
                 where = found.path.parent if found.path.name == PASS_DIR else found.path
-                raise UserError(
-                    f"no task is called {task_id!r}",
-                    where=where,
-                    remedy="see `passbench tasks list` for the ids",
-                )
+                raise no_such_task(task_id, known, where)
 
 
 def _common(path: Path) -> PassDir | None:

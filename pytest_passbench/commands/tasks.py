@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from pytest_passbench.core.checks import count, share
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import shown
 from pytest_passbench.core.files import kind_of
 
 if TYPE_CHECKING:
@@ -28,8 +27,12 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     listing = actions.add_parser("list", help="the tasks at a path, one a line")
     listing.add_argument("path", type=Path, nargs="?", metavar="PATH", help="default: the installed tasks")
     listing.add_argument("--suite", metavar="NAME", help="lite, full, train or all (default: full; all of a PATH)")
+    listing.add_argument("--op", action="append", default=[], metavar="NAME",
+                         help="only tasks with this operator; may be repeated")
+    listing.add_argument("--family", metavar="NAME", help="only tasks in a folder of this name")
+    listing.add_argument("--modality", metavar="NAME", help="only tasks of this modality")
     listing.add_argument("--json", action="store_true", help="print JSON: counts, and every task's header")
-    listing.set_defaults(action=list_tasks)
+    listing.set_defaults(action=list_tasks)  # fmt: skip
     showing = actions.add_parser("show", help="a task's code and inputs")
     showing.add_argument("task", metavar="ID|PATH", help="an installed task's id, or a task file or sample")
     showing.set_defaults(action=show)
@@ -56,7 +59,7 @@ def list_tasks(args: argparse.Namespace) -> int:
     from pytest_passbench.suite.find import discover, installed_tasks, select
 
     path, suite = (installed_tasks(), "full") if args.path is None else (args.path, "all")
-    refs = select(discover(path), args.suite or suite)
+    refs = [ref for ref in select(discover(path), args.suite or suite) if _wanted(ref, args)]
     subgraphs = sum(r.header.subgraphs for r in refs)
     if args.json:
         tasks = [{**asdict(r.header), "kind": r.kind, "path": str(r.path)} for r in refs]
@@ -68,6 +71,11 @@ def list_tasks(args: argparse.Namespace) -> int:
         print(f"{ref.id:<{width}}  {ref.header.subgraphs:>4}  {' '.join(ref.header.ops)}{tags}")
     print(f"{len(refs)} tasks, {subgraphs} subgraphs")
     return 0
+
+
+def _wanted(ref: TaskRef, args: argparse.Namespace) -> bool:
+    family, modality = args.family in (None, ref.path.parent.name), args.modality in (None, ref.header.modality)
+    return family and modality and set(args.op) <= set(ref.header.ops)
 
 
 def show(args: argparse.Namespace) -> int:
@@ -103,13 +111,11 @@ def _statistics(spec: TensorSpec) -> str:
 
 def find_task(name: str) -> TaskRef:
     """Return the task with an id, or the only one at a path."""
-    from pytest_passbench.suite.find import discover, installed_tasks
+    from pytest_passbench.suite.find import discover, installed_tasks, named
 
     refs = discover(Path(name)) if kind_of(Path(name)) is not None else None
     if refs is None:
-        refs = [r for r in discover(installed_tasks()) if r.id == name]
-        if not refs:
-            raise UserError(f"no task {shown(name)}", remedy="'passbench tasks list' shows the ids")
+        refs = named(discover(installed_tasks()), [name])
     if len(refs) > 1:
         raise UserError(f"{len(refs)} tasks", where=name, remedy="name one of them")
     return refs[0]

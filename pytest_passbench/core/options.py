@@ -55,6 +55,7 @@ OPTIONS = (
            "--candidate"),
     Option("tasks", Path, "task file, published sample, or a folder of either, in place of the installed "
            "tasks; may be repeated", "PATH", many=True),
+    Option("task", str, "id of a task to judge, of whichever suite; may be repeated", "ID", "task_ids", True),
     Option("suite", one_of(*SUITES), "which tasks: lite, full, train or all (default: lite of the installed "
            "tasks, all of given ones)", "NAME"),
     Option("tolerance", tolerance, "t at which outputs must agree with eager, -10 to 0 (default: -5)", "T"),

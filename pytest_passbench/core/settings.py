@@ -33,11 +33,13 @@ class ScoreSettings:
 class Settings:
     """The settings of a run. Times are in seconds.
 
+    ``task_ids`` names the only tasks to judge, whatever ``suite`` says; empty for all of the suite.
     ``audit_skip`` names audit layers to leave out: for measuring what each of them costs and stops.
     """
 
     candidates: tuple[Path, ...] = ()
     tasks: tuple[Path, ...] = ()
+    task_ids: tuple[str, ...] = ()
     suite: str = "lite"
     tolerance: int = -5
     device: str = "cpu"

@@ -90,7 +90,10 @@ def _find(path: Path) -> TaskRef | UserError:
 def _wanted(ref: TaskRef, state: State) -> bool:
     from pytest_passbench.suite import find
 
-    return not state.selection.given or bool(find.select([ref], state.settings.suite))
+    ids = state.settings.task_ids
+    if ids and ref.id not in ids:
+        return False
+    return not state.selection.given or bool(ids or find.select([ref], state.settings.suite))
 
 
 def task_file(path: Path, parent: pytest.Collector) -> TaskFile | None:

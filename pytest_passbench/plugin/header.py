@@ -14,7 +14,7 @@ def lines(state: State) -> list[str]:
         f"passbench: device: {settings.device}{_cpu(state)}, threads: {settings.threads}, "
         f"pipeline: {settings.pipeline}, policy: {settings.policy}, t: {settings.tolerance}{_sandbox(state)}",
         *(line(f"candidate: {c.name}, content {c.content_hash[:16]}") for c in state.ledger.candidates),
-        state.selection.describe(settings.suite) + _shard(settings.shard),
+        state.selection.describe(settings) + _shard(settings.shard),
     ]
     if settings.trusted:
         return [*rows, "trusted: the candidate runs in this process; nothing is scored"]

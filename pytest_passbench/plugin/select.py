@@ -47,8 +47,11 @@ class Selection:
     given: bool = False
     costs: dict[str, int] = field(default_factory=dict)
 
-    def describe(self, suite: str) -> str:
+    def describe(self, settings: Settings) -> str:
         """Return the selection in words, for the header."""
+        suite = settings.suite
+        if settings.task_ids and not self.given:
+            return f"tasks: {', '.join(task.ref.id for task in self.chosen if not isinstance(task.ref, UserError))}"
         if self.given:
             return "suite: the paths given" + ("" if suite == "all" else f", those tagged {suite}")
         hint = "; --passbench-suite=full for all" if suite == "lite" else ""
@@ -67,7 +70,7 @@ def select(settings: Settings, rootpath: Path, args: Sequence[str], invocation: 
 
     bases = [find.installed_tasks()] if args or not settings.tasks else list(settings.tasks)
     found = [Chosen(path, ref, node_path(path, base, rootpath)) for base in bases for path, ref in discover(base)]
-    wanted = _matching(found, args) if args else [task for task in found if _tagged(task, settings.suite)]
+    wanted = _matching(found, args) if args else _of_suite(found, settings)
     known = frozenset(task.ref.id for task in found if not isinstance(task.ref, UserError))
     judged = [task for task in found if settings.suite not in ("lite", "full") or _tagged(task, "full")]
     return Selection(tuple(wanted), known, len(judged), costs={task.node: task.cost for task in wanted})
@@ -103,6 +106,18 @@ def read(path: Path) -> TaskRef | UserError:
         return find.discover(path)[0]
     except UserError as error:
         return error
+
+
+def _of_suite(found: Sequence[Chosen], settings: Settings) -> list[Chosen]:
+    from pytest_passbench.suite import find
+
+    if not settings.task_ids:
+        return [task for task in found if _tagged(task, settings.suite)]
+    read = {task.ref.id: task for task in found if not isinstance(task.ref, UserError)}
+    for name in settings.task_ids:
+        if name not in read:
+            raise find.no_such_task(name, read)
+    return [read[name] for name in dict.fromkeys(settings.task_ids)]
 
 
 def _tagged(task: Chosen, suite: str) -> bool:

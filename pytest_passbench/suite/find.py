@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import shown
 from pytest_passbench.core.files import kind_of
 from pytest_passbench.core.paths import PACKAGE
 from pytest_passbench.core.settings import SUITES
@@ -102,6 +104,23 @@ def select(refs: Sequence[TaskRef], suite: str) -> list[TaskRef]:
     if suite == "full":
         return [r for r in refs if "train" not in r.header.tags]
     return [r for r in refs if suite in r.header.tags]
+
+
+def named(refs: Sequence[TaskRef], ids: Sequence[str]) -> list[TaskRef]:
+    """Return the tasks with these ids, in the order of the ids. Raises UserError for an id that no task has."""
+    known = {ref.id: ref for ref in refs}
+    for name in ids:
+        if name not in known:
+            raise no_such_task(name, known)
+    return [known[name] for name in dict.fromkeys(ids)]
+
+
+def no_such_task(name: str, ids: Iterable[str], where: Path | None = None) -> UserError:
+    """Return the error for an id, met at ``where``, that no task has. It proposes the most similar id."""
+    near = difflib.get_close_matches(name, list(ids), n=1)
+    proposal = f"did you mean {near[0]}? " if near else ""
+    remedy = f"{proposal}'passbench tasks list' shows the ids"
+    return UserError(f"no task is called {shown(name)}", where=where, remedy=remedy)
 
 
 class _Walk:

@@ -126,12 +126,12 @@ def _header(root: Cursor, path: Path) -> TaskHeader:
     if version.value != FORMAT:
         version.fail(f"format {shown(version.value)} is not known", f"this version reads '{FORMAT}'")
     root.only(_HEADER_KEYS)
-    modality = root.maybe("modality")
+    modality, tags = root.maybe("modality"), root.maybe("tags")
     header = TaskHeader(
         id=_identifier(root.at("id")),
         ops=root.at("ops").strings(),
         sources=root.at("sources").strings(),
-        tags=root.at("tags").strings(),
+        tags=tags.strings() if tags is not None else (),
         subgraphs=root.at("subgraphs").integer(least=1, most=MAX_SUBGRAPHS),
         modality=modality.string() if modality is not None else "",
     )

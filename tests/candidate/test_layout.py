@@ -43,7 +43,7 @@ def test_one_directory_per_task_wins_over_the_common_one(tmp_path):
     assert stems == {"task-1": ("own",), "task-2": ("published",), "abcd1234": ("nested",), "other": ("common",)}
     assert [d.task_id for d in candidate.directories] == [None, "abcd1234", "task-1", "task-2"]
     candidate.check_tasks(["task-1", "task-2", "abcd1234"])
-    with pytest.raises(UserError, match=r"task-2: no task is called 'task-2' \(see"):
+    with pytest.raises(UserError, match=r"task-2: no task is called 'task-2' \(did you mean task-1"):
         candidate.check_tasks(["task-1", "abcd1234"])
 
 

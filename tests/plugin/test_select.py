@@ -98,9 +98,10 @@ def test_the_line_of_a_task_ends_before_the_edge_and_shows_the_share_done_once(b
     monkeypatch.setenv("COLUMNS", "80")
     for length in range(1, 47):  # with a longer name not even the letter fits
         bench.task("a" * length)
-    lines = [line for line in bench.run("--candidate=passes").outlines if line.startswith("tasks/family/")]
-    assert len(lines) == 46
-    assert [line for line in lines if len(line) > 80 or line.count("%]") != 1] == []
+    lines = bench.run("--candidate=passes").outlines
+    assert sum(line.startswith("tasks/family/") for line in lines) == 46
+    assert [line.count("%]") for line in lines if "%]" in line] == [1] * 46
+    assert max(map(len, lines)) <= 80
 
 
 def test_a_model_py_of_somebodys_is_no_task(bench):
@@ -268,3 +269,20 @@ def test_importing_the_package_imports_nothing_heavy():
     code = "import sys, pytest_passbench; print({'torch', 'numpy', 'yaml'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_a_task_is_chosen_by_its_id_whatever_its_suite(bench):
+    bench.task("one")
+    bench.task("two", tags="train")
+    result = bench.run("--candidate=passes", "--passbench-task=two")
+    result.stdout.fnmatch_lines(["tasks: two", "tasks/family/two.task.yaml . 1/1*", "*1 passed*"])
+    result = bench.run("--candidate=passes", "--passbench-task=tow")
+    result.stderr.fnmatch_lines(["ERROR: no task is called 'tow' (did you mean two? 'passbench tasks list' shows*"])
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_of_the_tasks_on_a_path_only_those_named_are_judged(bench):
+    bench.file("own/one.task.yaml", bench.text("one"))
+    bench.file("own/two.task.yaml", bench.text("two", tags="train"))
+    result = bench.run("--candidate=passes", "--passbench-task=two", "own")
+    result.stdout.fnmatch_lines(["own/two.task.yaml . 1/1*", "*1 passed*"])

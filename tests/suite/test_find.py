@@ -151,6 +151,30 @@ def test_listing(capsys):
     assert (data["count"], data["subgraphs"], data["tasks"][1]["tags"]) == (2, 4, ["lite"])
 
 
+@pytest.mark.parametrize(
+    ("words", "ids"),
+    [
+        (["--op", "gelu"], [GELU]),
+        (["--op", "gelu", "--op", "embedding"], []),
+        (["--modality", "text"], [EMBEDDING, GELU]),
+        (["--modality", "vision"], []),
+        (["--family", "tasks"], [EMBEDDING, GELU]),
+        (["--family", "vision"], []),
+    ],
+)
+def test_listing_some(capsys, words, ids):
+    assert main(["tasks", "list", str(TASKS), "--json", *words]) == 0
+    assert [task["id"] for task in json.loads(capsys.readouterr().out)["tasks"]] == ids
+
+
+def test_tags_may_be_left_out(tmp_path):
+    text = (TASKS / f"{GELU}.task.yaml").read_text()
+    assert "tags: [lite]\n" in text
+    path = tmp_path / f"{GELU}.task.yaml"
+    path.write_text(text.replace("tags: [lite]\n", ""))
+    assert read_task(path).header.tags == ()
+
+
 def test_showing(capsys):
     assert main(["tasks", "show", str(TASKS / f"{EMBEDDING}.task.yaml")]) == 0
     out = capsys.readouterr().out
@@ -158,6 +182,9 @@ def test_showing(capsys):
     assert "in_0     int64     [2, 3]  data [0, 1, 2, 9, 8, 7]" in out
     assert main(["tasks", "show", "no-such-task"]) == 1
     assert "'passbench tasks list' shows the ids" in capsys.readouterr().err
+    assert main(["tasks", "show", "silu-mul-e774"]) == 1
+    said = "no task is called 'silu-mul-e774' (did you mean silu-mul-e747? 'passbench tasks list' shows the ids)"
+    assert said in capsys.readouterr().err
     assert main(["tasks", "show", str(TASKS)]) == 1
     assert "2 tasks (name one of them)" in capsys.readouterr().err
 
