@@ -12,17 +12,17 @@ from pytest_passbench.core.files import check_readable
 
 MAX_FILE_BYTES = 64 << 20
 MAX_BYTES = 256 << 20  # of all files
-MAX_FILES = 10_000
+MAX_FILES = 50_000
 MAX_DEPTH = 32  # of folders in each other
 _CACHES = frozenset({"__pycache__", ".git", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".ipynb_checkpoints"})
 
 
 def check_files(root: Path) -> None:
-    """Raise UserError, naming the file, unless all is regular files that can be read, folders, and links within.
+    """Raise UserError, naming the file, unless all is regular files that can be read, folders, and links.
 
-    There may be no more of them than the limits above say. In caches only links are looked at: no one reads the rest.
+    There may be no more of them than the limits above say. Files in caches are not looked at: no one reads them.
     """
-    inside, count, total = root.resolve(), 0, 0
+    count = total = 0
     for folder, names, found in os.walk(root, onerror=_unreadable):
         parts = Path(folder).relative_to(root).parts
         if len(parts) > MAX_DEPTH:
@@ -30,9 +30,7 @@ def check_files(root: Path) -> None:
             raise UserError(f"has more than {MAX_DEPTH} folders in each other", where=where, remedy="remove them")
         for entry in (Path(folder) / name for name in (*names, *found)):
             status = entry.lstat()
-            if stat.S_ISLNK(status.st_mode):
-                _check_link(entry, inside)
-            elif not stat.S_ISDIR(status.st_mode) and _CACHES.isdisjoint(parts):
+            if not stat.S_ISLNK(status.st_mode) and not stat.S_ISDIR(status.st_mode) and _CACHES.isdisjoint(parts):
                 _check_file(entry, status)
                 count += 1
                 total += status.st_size
@@ -42,19 +40,30 @@ def check_files(root: Path) -> None:
 
 
 def files(root: Path) -> Iterator[Path]:
-    """Yield all files except caches, in a fixed order."""
+    """Yield all files except caches and links that lead nowhere or out of ``root``, in a fixed order."""
+    inside = root.resolve()
     for folder, names, found in os.walk(root, onerror=_unreadable):
         names[:] = sorted(name for name in names if name not in _CACHES)
         for name in sorted(found):
-            if not name.endswith((".pyc", ".pyo")):
-                yield Path(folder) / name
+            if not name.endswith((".pyc", ".pyo")) and _link_problem(path := Path(folder) / name, inside) is None:
+                yield path
 
 
 def folders(root: Path) -> Iterator[Path]:
-    """Yield all folders below ``root`` except caches, in a fixed order."""
+    """Yield all folders below ``root`` except caches and links that lead out of it, in a fixed order."""
+    inside = root.resolve()
     for folder, names, _ in os.walk(root, onerror=_unreadable):
         names[:] = sorted(name for name in names if name not in _CACHES)
-        yield from (Path(folder) / name for name in names)
+        yield from (path for name in names if _link_problem(path := Path(folder) / name, inside) is None)
+
+
+def check_links(folder: Path, root: Path) -> None:
+    """Raise UserError, naming the link, for a link in a folder that leads nowhere or out of ``root``."""
+    inside = root.resolve()
+    for path, names, found in os.walk(folder, onerror=_unreadable):
+        for entry in (Path(path) / name for name in (*names, *found)):
+            if (problem := _link_problem(entry, inside)) is not None:
+                raise problem
 
 
 def _check_file(file: Path, status: os.stat_result) -> None:
@@ -63,14 +72,17 @@ def _check_file(file: Path, status: os.stat_result) -> None:
         raise UserError("cannot be read: Permission denied", where=file, remedy="make it readable")
 
 
-def _check_link(entry: Path, root: Path) -> None:
+def _link_problem(entry: Path, root: Path) -> UserError | None:
+    """Return the error for a link that leads nowhere or out of ``root``; None for what is no such link."""
+    if not entry.is_symlink():
+        return None
     try:
         inside = entry.resolve(strict=True).is_relative_to(root)
     except (OSError, RuntimeError):
-        raise UserError("a broken symbolic link", where=entry, remedy="remove it") from None
-    if not inside:
-        problem = "a symbolic link that leads out of the candidate"
-        raise UserError(problem, where=entry, remedy="copy the file in")
+        return UserError("a broken symbolic link", where=entry, remedy="remove it")
+    if inside:
+        return None
+    return UserError("a symbolic link that leads out of the candidate", where=entry, remedy="copy the file in")
 
 
 def _unreadable(error: OSError) -> None:

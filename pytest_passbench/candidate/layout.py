@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from pytest_passbench.candidate import archive
-from pytest_passbench.candidate.files import check_files, files, folders
+from pytest_passbench.candidate.files import check_files, check_links, files, folders
 from pytest_passbench.candidate.syntax import Fault, imports_triton, read_fault
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import shown
@@ -33,12 +33,14 @@ MAX_STEM_BYTES = 250
 class PassDir:
     """A pass directory. ``stems`` are the file stems of its passes, in order.
 
-    ``task_id`` is None for the directory that is common to all tasks.
+    ``task_id`` is None for the directory that is common to all tasks. ``problem`` says why its manifest could not be
+    read. It is empty if it could.
     """
 
     path: Path
     stems: tuple[str, ...]
     task_id: str | None = None
+    problem: str = ""
 
     @cached_property
     def faults(self) -> tuple[Fault, ...]:
@@ -64,8 +66,9 @@ class Candidate:
     def open(cls, path: Path) -> Candidate:
         """Return the candidate at ``path``, with its manifests read.
 
-        Raises UserError, with the file's name, for a folder that does not exist or is empty. So it does for a missing
-        or malformed manifest, for a stem without a file, and for files that :func:`check_files` refuses.
+        Raises UserError, with the file's name, for a folder that does not exist or is empty, and for files that
+        :func:`check_files` refuses. So it does if the manifest of all tasks is missing or malformed, names a stem
+        without a file, or has a link beside it that leads out. The same of one task's is its ``problem``.
         """
         path = Path(path)
         if (kind := kind_of(path)) != "folder":
@@ -115,19 +118,21 @@ class Candidate:
         relative = passes.path.resolve().relative_to(self.path.resolve()).as_posix()
         return "" if relative == "." else relative
 
-    def check_tasks(self, known_ids: Iterable[str]) -> None:
-        """Raise UserError for a task's directory whose name is not the id of a known task."""
+    def for_no_task(self, known_ids: Iterable[str]) -> list[UserError]:
+        """Return an error for each task's directory whose name is not the id of a known task."""
         known = set(known_ids)
-        for task_id, found in sorted(self.by_task.items()):
-            if task_id not in known:
-                where = found.path.parent if found.path.name == PASS_DIR else found.path
-                raise no_such_task(task_id, known, where)
+        return [
+            no_such_task(task_id, known, found.path.parent if found.path.name == PASS_DIR else found.path)
+            for task_id, found in sorted(self.by_task.items())
+            if task_id not in known
+        ]
 
 
 def _common(path: Path) -> PassDir | None:
     for folder in (path, path / PASS_DIR):
         if (folder / MANIFEST).is_file():
-            return _read_pass_dir(folder, None)
+            check_links(folder, path)
+            return PassDir(folder, _read_stems(folder))
     if (path / PASS_DIR).is_dir() or any(path.glob("*.py")):
         raise _no_manifest(path / PASS_DIR if (path / PASS_DIR).is_dir() else path)
     return None
@@ -139,9 +144,19 @@ def _per_task(path: Path, common: PassDir | None) -> Iterator[PassDir]:
             continue
         if (folder / MANIFEST).is_file():
             task = folder.parent.name if folder.name == PASS_DIR else folder.name
-            yield _read_pass_dir(folder, task)
+            yield _own(folder, task, path)
         elif folder.name == PASS_DIR or (common is None and _lacks_manifest(folder)):
-            raise _no_manifest(folder)
+            task = folder.parent.name if folder.name == PASS_DIR else folder.name
+            yield PassDir(folder, (), task, str(_no_manifest(folder)))
+
+
+def _own(folder: Path, task: str, root: Path) -> PassDir:
+    """Return a task's own pass directory. A mistake in it costs this task alone."""
+    try:
+        check_links(folder, root)
+        return PassDir(folder, _read_stems(folder), task)
+    except UserError as error:
+        return PassDir(folder, (), task, str(error))
 
 
 def _lacks_manifest(folder: Path) -> bool:
@@ -160,7 +175,7 @@ def _no_manifest(folder: Path) -> UserError:
     return UserError(f"no {MANIFEST} here", where=folder, remedy=remedy)
 
 
-def _read_pass_dir(folder: Path, task_id: str | None) -> PassDir:
+def _read_stems(folder: Path) -> tuple[str, ...]:
     file = folder / MANIFEST
     stems = _read_manifest(file)
     for stem in stems:
@@ -168,7 +183,7 @@ def _read_pass_dir(folder: Path, task_id: str | None) -> PassDir:
             raise UserError(f"{shown(stem)} is not a file stem", where=file, remedy="name files beside the manifest")
         if not (folder / f"{stem}.py").is_file():
             raise UserError(f"names {stem!r}, but there is no {stem}.py beside it", where=file, remedy="add the file")
-    return PassDir(folder, tuple(stems), task_id)
+    return tuple(stems)
 
 
 def _read_manifest(file: Path) -> list[str]:

@@ -36,6 +36,8 @@ class Case:
         passes = self.candidate.passes_for(self.task.id)
         if passes is None:
             return ArmResult("pass_miss", "load", "the candidate has no passes for this task")
+        if passes.problem:
+            return ArmResult("compile_fail", "load", passes.problem)
         if passes.faults:
             return ArmResult("compile_fail", "load", "\n".join(str(fault) for fault in passes.faults))
         return None

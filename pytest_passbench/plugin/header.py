@@ -6,6 +6,8 @@ from pytest_passbench.core.escape import line
 from pytest_passbench.core.seed import commitment
 from pytest_passbench.plugin.state import State
 
+MAX_STRAYS = 3  # folders for no known task that are named
+
 
 def lines(state: State) -> list[str]:
     """Return the header."""
@@ -16,6 +18,9 @@ def lines(state: State) -> list[str]:
         *(line(f"candidate: {c.name}, content {c.content_hash[:16]}") for c in state.ledger.candidates),
         state.selection.describe(settings) + _shard(settings.shard),
     ]
+    rows += [line(f"not judged: {error}", 300) for error in state.strays[:MAX_STRAYS]]
+    if len(state.strays) > MAX_STRAYS:
+        rows.append(f"not judged: {len(state.strays) - MAX_STRAYS} more folders that are for no known task")
     if settings.trusted:
         return [*rows, "trusted: the candidate runs in this process; nothing is scored"]
     if state.config.option.collectonly:

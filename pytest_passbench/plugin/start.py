@@ -37,12 +37,12 @@ def make_state(config: pytest.Config) -> State:
         if not settings.trusted:
             writable(report_dir)
     selection = select(settings, config.rootpath, paths, config.invocation_params.dir)
-    _check_own_directories(ledger.candidates, selection, paths, config.invocation_params.dir)
+    strays = _for_no_task(ledger.candidates, selection, paths, config.invocation_params.dir)
     if selection.given:
         _refuse_candidates(paths, config.invocation_params.dir, settings)
     else:
         config.args = [str(config.rootpath)]
-    state = State(config, settings, ledger, selection, report_dir, header, earlier)
+    state = State(config, settings, ledger, selection, report_dir, header, earlier, strays)
     if is_worker(config) and config.workerinput["passbench_folder"]:  # type: ignore[attr-defined]
         state.folder = Path(config.workerinput["passbench_folder"])  # type: ignore[attr-defined]
     return state
@@ -64,16 +64,23 @@ def _seed(config: pytest.Config, settings: Settings, earlier: resume.Earlier | N
     return run_seed(settings.seed)
 
 
-def _check_own_directories(
+def _for_no_task(
     candidates: Iterable[Candidate], selection: Selection, paths: Iterable[str], invocation: Path
-) -> None:
-    """Raise UserError if a candidate has a directory for a task that is neither installed nor given."""
+) -> list[UserError]:
+    """Return an error for each directory of a candidate for a task that is neither installed nor given.
+
+    Raises the first of them if a candidate has no other directory.
+    """
     if all(not candidate.by_task for candidate in candidates):
-        return
+        return []
     given = [invocation / split(path)[0] for path in paths] if selection.given else []
-    known = selection.known | known_ids(given)
+    known, found = selection.known | known_ids(given), []
     for candidate in candidates:
-        candidate.check_tasks(known)
+        errors = candidate.for_no_task(known)
+        if errors and len(errors) == len(candidate.directories):
+            raise errors[0]
+        found += errors
+    return found
 
 
 def _refuse_candidates(paths: list[str], invocation: Path, settings: Settings) -> None:

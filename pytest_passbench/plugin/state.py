@@ -17,6 +17,7 @@ from pytest_passbench.run.judging import Judge
 from pytest_passbench.run.ledger import Ledger
 
 if TYPE_CHECKING:
+    from pytest_passbench.core.errors import UserError
     from pytest_passbench.core.run import Run
     from pytest_passbench.plugin.select import Selection
     from pytest_passbench.report.gates import GateResult
@@ -35,6 +36,8 @@ class State:
     #: The header of the run's journal, of all its candidates, also of those that a selection leaves out later.
     header: dict[str, Any]
     earlier: Earlier | None = None
+    #: An error for each directory of a candidate that is for no known task.
+    strays: list[UserError] = field(default_factory=list)
     progress: Progress = field(default_factory=Progress)
     run: Run | None = None
     #: The run's folder, made when the first item is known; ``written`` is the folder that has the results.

@@ -24,7 +24,7 @@ def test_one_directory_for_every_task(tmp_path):
     candidate = Candidate.open(pass_dir(tmp_path / "mine", "b", "a"))
     found = candidate.passes_for("any-task")
     assert (candidate.name, found.stems, found.task_id, found.faults) == ("mine", ("b", "a"), None, ())
-    candidate.check_tasks([])
+    assert candidate.for_no_task([]) == []
 
 
 def test_a_bare_pass_dir_is_named_after_its_parent(tmp_path):
@@ -42,9 +42,9 @@ def test_one_directory_per_task_wins_over_the_common_one(tmp_path):
     stems = {task: candidate.passes_for(task).stems for task in ("task-1", "task-2", "abcd1234", "other")}
     assert stems == {"task-1": ("own",), "task-2": ("published",), "abcd1234": ("nested",), "other": ("common",)}
     assert [d.task_id for d in candidate.directories] == [None, "abcd1234", "task-1", "task-2"]
-    candidate.check_tasks(["task-1", "task-2", "abcd1234"])
-    with pytest.raises(UserError, match=r"task-2: no task is called 'task-2' \(did you mean task-1"):
-        candidate.check_tasks(["task-1", "abcd1234"])
+    assert candidate.for_no_task(["task-1", "task-2", "abcd1234"]) == []
+    (error,) = candidate.for_no_task(["task-1", "abcd1234"])
+    assert str(error).startswith(f"{root}/task-2: no task is called 'task-2' (did you mean task-1?")
 
 
 def test_without_a_common_directory_other_tasks_have_none(tmp_path):
@@ -133,12 +133,6 @@ def broken(tmp_path, kind):
             file.unlink()
     elif kind == "no manifest":
         (root / MANIFEST).unlink()
-    elif kind == "no manifest of a task":
-        (root / MANIFEST).unlink()
-        (root / "a.py").unlink()
-        pass_dir(root / "task-1", "a")
-        (root / "task-2").mkdir()
-        (root / "task-2" / "a.py").write_text(PASS)
     elif kind == "link out":
         (root / "b.py").symlink_to(tmp_path / "outside.py")
         (tmp_path / "outside.py").write_text("")
@@ -156,7 +150,6 @@ def broken(tmp_path, kind):
         ("file", "is a file"),
         ("empty", "is empty"),
         ("no manifest", f"no {MANIFEST}"),
-        ("no manifest of a task", "task-2: no sorted"),
         ("link out", "leads out"),
         ("broken link", "broken symbolic link"),
         ("[1, 2", rf"{MANIFEST}:1: is not JSON"),
@@ -172,6 +165,42 @@ def test_what_a_user_got_wrong_is_one_message_with_the_file(tmp_path, kind, mess
         Candidate.open(broken(tmp_path, kind))
     assert str(tmp_path / "c") in str(caught.value)
     assert caught.value.remedy
+
+
+def without_manifest(folder):
+    (folder / MANIFEST).unlink()
+
+
+def a_link_out(folder):
+    (folder / "model.bin").symlink_to("/etc/hostname")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (without_manifest, f"/pass_dir: no {MANIFEST} here (write"),
+        (lambda folder: (folder / MANIFEST).write_text("[1, 2"), f"/pass_dir/{MANIFEST}:1: is not JSON"),
+        (lambda folder: (folder / "a.py").unlink(), f"/pass_dir/{MANIFEST}: names 'a', but there is no a.py"),
+        (a_link_out, "/pass_dir/model.bin: a symbolic link that leads out of the candidate"),
+    ],
+    ids=["no-manifest", "no-json", "no-file", "link"],
+)
+def test_a_mistake_in_a_task_s_own_directory_costs_this_task_alone(tmp_path, spoil, said):
+    """In the published layout: a run of many tasks, with links beside the pass directories."""
+    root = tmp_path / "run"
+    for task in ("aa11", "bb22"):
+        folder = root / "fusible_subgraphs" / task[:2] / task[2:] / task
+        pass_dir(folder / "pass_dir", "a")
+        (folder / "graphs").symlink_to("/usr/share")
+        (folder / "graph_net_bench").symlink_to("/nowhere")
+        (folder / "entry.sh").symlink_to("/etc/hostname")
+    hashes = Candidate.open(root).content_hash
+    spoil(root / "fusible_subgraphs/aa/11/aa11/pass_dir")
+    candidate = Candidate.open(root)
+    assert candidate.passes_for("bb22") == Candidate.open(root).by_task["bb22"]
+    assert candidate.passes_for("bb22").problem == ""
+    assert said in candidate.passes_for("aa11").problem
+    assert len({hashes, candidate.content_hash}) == (1 if spoil is a_link_out else 2)
 
 
 def test_a_link_that_stays_inside_is_fine(tmp_path):

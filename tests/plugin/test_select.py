@@ -215,8 +215,12 @@ def test_a_folder_for_a_task_that_is_not_there_is_named(bench):
     bench.candidate("several/a/pass_dir")
     bench.candidate("several/zzz/pass_dir")
     result = bench.run("--candidate=several")
+    result.stdout.fnmatch_lines(["not judged: *several/zzz: no task is called 'zzz'*"])
+    result.assert_outcomes(passed=1)
+    bench.candidate("stray/zzz/pass_dir")
+    result = bench.run("--candidate=stray")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: *several/zzz: no task is called 'zzz'*"])
+    result.stderr.fnmatch_lines(["ERROR: *stray/zzz: no task is called 'zzz'*"])
     bench.file("own/zzz.task.yaml", bench.text("zzz"))
     bench.run("--candidate=several", "own").assert_outcomes(passed=1)
 

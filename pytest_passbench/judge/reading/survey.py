@@ -93,6 +93,9 @@ class _Looker:
         self._folder = candidate.folder(passes)
 
     def look(self, task: Task | None) -> None:
+        if self._passes.problem:
+            self._found.findings.append(violation("load", "manifest", self._passes.problem, self._folder))
+            return
         for fault in self._passes.faults:
             file = named(fault.file.name, self._folder)
             self._found.findings.append(Finding("load", "fault", "violation", fault.message, file, fault.line))
