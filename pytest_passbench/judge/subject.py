@@ -160,7 +160,8 @@ class Subject:
             self._mark(self.record.arm, "eager_fail", failure.phase, failure.message)
             return
         result = self.result(arm)
-        self._mark(result, failure.status, failure.phase, failure.message)
+        message = self.planners[arm].located(failure.message) if arm in self.planners else failure.message
+        self._mark(result, failure.status, failure.phase, message)
         if arm == CANDIDATE:
             self.auditor.findings += failure.findings
             self.culprits |= failure.culprits

@@ -15,13 +15,13 @@ from typing import Any
 
 import torch
 
+from pytest_passbench.core.errortext import MAX_CHARACTERS, explain
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.graphs import to_data
 from pytest_passbench.plans.launch import Argument, Request, contiguous
 from pytest_passbench.plans.values import ValueRefused
 from pytest_passbench.protocol import ProtocolError, receive, send
 from pytest_passbench.reader import launches, tensors
-from pytest_passbench.reader.explain import MAX_CHARACTERS, explain
 from pytest_passbench.reader.importing import LoadedPass, load_passes
 from pytest_passbench.reader.recording import Recording, Refused, culprit
 from pytest_passbench.reader.trace import parameters, trace
@@ -29,6 +29,7 @@ from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.walls import harden, seccomp
 
 _MAX_PADDING_BYTES = 1 << 22  # between the addresses of two recordings
+_NOT_SUBSCRIPTABLE = "'function' object is not subscriptable"  # Python's words for ``kernel[grid]``
 _ANSWERED = 86  # exit status of a fork that has sent its answer
 
 
@@ -107,10 +108,16 @@ def _answer(order: dict[str, Any], wrappers: dict[str, Any], folder: Path) -> di
     try:
         return {"plan": record(request, wrappers[request.name], order["policy"], chance).to_data()}
     except Refused as refused:
-        file, line = culprit(folder, refused)
-        return {"refused": {"rule": refused.rule, "message": refused.message, "file": file, "line": line}}
+        return _refusal(folder, refused, refused.rule, refused.message)
     except BaseException as error:
-        return {"raised": explain(error, folder)}
+        if isinstance(error, TypeError) and str(error) == _NOT_SUBSCRIPTABLE:
+            return _refusal(folder, error, "no-kernel", "launches a function without @triton.jit")
+        return {"raised": explain(error, lambda file: Path(file).is_relative_to(folder))}
+
+
+def _refusal(folder: Path, error: BaseException, rule: str, message: str) -> dict[str, Any]:
+    file, line = culprit(folder, error)
+    return {"refused": {"rule": rule, "message": message, "file": file, "line": line}}
 
 
 def record(request: Request, wrapper: Any, policy: str, chance: random.Random) -> Any:

@@ -13,7 +13,6 @@ import random
 import signal
 import socket
 import sys
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +21,7 @@ from typing import Any
 import torch
 
 from pytest_passbench.core.device import is_cuda
+from pytest_passbench.core.errortext import explain
 from pytest_passbench.protocol import Layout, Order, ProtocolError, receive, send
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.runner import memory
@@ -30,13 +30,13 @@ from pytest_passbench.runner.pages import MappedPages
 from pytest_passbench.runner.program import facts, prepare
 from pytest_passbench.runner.replay import Replayed, poison
 from pytest_passbench.runner.serve import Block, serve
+from pytest_passbench.runner.triton_kernels import KERNEL_MODULE
 from pytest_passbench.walls import code, harden, seccomp
 from pytest_passbench.walls.children import reap
 
 #: Skips what Python does after ``os.fork``: new locks, new random numbers, and functions that a pass registered. A
 #: runner has one thread and needs none of it, and it pays for each page that it touches.
 _fork = ctypes.PyDLL(None).fork
-MAX_MESSAGE_CHARACTERS = 12_000  # of a traceback that is sent; the end counts
 
 
 @dataclass
@@ -114,7 +114,7 @@ def _ready(order: Order, pages: MappedPages, channel: socket.socket) -> Ready:
     except PassError as error:
         raise Failure("compile_fail", "load", str(error)) from error
     except BaseException as error:
-        raise Failure(*_first_call_failed(error), _trace()) from error
+        raise Failure(*_first_call_failed(error), _explained(error)) from error
     report = facts(built)
     if order.arm == "candidate" and not built.rewritten:
         return Ready(built.call, pages, {**report, "missed": True, "mutated": [], "outputs": 0}, order.device)
@@ -130,7 +130,7 @@ def _first_call_failed(error: BaseException) -> tuple[str, str]:
     """
     kind = type(error)
     compiler = kind.__module__.startswith(("torch._dynamo", "torch._inductor", "triton.compiler"))
-    if compiler or kind.__name__ in ("CompileError", "CompilationError"):
+    if compiler or kind.__name__ in ("CompileError", "CompilationError", "InterpreterError"):
         return "compile_fail", "compile"
     return "runtime_fail", "first call"
 
@@ -148,14 +148,14 @@ def _warm_up(order: Order, call: Callable[..., Any], pages: MappedPages) -> tupl
             outputs = call(*inputs)
             mutated = [i for i, tensor in enumerate(inputs) if tensor._version != versions[i]]
     except BaseException as error:
-        raise Failure("runtime_fail", "warm-up", _trace()) from error
+        raise Failure("runtime_fail", "warm-up", _explained(error)) from error
     count = len(outputs) if isinstance(outputs, tuple) else -1
     sizes = [out.numel() * out.element_size() for out in outputs if type(out) is torch.Tensor] if count > 0 else []
     return {"mutated": mutated, "outputs": count}, sizes
 
 
-def _trace() -> str:
-    return traceback.format_exc()[-MAX_MESSAGE_CHARACTERS:]
+def _explained(error: BaseException) -> str:
+    return explain(error, lambda file: file.startswith(f"<{KERNEL_MODULE}"))
 
 
 def _fork_on_request(channel: socket.socket, ready: Ready) -> None:

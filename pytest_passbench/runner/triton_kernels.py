@@ -14,6 +14,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+KERNEL_MODULE = "passbench_kernel_"  # the names of the modules that kernels are in begin like this
 _BUILTINS = ("range", "min", "max", "abs", "len", "int", "float", "bool")
 
 
@@ -23,7 +24,7 @@ def make_kernel(text: Mapping[str, Any]) -> Any:
     ``kernel[grid](...)`` launches it. The same text gets the same names on all machines, so the same machine code.
     """
     digest = hashlib.sha256(json.dumps(text, sort_keys=True).encode()).hexdigest()[:16]
-    namespace = _namespace(f"passbench_kernel_{digest}")
+    namespace = _namespace(KERNEL_MODULE + digest)
     for function in text["functions"]:
         _define(function, namespace)
     return _define(text, namespace)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 HELPER = """
 def checked(x):
     print("width", x.shape[-1])
@@ -39,3 +41,61 @@ def test_a_pass_that_cannot_be_imported(bench, wrapper):
     (record,) = bench.judge().values()
     said = f"pass p: import failed: ModuleNotFoundError: No module named 'no_module' ({root}/helper.py:1)"
     assert (record.arm.status, record.arm.message) == ("compile_fail", said)
+
+
+TRITON = """
+import triton
+import triton.language as tl
+
+@triton.autotune(configs=[triton.Config({"BLOCK": 256}), triton.Config({"BLOCK": 512})], key=["n"])
+@triton.jit
+def gelu_add(x, y, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    v = tl.load(x + at, mask=at < n)
+    tl.store(out + at, 0.5 * v * (1 + tl.erf(v * 0.7071067811865475)) + tl.load(y + at, mask=at < n), mask=at < n)
+"""
+LAUNCH = """
+out = torch.empty_like(x)
+gelu_add[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, y, out, x.numel())
+return out
+"""
+JIT = TRITON[TRITON.index("@triton.autotune") : TRITON.index("def gelu_add")]
+
+
+@pytest.fixture
+def triton():
+    pytest.importorskip("triton")
+
+
+def test_of_several_configurations_one_is_taken_where_nothing_can_be_tuned(triton, bench, wrapper):
+    bench.task(dtypes=("float32",))
+    bench.candidate({"p": wrapper(LAUNCH, TRITON)})
+    (record,) = bench.judge().values()
+    assert record.correct, record.arm.message
+    assert record.arm.speed_note == "not measured (Triton's interpreter)"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda text: text.replace("tl.erf(", "tl.erff("), "/p.py:11: pass p: triton.language has no erff"),
+        (lambda text: text.replace(JIT, ""), "/p.py:19: pass p: the kernel wrapper launches a function without @"),
+    ],
+    ids=["typo", "no-jit"],
+)
+def test_a_mistake_in_a_triton_kernel(triton, bench, wrapper, spoil, said):
+    bench.task()
+    root = bench.candidate({"p": wrapper(LAUNCH, spoil(TRITON))})
+    (record,) = bench.judge().values()
+    assert (record.arm.status, record.arm.phase, record.findings) == ("compile_fail", "compile", [])
+    assert record.arm.message.startswith(f"{root}{said}")
+
+
+def test_a_triton_kernel_that_fails_when_it_runs(triton, bench, wrapper):
+    bench.task(dtypes=("bfloat16",))
+    root = bench.candidate({"p": wrapper(LAUNCH, TRITON)})
+    (record,) = bench.judge().values()
+    assert (record.arm.status, record.arm.phase, record.findings) == ("compile_fail", "compile", [])
+    said = record.arm.message.splitlines()
+    assert "Expected dtype ['fp32', 'fp64'] but got bf16" in said[0]
+    assert said[1].startswith(f"{root}/p.py:11 in gelu_add: tl.store(out + at, 0.5 * v")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -65,7 +66,7 @@ def test_a_refusal_names_file_line_and_what_was_done(
     assert arm.phase == "plan"
     assert said in arm.message
     file, line, _rest = arm.message.split(":", 2)
-    assert file == "gelu_add.py"
+    assert file.rpartition("/")[2] == "gelu_add.py"
     assert int(line) > 0
     assert "\n" not in arm.message
 
@@ -102,7 +103,7 @@ def test_a_wrong_result_is_one_sentence(judged: Callable[..., Any], body: str, s
 def test_streams_and_graphs_are_named(judged: Callable[..., Any], body: str, head: str, said: str) -> None:
     arm = judged(body + "return out", head)
     assert (arm.status, arm.phase) == ("runtime_fail", "plan")
-    assert arm.message.startswith("gelu_add.py:")
+    assert re.match(r"/.*/gelu_add\.py:\d+: ", arm.message)
     assert said in arm.message
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ from pytest_passbench.plans.launch import CppKernel, Launch, LaunchPlan, Operand
 from pytest_passbench.plans.written import written
 from pytest_passbench.suite.allowlist import resolve
 
+#: A place in a kernel, as Python states it: the name of its module, its own name, and a line of its text.
+_KERNEL_PLACE = re.compile(r"<passbench_kernel_\w+\.(?P<name>\w+)>:(?P<line>\d{1,6})")
 _INTEGERS = {
     f"{sign}int{bits}": (-(1 << (bits - 1)) if not sign else 0, 1 << (bits - (not sign)))
     for sign in ("", "u")
@@ -67,6 +70,7 @@ class Planner:
     root: Path
     folder: str
     _known: dict[str, Answer] = field(default_factory=dict)
+    _texts: dict[str, KernelText] = field(default_factory=dict)  # of all plans, by name
     _compiled: set[bytes] = field(default_factory=set)  # kernels of all plans
 
     def answer(self, data: Any, capability: int | None = None) -> Answer:
@@ -101,20 +105,31 @@ class Planner:
         findings = (warning("plan", "table", said),) if size else ()
         return Answer({"plan": plan.to_data(), **message}, compiled, findings)
 
+    def located(self, message: str) -> str:
+        """Return a message with the places in Triton kernels as places in the candidate's files."""
+        return _KERNEL_PLACE.sub(self._place, message)
+
+    def _place(self, found: re.Match[str]) -> str:
+        text, line = self._texts.get(found["name"]), int(found["line"])
+        if text is None:
+            return found[0]
+        return f"{self.root / text.file}:{text.lines.get(line, text.line)}"
+
     def _failure(self, name: str, layer: str, refusal: Refusal) -> ArmFailure:
         """Return a refusal as the arm's failure: a violation of a rule, or a wrapper that no plan can express."""
         file = named(refusal.file, self.folder) or named(f"{name}.py", self.folder)
         who = "the kernel wrapper " if layer == "plan" else ""
         said = f"pass {name}: {who}{refusal.message}"
         if layer == "plan" and refusal.rule not in VIOLATIONS:
-            place = f"{file}:{refusal.line}: " if refusal.line else ""
-            return ArmFailure("runtime_fail", "plan", f"{place}{said}")
+            place = f"{named(refusal.file, self.root)}:{refusal.line}: " if refusal.line else ""
+            status, phase = ("compile_fail", "compile") if refusal.rule == "no-kernel" else ("runtime_fail", "plan")
+            return ArmFailure(status, phase, f"{place}{said}")
         found = violation(layer, refusal.rule, said, file, refusal.line)
         return ArmFailure("integrity", layer, describe(found), (found,), frozenset({name}))
 
     def _text_failure(self, name: str, refusal: TextRefused) -> ArmFailure:
         if refusal.rule is None:
-            place = f"{named(refusal.file, self.folder)}:{refusal.line}"
+            place = f"{named(refusal.file, self.root)}:{refusal.line}"
             return ArmFailure("compile_fail", "compile", f"{place}: pass {name}: {refusal.message}")
         return self._failure(name, "kernel", Refusal(refusal.rule, refusal.message, refusal.file, refusal.line))
 
@@ -131,6 +146,7 @@ class Planner:
         for number, kernel in enumerate(plan.kernels):
             if isinstance(kernel, TritonKernel):
                 texts[number] = text = checked_text(kernel, plan, number, self.root)
+                self._texts.update({one.name: one for one in (text, *text.functions)})
                 told.append({"machine": text.name} if capability is not None else {"triton": text.to_json()})
                 writes.append(frozenset(stored(text)))
                 continue

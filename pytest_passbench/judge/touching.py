@@ -1,0 +1,69 @@
+"""The tasks that a candidate's passes match. Only their graphs are looked at: no kernel is compiled or run."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.judge.arms.arm import Arm
+from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.arms.names import CANDIDATE
+from pytest_passbench.judge.devices import start_template
+from pytest_passbench.judge.inputs.pages import Pages, plan_layout
+from pytest_passbench.plans import parse
+from pytest_passbench.protocol import Order
+from pytest_passbench.suite.build import check_graphs
+from pytest_passbench.suite.limits import check_memory
+
+
+class _Matched(ArmFailure):
+    """The end of building a program once a pass has matched."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("pass_miss", "build", "not built: it was only matched")
+        self.name = name
+
+
+class _Noting:
+    """A planner that has no plans: a request for one says which pass has matched."""
+
+    def answer(self, data: Any, capability: int | None) -> NoReturn:  # noqa: ARG002
+        raise _Matched(parse.request(data).name)
+
+
+def first_match(task: Task, passes: tuple[dict[str, Any], ...], arm: Arm) -> str:
+    """Return the name of a pass, as data, that matches a graph of the task; "" if there is none.
+
+    The graphs are matched as they are written, without ``torch.compile``. ``arm`` is a candidate's sandbox. Raises
+    UserError for a broken task, ArmFailure if the sandbox gives no answer.
+    """
+    check_graphs(task)
+    for subgraph in _one_per_graph(task):
+        check_memory(subgraph, task.path)
+        layout = plan_layout(subgraph.inputs)
+        pages = Pages(layout)
+        source = task.graphs[subgraph.graph]
+        try:
+            order = Order(CANDIDATE, source, str(task.path), arm.settings.device, "direct", passes)
+            template = start_template(arm, order, layout, pages.fd)
+            try:
+                report = template.wait(_Noting())
+            except _Matched as matched:
+                return matched.name
+            finally:
+                template.leave()
+            for item in report["passes"]:
+                if item["matches"]:
+                    return str(item["name"])
+        finally:
+            arm.end_children()
+            pages.close()
+    return ""
+
+
+def _one_per_graph(task: Task) -> list[Subgraph]:
+    """Return the smallest subgraph of each of the task's graphs."""
+    least: dict[str, Subgraph] = {}
+    for subgraph in sorted(task.subgraphs, key=lambda item: item.elements):
+        least.setdefault(subgraph.graph, subgraph)
+    return list(least.values())
