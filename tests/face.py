@@ -40,6 +40,9 @@ class Judge:
     def selected(self, task, candidate):
         return task.subgraphs
 
+    def touches(self, task, candidate):
+        return all(subgraph.meta.get("status") != "pass_miss" for subgraph in task.subgraphs)
+
     def judge(self, task, candidate):
         for subgraph in task.subgraphs:
             yield record(task, subgraph, candidate, dict(subgraph.meta))

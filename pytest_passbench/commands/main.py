@@ -16,6 +16,7 @@ COMMANDS = (
     "tasks",
     "score",
     "audit",
+    "touches",
     "merge",
     "verify",
     "doctor",

@@ -34,6 +34,7 @@ class Settings:
     """The settings of a run. Times are in seconds.
 
     ``task_ids`` names the only tasks to judge, whatever ``suite`` says; empty for all of the suite.
+    With ``only_matching``, tasks that no pass of a candidate matches are left out: no score has them.
     ``audit_skip`` names audit layers to leave out: for measuring what each of them costs and stops.
     """
 
@@ -41,6 +42,7 @@ class Settings:
     tasks: tuple[Path, ...] = ()
     task_ids: tuple[str, ...] = ()
     suite: str = "lite"
+    only_matching: bool = False
     tolerance: int = -5
     device: str = "cpu"
     pipeline: Pipeline = "dynamo"

@@ -35,6 +35,7 @@ from pytest_passbench.judge.reading.readings import Readings
 from pytest_passbench.judge.sandboxes import Sandboxes
 from pytest_passbench.judge.stopwatch import Stopwatch
 from pytest_passbench.judge.subject import Subject
+from pytest_passbench.judge.touching import first_match
 from pytest_passbench.protocol import Order
 from pytest_passbench.suite.build import check_graphs
 from pytest_passbench.suite.limits import check_memory
@@ -91,6 +92,20 @@ class Session:
         if is_cuda(self.settings.device) or not candidate.uses_triton:
             return task.subgraphs
         return smallest(task)
+
+    def touches(self, task: Task, candidate: Candidate) -> bool:
+        """Return True if a pass of the candidate matches the task, or if that cannot be told for a mistake in it.
+
+        Raises UserError for a broken task.
+        """
+        passes = candidate.passes_for(task.id)
+        if passes is None or passes.problem or passes.faults:
+            return passes is not None
+        try:
+            read = self._readings.passes(candidate, passes)
+            return bool(first_match(task, read, self._sandboxes.arms([CANDIDATE])[CANDIDATE]))
+        except ArmFailure:
+            return True
 
     def judge(self, task: Task, candidate: Candidate) -> Iterator[Record]:
         """Yield a record per subgraph, as soon as it is judged. Raises UserError for a broken task only.

@@ -44,6 +44,10 @@ class TrustedSession:
         """Return all subgraphs of the task."""
         return task.subgraphs
 
+    def touches(self, task: Task, candidate: Candidate) -> bool:
+        """Return True if the candidate has passes for the task. They are not matched."""
+        return candidate.passes_for(task.id) is not None
+
     def noise(self) -> dict[str, Any]:
         """Return nothing: no time is measured."""
         return {}

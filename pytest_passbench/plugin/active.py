@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sized
+from collections.abc import Generator, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +50,17 @@ class Active:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Keep this shard's tasks, after every other selection."""
+        """Keep this shard's tasks, after every other selection; if asked to, only those that passes match."""
         if self.state.settings.shard is not None:
-            away = collect.not_in_shard(items, *self.state.settings.shard)
-            items[:] = [item for item in items if item not in away]
-            config.hook.pytest_deselected(items=list(away))
+            self._leave_out(collect.not_in_shard(items, *self.state.settings.shard), items)
+        if self.state.settings.only_matching and not config.option.collectonly:
+            before = len(items)
+            self._leave_out(collect.untouched(items, self.state), items)
+            self.state.left_out = before - len(items)
+
+    def _leave_out(self, away: Sequence[pytest.Item], items: list[pytest.Item]) -> None:
+        items[:] = [item for item in items if item not in away]
+        self.state.config.hook.pytest_deselected(items=list(away))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note the items to be judged, if this process has them."""
@@ -70,7 +76,10 @@ class Active:
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
         """Note the items to be judged, if the workers have them."""
         if not self.state.progress.costs:
-            summary.expect(self.state, summary.costs(self.state, ids))
+            costs = summary.costs(self.state, ids)
+            if self.state.settings.only_matching and not self.state.selection.given:
+                self.state.left_out = len(self.state.selection.costs) * len(self.state.ledger.candidates) - len(costs)
+            summary.expect(self.state, costs)
             _check_any(self.state.progress.costs, ids)
 
     @pytest.hookimpl(wrapper=True)

@@ -131,6 +131,11 @@ def not_in_shard(items: Sequence[pytest.Item], index: int, parts: int) -> list[p
     return [item for item in items if isinstance(item, TaskItem) and item.task not in mine]
 
 
+def untouched(items: Sequence[pytest.Item], state: State) -> list[pytest.Item]:
+    """Return the items of tasks that no pass of their candidate matches. Unreadable tasks are not among them."""
+    return [item for item in items if isinstance(item, TaskItem) and not item.touched(state)]
+
+
 class TaskItem(pytest.Item):
     """A task to be judged for a candidate. ``ref`` is an error if the task could not be read."""
 
@@ -148,6 +153,15 @@ class TaskItem(pytest.Item):
     def cost(self) -> int:
         """The cost of judging the task, in subgraphs."""
         return 1 if isinstance(self.ref, UserError) else self.ref.header.subgraphs
+
+    def touched(self, state: State) -> bool:
+        """Return True if a pass of the candidate matches the task, or if the task cannot be read."""
+        if isinstance(self.ref, UserError):
+            return True
+        try:
+            return state.judge.touches(self.ref.load(), self.candidate)
+        except UserError:
+            return True
 
     def runtest(self) -> None:
         """Judge every subgraph. Raises TaskFailedError if one is not correct, UserError for a bad task."""

@@ -19,6 +19,7 @@ from pytest_passbench.core.settings import ScoreSettings, Settings
 FLAGS = {
     "passbench": "judge compiler passes: collect tasks, and only those if no path is given",
     "passbench_trusted": "run the candidate in this process, for --pdb; nothing is scored",
+    "passbench_only_matching": "judge only the tasks that a pass of the candidate matches; no score has the others",
     "passbench_durations": "show the run's time by phase",
 }
 
@@ -84,7 +85,8 @@ def settings(config: pytest.Config, *, paths: bool) -> Settings:
     trusted = flag(config, "passbench_trusted")
     if trusted and values["fail_under"]:
         raise pytest.UsageError("--passbench-fail-under needs scores, and --passbench-trusted makes none")
-    return Settings(**values, trusted=trusted, score=ScoreSettings(**scores))
+    only = flag(config, "passbench_only_matching")
+    return Settings(**values, trusted=trusted, only_matching=only, score=ScoreSettings(**scores))
 
 
 def _value(config: pytest.Config, option: Option, namespace: argparse.Namespace) -> Any:

@@ -38,6 +38,8 @@ class State:
     earlier: Earlier | None = None
     #: An error for each directory of a candidate that is for no known task.
     strays: list[UserError] = field(default_factory=list)
+    #: The number of tasks that no pass of a candidate matches, counted for each candidate, and left out for that.
+    left_out: int = 0
     progress: Progress = field(default_factory=Progress)
     run: Run | None = None
     #: The run's folder, made when the first item is known; ``written`` is the folder that has the results.

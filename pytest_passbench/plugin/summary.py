@@ -163,6 +163,8 @@ def closing(state: State) -> list[str]:
     """Return the last lines: what is missing or took too long, where the results lie, and the seed."""
     missing = state.ledger.missing()
     rows = overdrawn(state.settings.budget, state.progress.spent())
+    if state.left_out:
+        rows.append(f"left out: {state.left_out} tasks that no pass matches. No score has them (only matching).")
     if missing:
         names = ", ".join(map(_lacking, missing[:5]))
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""

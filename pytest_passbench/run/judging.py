@@ -23,6 +23,9 @@ class Judge(Protocol):
     def selected(self, task: Task, candidate: Candidate) -> Sequence[Subgraph]:
         """Return the subgraphs of a task that :meth:`judge` will judge."""
 
+    def touches(self, task: Task, candidate: Candidate) -> bool:
+        """Return True if a pass of the candidate matches a graph of the task."""
+
     def judge(self, task: Task, candidate: Candidate) -> Iterator[Record]:
         """Yield a record per subgraph as soon as it is judged; a later record of the same subgraph replaces it.
 

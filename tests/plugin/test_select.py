@@ -290,3 +290,13 @@ def test_of_the_tasks_on_a_path_only_those_named_are_judged(bench):
     bench.file("own/two.task.yaml", bench.text("two", tags="train"))
     result = bench.run("--candidate=passes", "--passbench-task=two", "own")
     result.stdout.fnmatch_lines(["own/two.task.yaml . 1/1*", "*1 passed*"])
+
+
+@pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["serial", "xdist"])
+def test_only_tasks_that_a_pass_matches_are_judged_if_asked_for(bench, workers):
+    bench.task("matched")
+    for name in ("missed", "other"):
+        bench.task(name, {"status": "pass_miss"})
+    result = bench.run("--candidate=passes", "--passbench-only-matching", *workers)
+    result.stdout.fnmatch_lines(["left out: 2 tasks that no pass matches. No score has them*", "*1 passed*"])
+    result.stdout.fnmatch_lines(["passes * 100.0 *"])
