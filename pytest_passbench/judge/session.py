@@ -24,6 +24,7 @@ from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.store import cache_folder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.case import Case, keep_found
+from pytest_passbench.judge.deadline import Deadline
 from pytest_passbench.judge.environment import environment
 from pytest_passbench.judge.inputs import chosen
 from pytest_passbench.judge.machine.awake import Awake
@@ -106,25 +107,27 @@ class Session:
         self._budget.begin(len(cases), self.expected)
         noisy: list[Subject] = []
         for case in cases:
-            record = case.record()
-            fault = case.fault() or self._read(case, record)
+            record, deadline = case.record(), Deadline(self.settings.timeout)
+            fault = case.fault() or self._read(case, record, deadline)
             if fault is not None:
                 record.arm = fault
                 self._budget.skip()
             else:
-                subject = self._judged(case, record)
-                if subject.noisy and record.arm.status == RAN:
+                subject = self._judged(case, record, deadline)
+                if subject.noisy and record.arm.status == RAN and deadline.left() > deadline.limit / 2:
                     noisy.append(subject)
+            deadline.pause()  # until it is measured again, if it is
             yield record
         for subject in noisy:
             if self._budget.spare(sum(subject.record.durations.values())):
                 yield self._again(subject)
 
-    def _read(self, case: Case, record: Record) -> ArmResult | None:
+    def _read(self, case: Case, record: Record, deadline: Deadline) -> ArmResult | None:
         """Have the candidate's passes read. Return what speaks against running them, if anything does."""
         phases = Stopwatch(record.durations)
-        with phases("start"):
+        with phases("start"), deadline.paused():
             reading = self._readings.arm(case.candidate)
+            reading.deadline = deadline
             self._arms()  # they start beside it
             reading.ready()
         with phases("read"):
@@ -136,14 +139,17 @@ class Session:
             return None
         return ArmResult("integrity", "disqualified", "its passes broke a rule on another subgraph of the run")
 
-    def _judged(self, case: Case, record: Record, earlier: Arms | None = None) -> Subject:
+    def _judged(self, case: Case, record: Record, deadline: Deadline, earlier: Arms | None = None) -> Subject:
         """Take a case through build, probe and measurement. ``earlier`` is a measurement to be continued."""
         phases = Stopwatch(record.durations)
-        with phases("start"):
+        with phases("start"), deadline.paused():
             chosen()  # compiled when it is first asked for
             arms = self._arms()
+            arms[CANDIDATE].deadline = deadline
+            for arm in arms.values():
+                arm.ready()
         with phases("other"):
-            subject = self._subject(case, record, arms, phases, earlier)
+            subject = self._subject(case, record, arms, phases, deadline, earlier)
             subject.judge()
             if subject.measured is not None:
                 self._noise.add(subject.measured, case.subgraph.elements)
@@ -157,14 +163,25 @@ class Session:
 
     def _again(self, first: Subject) -> Record:
         """Measure a case again. What the first measurement found stays found."""
-        record = first.case.record()
+        record, deadline = first.case.record(), first.bench.deadline
+        deadline.resume()
         record.findings = list(first.record.findings)
-        self._judged(first.case, record, first.measured)
+        fault = self._read(first.case, record, deadline)
+        if fault is None:
+            self._judged(first.case, record, deadline, first.measured)
+        else:
+            record.arm = fault
         keep_found(record, first.record)
         return record
 
     def _subject(
-        self, case: Case, record: Record, arms: dict[str, Arm], phases: Stopwatch, earlier: Arms | None
+        self,
+        case: Case,
+        record: Record,
+        arms: dict[str, Arm],
+        phases: Stopwatch,
+        deadline: Deadline,
+        earlier: Arms | None,
     ) -> Subject:
         with phases("read"):
             planners = self._planners(case)
@@ -173,7 +190,7 @@ class Session:
             orders.pop(TWIN, None)
         allowance = self._budget.allowance(len(orders)) if earlier is None else AGAIN
         secret = case.secret(self._seed, again=earlier is not None)
-        bench = Bench.of(case, secret, self._cores, self._awake, phases, self.settings.tolerance)
+        bench = Bench.of(case, secret, self._cores, self._awake, phases, deadline, self.settings.tolerance)
         return Subject(
             case=case,
             record=record,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from pytest_passbench.judge.arms.template import Effects, Template
 from pytest_passbench.judge.audits.auditor import Auditor
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.case import Case
+from pytest_passbench.judge.deadline import Pace
 from pytest_passbench.judge.devices import clock_of, start_template
 from pytest_passbench.judge.machine.cores import exclusive, pinned
 from pytest_passbench.judge.measure.allowance import Allowance
@@ -36,6 +37,8 @@ REFERENCES = 1  # probes that are compared with float64
 PROBE_SHARE = 0.25  # of later probes that are verified
 SETTLED = 0.9  # of the time seen before. A slower probe shows that calls no longer get faster
 MIN_BLOCK_SHARE = 0.7  # of the length of a measured block, for the last probe
+#: Time of the audit that measuring leaves: seconds, and calls of the candidate.
+AUDIT_SECONDS, AUDIT_CALLS = 0.5, 24
 
 
 @dataclass
@@ -68,7 +71,8 @@ class Subject:
     def judge(self) -> Record:
         """Judge the subgraph and return its record. Failures of arms go into the record and raise nothing."""
         try:
-            with self.bench.phases("end"):  # of the subgraph before, whose processes have mostly ended by now
+            # Of the subgraph before, whose processes have mostly ended by now.
+            with self.bench.phases("end"), self.bench.deadline.paused():
                 for arm in self.arms.values():
                     arm.end_children()
             with self.bench.phases("build"):
@@ -91,14 +95,18 @@ class Subject:
         return self.record.baselines.setdefault(arm, ArmResult())
 
     def _build(self) -> None:
-        self.bench.inputs.write(self.bench.inputs.draw(1), self.bench.pages)
+        deadline = self.bench.deadline
+        with deadline.paused():
+            self.bench.inputs.write(self.bench.inputs.draw(1), self.bench.pages)
         started = {arm: self._start(arm) for arm in self.orders}
         reference = self._start_reference() if started[EAGER] is not None else None
         for arm, template in started.items():
             if template is not None:
-                self._wait(arm, template)
+                with deadline.paused(arm != CANDIDATE):
+                    self._wait(arm, template)
         if reference is not None:
-            self._wait_reference(reference)
+            with deadline.paused():
+                self._wait_reference(reference)
 
     def _start_reference(self) -> Template | None:
         """Start eager in float64 in eager's sandbox, as the reference for rounding errors. Return None on failure."""
@@ -192,7 +200,11 @@ class Subject:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Hold the arms' cores within this context, alone and awake."""
-        with self.bench.phases("wait"), exclusive(self.locks), pinned(self.bench.cores.judge), self.bench.awake.on():
+        with self.bench.phases("wait"), ExitStack() as held:
+            with self.bench.deadline.paused():
+                held.enter_context(exclusive(self.locks))
+            held.enter_context(pinned(self.bench.cores.judge))
+            held.enter_context(self.bench.awake.on())
             yield
 
     def _drop(self, failed: ArmFailed) -> None:
@@ -286,7 +298,13 @@ class Subject:
         seconds = self.allowance.seconds
         stopping = replace(self.stopping, seconds=None if seconds is None else seconds * len(timed) / 2)
         self.measured, results = measure(
-            clock, timed, form, stopping, self.bench.secret.stream("order of rounds"), earlier=earlier
+            clock,
+            timed,
+            form,
+            stopping,
+            self.bench.secret.stream("order of rounds"),
+            earlier=earlier,
+            more=Pace(self.bench.deadline, AUDIT_SECONDS + AUDIT_CALLS * per_call.get(CANDIDATE, 0.0)),
         )
         self.noisy = any(results[arm].decision.worth_repeating for arm in self._judged(results))
         for arm, result in results.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -19,9 +20,12 @@ from pytest_passbench.core.paths import IMPORTED_FROM
 from pytest_passbench.judge.arms import processes, replies, sandbox
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.wire import hear, peer, socket_pair
+from pytest_passbench.judge.deadline import Deadline
 from pytest_passbench.protocol import READ, ProtocolError, send
 
 START_TIMEOUT_SECONDS = 120.0  # for a zygote to import what it needs
+#: For a zygote to answer after that, and if its candidate has no time left. A zygote does little for an answer.
+ZYGOTE_SECONDS, LATE_ZYGOTE_SECONDS = 10.0, 1.0
 MAX_FILE_BYTES = 256 << 20
 MAX_PROCESSES = 2048
 MAX_OUTPUT_BYTES = 8192  # of an arm's printed output that go into a record
@@ -31,7 +35,7 @@ MAX_ATTEMPTS = 100  # to end all processes of a sandbox, one millisecond apart
 
 @dataclass(frozen=True)
 class ArmSettings:
-    """The settings that a sandbox is started with. ``timeout`` is in seconds, for each answer."""
+    """The settings that a sandbox is started with. ``timeout``: seconds for each answer, if there is no deadline."""
 
     name: str
     device: str
@@ -44,7 +48,12 @@ class ArmSettings:
 
 
 class Arm:
-    """A sandbox with its zygote. It starts in the background at once; :meth:`ready` waits for it."""
+    """A sandbox with its zygote. It starts in the background at once; :meth:`ready` waits for it.
+
+    ``deadline`` is that of the case whose candidate works in it. Without one, each answer may take the same time.
+    """
+
+    deadline: Deadline | None = None
 
     def __init__(self, settings: ArmSettings) -> None:
         self.settings = settings
@@ -119,6 +128,40 @@ class Arm:
             ) from error
         self.versions = hello["versions"]
 
+    def patience(self, phase: str, what: str = "no answer") -> float:
+        """Return the seconds that the next answer may take. Raises :meth:`late` if none are left."""
+        if self.deadline is None:
+            return self.settings.timeout
+        left = self.deadline.left()
+        if left <= 0:
+            raise self.late(phase, what)
+        return left
+
+    def late(self, phase: str, what: str = "no answer") -> ArmFailure:
+        """Return the failure to answer in time. ``what`` begins its message."""
+        if self.deadline is None:
+            return ArmFailure("timeout", phase, f"{what} within {self.settings.timeout:g} s")
+        limit = self.deadline.limit
+        return ArmFailure("timeout", phase, f"{what} within the {limit:g} s that a candidate has for a subgraph")
+
+    def _ask(self, message: dict[str, Any], descriptors: tuple[int, ...], schema: Any) -> Any:
+        """Return the zygote's answer to a message.
+
+        Raises ArmFailure if there is none, or one of a wrong form. The zygote can't be trusted any more then, so its
+        sandbox is ended.
+        """
+        late = self.deadline is not None and self.deadline.left() < LATE_ZYGOTE_SECONDS
+        self._channel.settimeout(LATE_ZYGOTE_SECONDS if late else ZYGOTE_SECONDS)
+        try:
+            send(self._channel, message, descriptors)
+            return hear(self._channel, schema, "fork")
+        except (ProtocolError, TimeoutError) as error:
+            self._process.kill()
+            raise ArmFailure("crash", "fork", "the zygote is gone") from error
+        except ArmFailure:
+            self._process.kill()
+            raise
+
     def fork(
         self, message: dict[str, Any], descriptors: tuple[int, ...] = ()
     ) -> tuple[socket.socket, IO[bytes], int]:
@@ -133,10 +176,12 @@ class Arm:
         limits = {"memory": self._memory(), "file_bytes": MAX_FILE_BYTES, "processes": MAX_PROCESSES}
         limits["network"] = self.settings.walls.strong
         try:
-            send(self._channel, {**message, "limits": limits}, (theirs.fileno(), *descriptors, log.fileno()))
-            number = int(hear(self._channel, replies.FORKED, "fork")["forked"])
-        except (ProtocolError, TimeoutError) as error:
-            raise ArmFailure("crash", "fork", "the zygote is gone") from error
+            sent = theirs.fileno(), *descriptors, log.fileno()
+            number = int(self._ask({**message, "limits": limits}, sent, replies.FORKED)["forked"])
+        except ArmFailure:
+            mine.close()
+            log.close()
+            raise
         finally:
             theirs.close()
         return mine, log, number
@@ -199,15 +244,10 @@ class Arm:
     def signal_all(self, number: signal.Signals) -> None:
         """Have the zygote send a signal to all other processes of the sandbox, if bubblewrap is used.
 
-        A zygote that gives a wrong answer can't be trusted any more: its sandbox is ended.
+        A zygote that does not do so loses its sandbox.
         """
-        try:
-            send(self._channel, {"op": "signal", "number": int(number)})
-            hear(self._channel, replies.SIGNALLED, "fork")
-        except (ProtocolError, TimeoutError):
-            return
-        except ArmFailure:
-            self._process.kill()
+        with contextlib.suppress(ArmFailure):
+            self._ask({"op": "signal", "number": int(number)}, (), replies.SIGNALLED)
 
     def kill_children(self) -> bool:
         """Kill all processes of the sandbox but the zygote. Return True if there were any."""
@@ -224,19 +264,11 @@ class Arm:
         self.kill_children()
 
     def reap(self) -> list[list[int]]:
-        """Return ``[process id inside, signal]`` of each template that ended. Empty if the zygote is gone too.
-
-        A zygote that gives a wrong answer can't be trusted any more: its sandbox is ended.
-        """
+        """Return ``[process id inside, signal]`` of each template that ended. Empty if the zygote is gone too."""
         try:
-            send(self._channel, {"op": "reap"})
-            message = hear(self._channel, replies.ENDED, "fork")
-        except (ProtocolError, TimeoutError):
-            return []
+            return list(self._ask({"op": "reap"}, (), replies.ENDED)["ended"])
         except ArmFailure:
-            self._process.kill()
             return []
-        return list(message["ended"])
 
     @property
     def alive(self) -> bool:

@@ -8,6 +8,7 @@ bubblewrap, the compiler runs with the same limits and environment in a new empt
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import tempfile
@@ -49,10 +50,13 @@ def arguments(options: tuple[str, ...]) -> tuple[str, ...]:
     return (*options, *_LINK)
 
 
-def run(source: str, options: tuple[str, ...], functions: Iterable[str], walls: sandbox.Walls) -> bytes:
+def run(
+    source: str, options: tuple[str, ...], functions: Iterable[str], walls: sandbox.Walls, patience: float = math.inf
+) -> bytes:
     """Compile ``source`` and return the library. It exports only ``functions``.
 
-    Raises :class:`CompileFailed`, or :class:`LimitReached` if compiling takes too much time, memory or room.
+    Raises :class:`CompileFailed`, or :class:`LimitReached` if compiling takes too much time, memory or room. Raises
+    OutOfTime if it takes longer than the caller's ``patience`` in seconds.
     """
     compiler = toolchain.compiler()
     call = [compiler, *arguments(options), f"-I{toolchain.INCLUDE}", "-x", "c++", "-"]
@@ -63,7 +67,7 @@ def run(source: str, options: tuple[str, ...], functions: Iterable[str], walls: 
         command = sandbox.tool_command(program, walls, readable, SCRATCH_BYTES)
         path = os.environ.get("PATH", os.defpath)
         environment = {"PATH": path, "LC_ALL": "C", "TMPDIR": scratch, "HOME": "/nowhere"}
-        code, data, said = process.run(command, source.encode(), environment, TIMEOUT_SECONDS)
+        code, data, said = process.run(command, source.encode(), environment, TIMEOUT_SECONDS, patience)
     if code or not data:
         raise _failure(code, said.decode(errors="replace"))
     if len(data) > MAX_LIBRARY_BYTES:
