@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 SAFETY = 1.5
 
@@ -26,6 +27,15 @@ class Deadline:
     def paused(self, really: bool = True) -> _Pause:
         """Stop the clock, as a context; not if ``really`` is False. Pauses may be nested."""
         return _Pause(self, really)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Let the clock of a paused deadline run, as a context."""
+        self.resume()
+        try:
+            yield
+        finally:
+            self.pause()
 
     def pause(self) -> None:
         """Stop the clock."""

@@ -11,8 +11,10 @@ from typing import Any
 from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.record import RAN, ArmResult, PassReport, Record, Speed
+from pytest_passbench.judge.alone import raise_if_fault
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.arms.faults import HarnessFault, fault_line, is_fault
 from pytest_passbench.judge.arms.forks import ArmFailed, blaming
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, FLOAT64, TWIN
 from pytest_passbench.judge.arms.template import Effects, Template
@@ -46,6 +48,7 @@ class Subject:
     """A subgraph that is judged: an order for each arm, its inputs, and the arms' sandboxes.
 
     ``planners`` answer requests about the passes of the arms that have any. ``earlier`` is a measurement to continue.
+    A ``last`` attempt takes the crash of a baseline for the baseline's own.
     After :meth:`judge`, ``measured`` is the measurement, and ``twin`` the result of a second eager. ``noisy`` is then
     True if noise left an answer open or vague.
     """
@@ -61,12 +64,14 @@ class Subject:
     allowance: Allowance
     auditor: Auditor
     earlier: Arms | None = None
+    last: bool = False
     templates: dict[str, Template] = field(default_factory=dict)
     twin: ArmResult = field(default_factory=ArmResult)
     measured: Arms | None = None
     noisy: bool = False
     culprits: frozenset[str] = frozenset()
     _read_output: str = ""
+    _forked: list[Template] = field(default_factory=list)
 
     def judge(self) -> Record:
         """Judge the subgraph and return its record. Failures of arms go into the record and raise nothing."""
@@ -111,8 +116,7 @@ class Subject:
     def _start_reference(self) -> Template | None:
         """Start eager in float64 in eager's sandbox, as the reference for rounding errors. Return None on failure."""
         try:
-            order = replace(self.orders[EAGER], arm=FLOAT64)
-            return start_template(self.arms[EAGER], order, self.bench.layout, self.bench.pages.fd)
+            return self._forked_for(EAGER, replace(self.orders[EAGER], arm=FLOAT64))
         except ArmFailure:
             return None
 
@@ -125,10 +129,15 @@ class Subject:
 
     def _start(self, arm: str) -> Template | None:
         try:
-            return start_template(self.arms[arm], self.orders[arm], self.bench.layout, self.bench.pages.fd)
+            return self._forked_for(arm, self.orders[arm])
         except ArmFailure as failure:
             self._failed(arm, failure)
             return None
+
+    def _forked_for(self, arm: str, order: Order) -> Template:
+        template = start_template(self.arms[arm], order, self.bench.layout, self.bench.pages.fd)
+        self._forked.append(template)
+        return template
 
     def _wait(self, arm: str, template: Template) -> None:
         try:
@@ -163,10 +172,19 @@ class Subject:
         template.close()
 
     def _failed(self, arm: str, failure: ArmFailure, template: Template | None = None) -> None:
-        """Write a failure into the record: eager's is the subgraph's own, others are the arm's."""
+        """Write a failure into the record: eager's is the subgraph's own, others are the arm's.
+
+        Raises HarnessFault for a failure that may be the machine's: that of eager's process, and in a first attempt
+        that of a baseline's.
+        """
+        if is_fault(failure):
+            raise HarnessFault(fault_line(failure)) from failure
         if arm == EAGER:
+            raise_if_fault(arm, failure)
             self._mark(self.record.arm, "eager_fail", failure.phase, failure.message)
             return
+        if arm not in (CANDIDATE, TWIN) and failure.status == "crash" and not self.last:
+            raise_if_fault(arm, failure)
         result = self.result(arm)
         self._mark(result, failure.status, failure.phase, failure.message)
         if arm == CANDIDATE:
@@ -329,7 +347,7 @@ class Subject:
         """End all processes without waiting. They take a while to end, and the next subgraph waits for that."""
         for arm in self.arms.values():
             arm.kill_children()
-        for template in self.templates.values():
+        for template in self._forked:
             template.leave()
         self.bench.pages.close()
 

@@ -15,17 +15,18 @@ from pathlib import Path
 from typing import IO, Any
 
 from pytest_passbench.core.device import is_cuda
-from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.paths import IMPORTED_FROM
 from pytest_passbench.judge.arms import processes, replies, sandbox
 from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.arms.faults import SandboxFailed
 from pytest_passbench.judge.arms.wire import hear, peer, socket_pair
 from pytest_passbench.judge.deadline import Deadline
 from pytest_passbench.protocol import READ, ProtocolError, send
 
-START_TIMEOUT_SECONDS = 120.0  # for a zygote to import what it needs
+START_TIMEOUT_SECONDS = 60.0  # for a zygote to import what it needs
 #: For a zygote to answer after that, and if its candidate has no time left. A zygote does little for an answer.
 ZYGOTE_SECONDS, LATE_ZYGOTE_SECONDS = 10.0, 1.0
+END_SECONDS = 5.0  # for all processes of a sandbox to end once it is killed
 MAX_FILE_BYTES = 256 << 20
 MAX_PROCESSES = 2048
 MAX_OUTPUT_BYTES = 8192  # of an arm's printed output that go into a record
@@ -58,27 +59,33 @@ class Arm:
     def __init__(self, settings: ArmSettings) -> None:
         self.settings = settings
         self.versions: dict[str, str] = {}
-        self._channel, theirs = socket_pair()
-        self._status_read, status_write = os.pipe()
-        strong = settings.walls.strong
-        #: The only folder that an arm without bubblewrap may write to. It is removed with the arm.
-        self._scratch = None if strong else tempfile.TemporaryDirectory(prefix="passbench-")
-        send(self._channel, self._wants())
-        command = self._command(theirs.fileno(), status_write)
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the arm
-        self._process = subprocess.Popen(
-            command,
-            pass_fds=(theirs.fileno(), status_write),
-            stdin=subprocess.DEVNULL,
-            stdout=self._errors,
-            stderr=self._errors,
-            env=self._environment(),
-            start_new_session=True,
-        )
-        os.close(status_write)
-        theirs.close()
         self.zygote = 0
         self._own: set[int] = set()
+        with contextlib.ExitStack() as lasting, contextlib.ExitStack() as passing:
+            self._channel, theirs = socket_pair()
+            lasting.callback(self._channel.close)
+            passing.callback(theirs.close)
+            status_read, status_write = os.pipe()
+            lasting.callback(os.close, status_read)
+            passing.callback(os.close, status_write)
+            #: The only folder that an arm without bubblewrap may write to. It is removed with the arm.
+            self._scratch: tempfile.TemporaryDirectory[str] | None = None
+            if not settings.walls.strong:
+                self._scratch = tempfile.TemporaryDirectory(prefix="passbench-", ignore_cleanup_errors=True)
+                lasting.callback(self._scratch.cleanup)
+            self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the arm
+            lasting.callback(self._errors.close)
+            send(self._channel, self._wants())
+            self._process = subprocess.Popen(
+                self._command(theirs.fileno(), status_write),
+                pass_fds=(theirs.fileno(), status_write),
+                stdin=subprocess.DEVNULL,
+                stdout=self._errors,
+                stderr=self._errors,
+                env=self._environment(),
+                start_new_session=True,
+            )
+            self._files = lasting.pop_all()
 
     def _environment(self) -> dict[str, str]:
         own = {} if self._scratch is None else {"HOME": self._scratch.name, "TMPDIR": self._scratch.name}
@@ -111,7 +118,7 @@ class Arm:
     def ready(self) -> None:
         """Wait until the zygote has imported its modules.
 
-        Raises UserError if it fails: no candidate has run yet, so the machine or the installation is at fault.
+        Raises SandboxFailed if it does not come up.
         """
         if self.zygote:
             return
@@ -122,7 +129,7 @@ class Arm:
         except (ProtocolError, TimeoutError, ArmFailure) as error:
             self._errors.seek(0)
             said = self._errors.read()[-MAX_OUTPUT_BYTES:].decode("utf-8", "replace").strip() or "no message"
-            raise UserError(
+            raise SandboxFailed(
                 f"the sandbox of the arm {self.settings.name!r} did not start: {said}",
                 remedy="`passbench doctor` says what this machine lacks",
             ) from error
@@ -168,22 +175,20 @@ class Arm:
         """Have the zygote fork a child that works on an order. ``descriptors`` are sent along with the order.
 
         Return the judge's end of the child's channel, the file with what it prints, and its process id inside
-        the sandbox. Raises ArmFailure if the zygote does not answer, UserError if the sandbox did not start.
+        the sandbox. Raises ArmFailure if the zygote does not answer, SandboxFailed if the sandbox did not start.
         """
         self.ready()
-        log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the caller
-        mine, theirs = socket_pair()
         limits = {"memory": self._memory(), "file_bytes": MAX_FILE_BYTES, "processes": MAX_PROCESSES}
         limits["network"] = self.settings.walls.strong
-        try:
-            sent = theirs.fileno(), *descriptors, log.fileno()
-            number = int(self._ask({**message, "limits": limits}, sent, replies.FORKED)["forked"])
-        except ArmFailure:
-            mine.close()
-            log.close()
-            raise
-        finally:
-            theirs.close()
+        with contextlib.ExitStack() as lasting:
+            mine, theirs = socket_pair()
+            lasting.callback(mine.close)
+            with theirs:
+                log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the caller
+                lasting.callback(log.close)
+                sent = theirs.fileno(), *descriptors, log.fileno()
+                number = int(self._ask({**message, "limits": limits}, sent, replies.FORKED)["forked"])
+            lasting.pop_all()
         return mine, log, number
 
     def _memory(self) -> int:
@@ -276,14 +281,18 @@ class Arm:
         return self._process.poll() is None
 
     def close(self) -> None:
-        """End the sandbox and everything in it, and close its files."""
+        """End the sandbox and everything in it, wait for that, and close its files."""
         if not self.settings.walls.strong:
             for pid in self.everything_inside():
                 processes.kill(pid)
         self._channel.close()
         self._process.kill()
         self._process.wait()
-        self._errors.close()
-        os.close(self._status_read)
-        if self._scratch is not None:
-            self._scratch.cleanup()
+        self._wait_until_empty()
+        self._files.close()
+
+    def _wait_until_empty(self) -> None:
+        """Wait until process 1 has ended, which the kernel lets it do after all others: their memory is free then."""
+        deadline = time.monotonic() + END_SECONDS
+        while self.zygote and processes.alive(self.zygote) and time.monotonic() < deadline:
+            time.sleep(0.001)

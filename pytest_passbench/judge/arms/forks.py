@@ -9,6 +9,7 @@ from itertools import cycle
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.judge.arms.failures import ArmFailure, unexpected
+from pytest_passbench.judge.arms.faults import HarnessFault, fault_line, is_fault
 from pytest_passbench.judge.arms.names import CANDIDATE
 from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.runner import Runner
@@ -30,6 +31,7 @@ class blaming:  # noqa: N801 - used as a function. A class costs half of a gener
     """A context that turns exceptions into ArmFailed with the arm's name.
 
     Any exception counts as the arm's failure: the judge handles the arm's data, and bad data must not end the run.
+    The exception to that are faults of the machine, which become HarnessFault.
     """
 
     __slots__ = ("_arm",)
@@ -41,6 +43,8 @@ class blaming:  # noqa: N801 - used as a function. A class costs half of a gener
         pass
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, Exception) and is_fault(error):
+            raise HarnessFault(fault_line(error)) from error
         if isinstance(error, ArmFailure):
             raise ArmFailed(self._arm, error) from error
         if isinstance(error, Gone):
@@ -92,16 +96,21 @@ def _all_of(
     """Wait for all runners and return them. Raises the first of ``failed`` if any arm failed now or before."""
     width = min(program.outputs + len(program.mutated), MAX_OUTPUTS)
     runners: dict[str, Runner] = {}
-    for arm, fork in forks.items():
-        with _noting(arm, failed):
-            with deadline.paused(arm != CANDIDATE):
-                runners[arm] = fork.wait(cores.arms)
-            if runners[arm].hello["width"] != width:
-                raise ArmFailure("integrity", "fork", "the runner's tables are not as wide as they were ordered")
-    if failed:
+    try:
+        for arm, fork in forks.items():
+            with _noting(arm, failed):
+                with deadline.paused(arm != CANDIDATE):
+                    runners[arm] = fork.wait(cores.arms)
+                if runners[arm].hello["width"] != width:
+                    raise ArmFailure("integrity", "fork", "the runner's tables are not as wide as they were ordered")
+        if failed:
+            raise failed[0]
+    except BaseException:
         for runner in runners.values():
             runner.close()
-        raise failed[0]
+        for arm in forks.keys() - runners.keys():
+            forks[arm].channel.close()
+        raise
     return runners
 
 
