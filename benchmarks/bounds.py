@@ -31,11 +31,12 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--limit", type=float, default=8.0, metavar="SECONDS", help="the candidate's time")
-    parser.add_argument("--kind", choices=stalling.KINDS, action="append", help="may be repeated (default: all)")
+    kinds = [*stalling.KINDS, "slow"]
+    parser.add_argument("--kind", choices=kinds, action="append", help="may be repeated (default: all)")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder))
-        candidate = Candidate.open(stalling.write(bench, args.kind or list(stalling.KINDS)))
+        candidate = Candidate.open(stalling.write(bench, args.kind or kinds))
         settings = Settings(pipeline="direct", policy="open", timeout=args.limit)
         print(f"{'candidate':18} {'limit':>6} {'took':>6}  status")
         with Session(settings, b"a secret of the benchmark") as session:
@@ -45,6 +46,8 @@ def main() -> None:
                 *_, record = session.judge(task, candidate)
                 took = time.monotonic() - began - sum(record.durations.get(phase, 0.0) for phase in ("start", "wait"))
                 status = f"{record.arm.status} {record.arm.phase}".strip()
+                speed = record.arm.speed
+                status += f", {speed.ratio:.2g}x by {len(speed.pairs)} pairs" if speed is not None else ""
                 print(f"{task.id[3:].lstrip('-'):18} {args.limit:6.1f} {took:6.1f}  {status}", flush=True)
 
 

@@ -14,7 +14,7 @@ from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.record import HARNESS_FAIL, RAN, ArmResult, Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task
-from pytest_passbench.judge import alone
+from pytest_passbench.judge import witness
 from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure
@@ -45,6 +45,7 @@ from pytest_passbench.suite.limits import check_memory
 from pytest_passbench.timing.looks import Stopping
 from pytest_passbench.timing.measurement import Arms
 
+AGAIN_SHARE = 0.75  # of a candidate's time that must be left to measure again, which takes longer than the first time
 RETRY = "retry"  # the name of a second attempt
 #: A function that judges a case, given the name of the attempt. Raises one of FAULTS.
 Attempt = Callable[[str], tuple[Record, Subject | None]]
@@ -61,7 +62,7 @@ class Session:
         """``worker`` tells parallel judges apart, from 0. Raises UserError if this machine has no sandbox."""
         self.settings, self._seed = settings, seed
         self.expected, self.floor = 0, True
-        self._broken = False  # the last subgraph could not be judged: eager alone goes first
+        self._broken = False  # the last subgraph could not be judged: the witness goes first
         self._walls = sandbox.require(settings.sandbox)
         self._cores = Cores.choose(settings.threads, worker)
         self._awake = Awake(self._cores.arms)
@@ -119,7 +120,7 @@ class Session:
             record, subject = self._tried(case, attempt) if case.fault() is None else attempt("")
             if subject is not None and subject.noisy and record.arm.status == RAN:
                 deadline = subject.bench.deadline
-                if deadline.left() > deadline.limit / 2:
+                if deadline.left() > AGAIN_SHARE * deadline.limit:
                     noisy.append(subject)
             yield record
         for first in noisy:
@@ -131,11 +132,11 @@ class Session:
     def _tried(self, case: Case, attempt: Attempt) -> tuple[Record, Subject | None]:
         """Return the result of an attempt at judging a case, or of a second one if a fault ended the first.
 
-        A fault is the harness's only if eager meets one without the candidate's processes too. A candidate that could
-        bring it about must gain nothing by it, so one that is there beside the candidate alone is the candidate's
-        crash. Each attempt, and each of eager alone, has new processes.
+        A fault is the harness's only if it also comes with eager in the candidate's place. A candidate that could
+        bring it about must gain nothing by it, so one that comes with the candidate alone is the candidate's crash.
+        Each attempt has new processes.
         """
-        said = self._alone(case) if self._broken else ""
+        said = self._witness(case) if self._broken else ""
         self._broken = bool(said)
         if said:
             return self._without_result(case, HARNESS_FAIL, said), None
@@ -146,11 +147,11 @@ class Session:
                 return self._without_result(case, failure.status, printable(failure.message, LINES)), None
             except FAULTS as fault:
                 said = fault_line(fault)
-            without = self._alone(case)
+            without = self._witness(case)
             if without:
                 self._broken = True
                 return self._without_result(case, HARNESS_FAIL, without), None
-        message = f"beside the candidate, twice, and not when eager runs alone: {said}"
+        message = f"beside the candidate, twice, and not with eager in its place: {said}"
         return self._without_result(case, "crash", message), None
 
     def _without_result(self, case: Case, status: str, message: str) -> Record:
@@ -159,19 +160,23 @@ class Session:
         self._budget.skip()
         return record
 
-    def _alone(self, case: Case) -> str:
-        """Run eager without the candidate, in new processes. Return the fault that it met, or an empty string."""
+    def _witness(self, case: Case) -> str:
+        """Run eager in the candidate's place too, in new sandboxes. Return the fault that comes, or an empty string.
+
+        No code of the candidate runs. So the sandboxes serve the next attempt.
+        """
         try:
             self._readings.close()
             self._sandboxes.close()
-            arm = self._sandboxes.arms([EAGER])[EAGER]
-            arm.ready()
+            reading, arms = self._readings.arm(case.candidate), self._arms()
+            for arm in (reading, *arms.values()):
+                arm.ready()
             phases, deadline = Stopwatch({}), Deadline(self.settings.timeout)
-            secret = case.secret(self._seed, "alone")
+            secret = case.secret(self._seed, "witness")
             bench = Bench.of(case, secret, self._cores, self._awake, phases, deadline, self.settings.tolerance)
-            alone.run(
-                case.orders(self.settings, [EAGER], ())[EAGER], arm, bench, self._cores.locks(self.settings.device)
-            )
+            order = case.orders(self.settings, [EAGER], ())[EAGER]
+            both = {name: arms[name] for name in (EAGER, CANDIDATE)}
+            witness.run(order, both, bench, self._cores.locks(self.settings.device))
         except FAULTS as fault:
             return fault_line(fault)
         return ""

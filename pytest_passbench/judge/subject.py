@@ -11,7 +11,6 @@ from typing import Any
 from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.record import RAN, ArmResult, PassReport, Record, Speed
-from pytest_passbench.judge.alone import raise_if_fault
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.faults import HarnessFault, fault_line, is_fault
@@ -28,6 +27,7 @@ from pytest_passbench.judge.measure.allowance import Allowance
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.judge.verify.checker import Checker
+from pytest_passbench.judge.witness import raise_if_fault
 from pytest_passbench.protocol import Order
 from pytest_passbench.timing.looks import Stopping
 from pytest_passbench.timing.measurement import Arms, Result, measure
@@ -220,9 +220,8 @@ class Subject:
         """Hold the arms' cores within this context, alone and awake."""
         with self.bench.phases("wait"), ExitStack() as held:
             with self.bench.deadline.paused():
-                held.enter_context(exclusive(self.locks))
-            held.enter_context(pinned(self.bench.cores.judge))
-            held.enter_context(self.bench.awake.on())
+                for context in exclusive(self.locks), pinned(self.bench.cores.judge), self.bench.awake.on():
+                    held.enter_context(context)
             yield
 
     def _drop(self, failed: ArmFailed) -> None:

@@ -7,6 +7,8 @@ import contextlib
 import os
 import resource
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -16,6 +18,7 @@ import pytest
 from workbench import AS_EAGER, Bench
 
 from pytest_passbench.candidate.layout import Candidate
+from pytest_passbench.core.exits import HARNESS_FAILED
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.arms import arm as arms
@@ -101,11 +104,11 @@ def test_eagers_process_that_is_always_killed_is_the_harness_failure(judged):
 
 
 @pytest.mark.slow
-def test_a_fault_that_comes_with_the_candidates_processes_alone_is_the_candidates(judged):
-    with killer(lambda: bool(inside("candidate"))):
+def test_a_fault_that_comes_only_while_the_candidates_code_runs_is_the_candidates(judged):
+    with killer(lambda: len(inside("reader")) > 1):  # behind the zygote
         record = next(judged)
     assert (record.arm.status, record.judged) == ("crash", True)
-    assert "not when eager runs alone" in record.arm.message
+    assert "not with eager in its place" in record.arm.message
     assert next(judged).correct
 
 
@@ -148,3 +151,18 @@ def test_a_bubblewrap_that_no_longer_works_is_the_harness_failure(judged, sessio
     assert "the sandbox of the arm 'eager' did not start" in record.arm.message
     monkeypatch.undo()
     assert next(judged).correct
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("files", [24, 40])
+def test_a_whole_run_without_files_ends_with_a_line_for_each_subgraph(tmp_path, gelu_add_pass, files):
+    bench = Bench(tmp_path)
+    bench.task(scales=(1, 2))
+    bench.candidate({"p": gelu_add_pass})
+    options = "--candidate=cand tasks --passbench-pipeline=direct -q"
+    command = f"ulimit -n {files}; exec {sys.executable} -m pytest --passbench {options}"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == HARNESS_FAILED, done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert len([line for line in done.stdout.splitlines() if "Too many open files" in line]) == 2
+    assert len(done.stdout.splitlines()) < 50

@@ -1,4 +1,4 @@
-"""Eager without the candidate: does it fail by itself, or only while a candidate's processes are there?"""
+"""Eager in the candidate's place: does a fault of the machine come without the candidate too?"""
 
 from __future__ import annotations
 
@@ -17,31 +17,34 @@ from pytest_passbench.judge.inputs import Batch
 from pytest_passbench.judge.machine.cores import exclusive, pinned
 from pytest_passbench.protocol import Order
 
-PAIRS, BLOCKS, CALLS = 2, 8, 4
+PAIRS, ROUNDS, CALLS = 2, 4, 4
 #: Statuses of an arm whose process failed. With others it has said itself that it can't run the program.
 PROCESS_FAILED = frozenset({"crash", "timeout", "integrity"})
 
 
-def run(order: Order, arm: Arm, bench: Bench, locks: list[str]) -> None:
-    """Build eager's program, and call it in some blocks of fresh processes, as for a measurement.
+def run(order: Order, arms: Mapping[str, Arm], bench: Bench, locks: list[str]) -> None:
+    """Build eager's program in all of ``arms``, and call it in fresh processes, as for a measurement.
 
-    Raises one of :data:`~pytest_passbench.judge.arms.faults.FAULTS` if it fails. A graph that eager refuses is none.
+    Raises one of :data:`~pytest_passbench.judge.arms.faults.FAULTS` if that fails. A graph that eager refuses is no
+    fault.
     """
-    template: Template | None = None
+    templates: dict[str, Template] = {}
     try:
         bench.inputs.write(bench.inputs.draw(1), bench.pages)
-        template = start_template(arm, order, bench.layout, bench.pages.fd)
-        report = template.wait()
-        program = Effects(list(report["mutated"]), int(report["outputs"]))
+        for name, arm in arms.items():
+            templates[name] = start_template(arm, order, bench.layout, bench.pages.fd)
+        reports = [template.wait() for template in templates.values()]
+        program = Effects(list(reports[0]["mutated"]), int(reports[0]["outputs"]))
         with exclusive(locks), pinned(bench.cores.judge):
-            _call(template, program, bench, order.device)
+            _call(templates, program, bench, order.device)
     except ArmFailure as failure:
         raise_if_fault(EAGER, failure)
     except ArmFailed as failed:
         raise_if_fault(EAGER, failed.failure)
     finally:
-        arm.end_children()
-        if template is not None:
+        for arm in arms.values():
+            arm.end_children()
+        for template in templates.values():
             template.leave()
         bench.pages.close()
 
@@ -52,14 +55,15 @@ def raise_if_fault(arm: str, failure: ArmFailure) -> None:
         raise HarnessFault(f"{arm}: {failure.message}") from failure
 
 
-def _call(template: Template, program: Effects, bench: Bench, device: str) -> None:
-    clock = clock_of(device)({EAGER: template}, program, bench, _verify_nothing)
+def _call(templates: Mapping[str, Template], program: Effects, bench: Bench, device: str) -> None:
+    clock = clock_of(device)(templates, program, bench, _verify_nothing)
     clock.calls = min(CALLS, bench.layout.slots)
     try:
         for _ in range(PAIRS):
             clock.fresh()
-            for _ in range(BLOCKS):
-                clock.block(EAGER, clock.calls)
+            for _ in range(ROUNDS):
+                for arm in templates:
+                    clock.block(arm, clock.calls)
     finally:
         clock.close()
 
