@@ -22,7 +22,9 @@ from pytest_passbench.core.exits import HARNESS_FAILED
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.arms import arm as arms
-from pytest_passbench.judge.arms import processes
+from pytest_passbench.judge.arms import processes, sandbox
+from pytest_passbench.judge.arms.faults import SandboxFailed
+from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.session import Session
 from pytest_passbench.suite.taskfile import read_task
 
@@ -166,3 +168,13 @@ def test_a_whole_run_without_files_ends_with_a_line_for_each_subgraph(tmp_path, 
     assert "Traceback" not in done.stdout + done.stderr
     assert len([line for line in done.stdout.splitlines() if "Too many open files" in line]) == 2
     assert len(done.stdout.splitlines()) < 50
+
+
+@pytest.mark.skipif("not __import__('shutil').which('bwrap')", reason="takes bubblewrap")
+def test_a_compilers_sandbox_that_does_not_start_is_no_failure_of_the_kernel(monkeypatch, tmp_path):
+    (tmp_path / "bwrap").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "bwrap").chmod(0o755)
+    walls = sandbox.walls()
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(SandboxFailed, match="the sandbox of the compiler did not start: it ended with 1"):
+        Builder(walls, None).library('extern "C" void f(float* x) { x[0] = 1; }')

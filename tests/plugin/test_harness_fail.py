@@ -7,6 +7,7 @@ import json
 import pytest
 from face import OK, Bench
 
+from pytest_passbench.commands.main import main
 from pytest_passbench.core.exits import HARNESS_FAILED
 from pytest_passbench.run import results_file
 
@@ -100,6 +101,14 @@ def test_it_is_judged_again_when_the_run_goes_on(bench):
     assert [record["arm"]["status"] for record in run["records"]] == ["ran"] * 3
     assert not list(max(bench.path.glob("reports/*")).glob("journal*"))
     assert list(folder.glob("journal*"))
+
+
+def test_a_file_with_it_is_not_verified_as_whole(bench, capsys):
+    bench.task("one", OK, LOST)
+    bench.run("--candidate=passes")
+    folder = max(bench.path.glob("reports/*"))
+    assert main(["verify", str(folder), "--tasks", str(bench.path / "installed")]) == 1
+    assert "1 subgraphs could not be judged (harness_fail): no score has them" in capsys.readouterr().out
 
 
 def test_the_file_is_read_and_a_record_that_was_judged_all_the_same_is_refused(bench):

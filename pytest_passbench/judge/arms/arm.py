@@ -24,7 +24,7 @@ from pytest_passbench.judge.deadline import Deadline
 from pytest_passbench.protocol import READ, ProtocolError, send
 
 START_TIMEOUT_SECONDS = 60.0  # for a zygote to import what it needs
-#: For a zygote to answer after that, and if its candidate has no time left. A zygote does little for an answer.
+#: For a zygote to answer after that, and the least, if its candidate has little time left. It does little for it.
 ZYGOTE_SECONDS, LATE_ZYGOTE_SECONDS = 10.0, 1.0
 END_SECONDS = 5.0  # for all processes of a sandbox to end once it is killed
 MAX_FILE_BYTES = 256 << 20
@@ -157,8 +157,8 @@ class Arm:
         Raises ArmFailure if there is none, or one of a wrong form. The zygote can't be trusted any more then, so its
         sandbox is ended.
         """
-        late = self.deadline is not None and self.deadline.left() < LATE_ZYGOTE_SECONDS
-        self._channel.settimeout(LATE_ZYGOTE_SECONDS if late else ZYGOTE_SECONDS)
+        left = ZYGOTE_SECONDS if self.deadline is None else self.deadline.left()
+        self._channel.settimeout(min(ZYGOTE_SECONDS, max(LATE_ZYGOTE_SECONDS, left)))
         try:
             send(self._channel, message, descriptors)
             return hear(self._channel, schema, "fork")
