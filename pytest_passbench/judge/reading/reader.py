@@ -88,7 +88,7 @@ class Reader:
 
     def kernels(self) -> KernelSources:
         """Return all kernels of the modules, including those that no plan uses. Raises ArmFailure."""
-        self._send({"op": "kernels"})
+        self._send({"op": "kernels"}, "load")
         answer = self._hear(replies.KERNELS, "load")
         libraries = [(source, tuple(flags), openmp) for source, flags, openmp in answer["libraries"]]
         return KernelSources(libraries, answer["triton"])
@@ -107,7 +107,7 @@ class Reader:
 
     def _recorded(self, request: Request, policy: str) -> LaunchPlan:
         seed = secrets.randbits(62)
-        self._send({"op": "record", "request": request.to_data(), "policy": policy, "seed": seed})
+        self._send({"op": "record", "request": request.to_data(), "policy": policy, "seed": seed}, "plan")
         answer = self._hear(replies.RECORDED, "plan")
         ((kind, content),) = answer.items()
         if kind == "raised":
@@ -128,15 +128,15 @@ class Reader:
         freeze(self._arm)
         self._frozen = True
 
-    def _send(self, message: dict[str, Any]) -> None:
+    def _send(self, message: dict[str, Any], phase: str) -> None:
         if self._frozen:
             thaw(self._arm)
             self._frozen = False
-        self._channel.settimeout(self.patience("load"))
+        self._channel.settimeout(self.patience(phase))
         try:
             send(self._channel, message)
         except TimeoutError as error:
-            raise self._arm.late("load") from error
+            raise self._arm.late(phase) from error
         except ProtocolError as error:
             raise ArmFailure("crash", "load", "the process that reads the passes is gone") from error
 
