@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
 
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure
@@ -18,6 +20,7 @@ from pytest_passbench.judge.machine.cores import exclusive, pinned
 from pytest_passbench.protocol import Order
 
 PAIRS, ROUNDS, CALLS = 2, 4, 4
+SPARE_FILES = 48  # for a candidate: compilers' pipes, compiled kernels on their way, the reference's template
 #: Statuses of an arm whose process failed. With others it has said itself that it can't run the program.
 PROCESS_FAILED = frozenset({"crash", "timeout", "integrity"})
 
@@ -35,7 +38,7 @@ def run(order: Order, arms: Mapping[str, Arm], bench: Bench, locks: list[str]) -
             templates[name] = start_template(arm, order, bench.layout, bench.pages.fd)
         reports = [template.wait() for template in templates.values()]
         program = Effects(list(reports[0]["mutated"]), int(reports[0]["outputs"]))
-        with exclusive(locks), pinned(bench.cores.judge):
+        with exclusive(locks), pinned(bench.cores.judge), _spare_files():
             _call(templates, program, bench, order.device)
     except ArmFailure as failure:
         raise_if_fault(EAGER, failure)
@@ -53,6 +56,15 @@ def raise_if_fault(arm: str, failure: ArmFailure) -> None:
     """Raise HarnessFault if the process of an arm failed in which no candidate's code runs."""
     if failure.status in PROCESS_FAILED:
         raise HarnessFault(f"{arm}: {failure.message}") from failure
+
+
+@contextlib.contextmanager
+def _spare_files() -> Iterator[None]:
+    """Keep files open within this context, since eager needs fewer of the judge's than an honest candidate may."""
+    with contextlib.ExitStack() as held:
+        for _ in range(SPARE_FILES):
+            held.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        yield
 
 
 def _call(templates: Mapping[str, Template], program: Effects, bench: Bench, device: str) -> None:

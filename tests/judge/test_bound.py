@@ -9,7 +9,7 @@ from workbench import AS_EAGER
 from pytest_passbench.judge.deadline import SAFETY, Deadline, Pace
 
 LIMIT = 3.0
-USUAL = ["requests", "compiling", "kernel"]
+USUAL = ["requests", "kernel"]
 
 
 def check(bench, kinds):
@@ -34,6 +34,7 @@ def test_other_ways_to_keep_the_judge_waiting_end_in_the_same_way(bench):
     check(bench, [kind for kind in stalling.KINDS if kind not in USUAL])
 
 
+@pytest.mark.slow
 def test_a_candidate_has_its_time_for_each_subgraph_anew(bench, wrapper):
     bench.task(scales=(1, 2))
     bench.candidate({"p": wrapper(f"import time; time.sleep({LIMIT / 4})\n{AS_EAGER}")})

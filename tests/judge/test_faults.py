@@ -150,7 +150,7 @@ def test_a_bubblewrap_that_no_longer_works_is_the_harness_failure(judged, sessio
     monkeypatch.setattr(arms, "START_TIMEOUT_SECONDS", 1.0)
     record = next(judged)
     assert record.arm.status == "harness_fail"
-    assert "the sandbox of the arm 'eager' did not start" in record.arm.message
+    assert "the sandbox of the arm " in record.arm.message
     monkeypatch.undo()
     assert next(judged).correct
 
