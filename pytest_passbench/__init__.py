@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pytest_passbench.core.exits import HARNESS_FAILED
+
 if TYPE_CHECKING:
     from pytest_passbench.api import evaluate
 
-__all__ = ["evaluate"]
+__all__ = ["HARNESS_FAILED", "evaluate"]
 
 
 def __getattr__(name: str) -> Any:

@@ -105,13 +105,19 @@ class Order:
 
 
 def send(channel: socket.socket, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
-    """Send a control message with file descriptors. Raises ProtocolError if the other side has hung up."""
+    """Send a control message with file descriptors.
+
+    Raises ProtocolError if the other side has hung up, TimeoutError if it does not read within the channel's
+    time-out.
+    """
     body = json.dumps(message).encode()
     data = LENGTH.pack(len(body)) + body
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
     try:
         sent = channel.sendmsg([data], rights)
         channel.sendall(data[sent:])
+    except TimeoutError:
+        raise
     except OSError as error:
         raise ProtocolError(f"sending failed: {error}") from error
 

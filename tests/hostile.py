@@ -172,7 +172,7 @@ def _places(data: Any) -> list[tuple[Any, Any]]:
 class _Builder:
     """Stands for the builder: every source is compiled already."""
 
-    def library(self, source: str, _flags: tuple[str, ...], _openmp: bool) -> BuiltLibrary:
+    def library(self, source: str, _flags: tuple[str, ...], _openmp: bool, _patience: float) -> BuiltLibrary:
         return BuiltLibrary(b"", signatures.parse(source))
 
 
@@ -184,6 +184,9 @@ class _Reader:
 
     def record(self, _request: Request, _policy: str) -> LaunchPlan:
         return self._plan
+
+    def patience(self, _phase: str) -> float:
+        return 600.0
 
 
 def answered(plan: LaunchPlan, folder: Path) -> None:

@@ -71,8 +71,8 @@ OPTIONS = (
     Option("baseline", one_of("inductor"), "also judge inductor beside the candidate; may be repeated",
            "NAME", "baselines", True),
     Option("threads", count, "threads of every arm (default: 1)", "N"),
-    Option("timeout", seconds, "seconds that each step of a subgraph may take: reading, a build, a block "
-           "(default: 120)", "SECONDS"),
+    Option("timeout", seconds, "seconds that a candidate may take for a subgraph, from reading its passes "
+           "to the audit (default: 120)", "SECONDS"),
     Option("budget", duration, "how long the run may take, as 90, 10m or 1h: less time, wider intervals "
            "(default: as long as it takes to decide)", "TIME"),
     Option("report-dir", Path, "folder for the run's results (default: reports)", "DIR"),

@@ -10,9 +10,12 @@ from pytest_passbench.core.ladder import NEVER, T_STRICT, first_correct, right_a
 RAN = "ran"
 """The status of an arm that ran to its end. It says nothing about the answer: :attr:`Record.correct` does."""
 
+HARNESS_FAIL = "harness_fail"
+"""The status of a subgraph that could not be judged, through no fault of the candidate: it is in no score."""
+
 STATUSES = (
     RAN, "nan_inf", "shape_mismatch", "type_mismatch", "runtime_fail", "timeout", "crash",
-    "compile_fail", "eager_fail", "pass_miss", "integrity",
+    "compile_fail", "eager_fail", "pass_miss", "integrity", HARNESS_FAIL,
 )  # fmt: skip
 
 
@@ -100,6 +103,11 @@ class Record:
     durations: dict[str, float] = field(default_factory=dict)  # seconds by phase
     folder: str = ""  # the pass directory that answered, within the candidate; "" for the candidate itself
     task_hash: str = ""  # SHA-256 of the task's contents
+
+    @property
+    def judged(self) -> bool:
+        """True unless a fault of the machine or of the harness kept it from being judged."""
+        return self.arm.status != HARNESS_FAIL
 
     @property
     def correct(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Self
 
 from pytest_passbench.core.seed import Secret
 from pytest_passbench.judge.case import Case
+from pytest_passbench.judge.deadline import Deadline
 from pytest_passbench.judge.inputs import Inputs
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
 from pytest_passbench.judge.machine.awake import Awake
@@ -29,14 +30,22 @@ class Bench:
     awake: Awake
     secret: Secret
     phases: Stopwatch
+    deadline: Deadline
     tolerance: int
 
     @classmethod
     def of(
-        cls, case: Case, secret: Secret, cores: Cores, awake: Awake, phases: Stopwatch, tolerance: int
+        cls,
+        case: Case,
+        secret: Secret,
+        cores: Cores,
+        awake: Awake,
+        phases: Stopwatch,
+        deadline: Deadline,
+        tolerance: int,
     ) -> Self:
         """Make pages and inputs for a case."""
         layout = plan_layout(case.subgraph.inputs)
-        with phases("inputs"):
+        with phases("inputs"), deadline.paused():
             pages, inputs = Pages(layout), Inputs(case.subgraph.inputs, secret.key("inputs"))
-        return cls(layout, pages, inputs, cores, awake, secret, phases, tolerance)
+        return cls(layout, pages, inputs, cores, awake, secret, phases, deadline, tolerance)

@@ -51,9 +51,9 @@ class Case:
         record.operators = list(self.task.header.ops)
         return record
 
-    def secret(self, seed: bytes, again: bool) -> Secret:
-        """Return the case's part of the run's secret; another one if the case is judged ``again``."""
-        return Secret(seed, self.task.id, self.subgraph.id, self.candidate.name, "again" if again else "")
+    def secret(self, seed: bytes, attempt: str) -> Secret:
+        """Return the case's part of the run's secret. Each ``attempt`` at judging it has another one."""
+        return Secret(seed, self.task.id, self.subgraph.id, self.candidate.name, attempt)
 
     def orders(
         self, settings: Settings, arms: Iterable[str], passes: tuple[dict[str, Any], ...]

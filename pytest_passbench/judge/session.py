@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,12 +11,14 @@ import torch
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.escape import LINES, printable
-from pytest_passbench.core.record import RAN, ArmResult, Record
+from pytest_passbench.core.record import HARNESS_FAIL, RAN, ArmResult, Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.judge import witness
 from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.arms.faults import FAULTS, HarnessFault, fault_line, is_fault
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, TWIN
 from pytest_passbench.judge.audits import layers
 from pytest_passbench.judge.audits.auditor import Auditor
@@ -24,6 +27,7 @@ from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.store import cache_folder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.case import Case, keep_found
+from pytest_passbench.judge.deadline import Deadline
 from pytest_passbench.judge.environment import environment
 from pytest_passbench.judge.inputs import chosen
 from pytest_passbench.judge.machine.awake import Awake
@@ -42,6 +46,11 @@ from pytest_passbench.suite.limits import check_memory
 from pytest_passbench.timing.looks import Stopping
 from pytest_passbench.timing.measurement import Arms
 
+AGAIN_SHARE = 0.75  # of a candidate's time that must be left to measure again, which takes longer than the first time
+RETRY = "retry"  # the name of a second attempt
+#: A function that judges a case, given the name of the attempt. Raises one of FAULTS.
+Attempt = Callable[[str], tuple[Record, Subject | None]]
+
 
 class Session:
     """A judge of tasks for candidates, and a context manager; its sandboxes end with it.
@@ -54,6 +63,7 @@ class Session:
         """``worker`` tells parallel judges apart, from 0. Raises UserError if this machine has no sandbox."""
         self.settings, self._seed = settings, seed
         self.expected, self.floor = 0, True
+        self._broken = False  # the last subgraph could not be judged: the witness goes first
         self._walls = sandbox.require(settings.sandbox)
         self._cores = Cores.choose(settings.threads, worker)
         self._awake = Awake(self._cores.arms)
@@ -120,44 +130,115 @@ class Session:
         self._budget.begin(len(cases), self.expected)
         noisy: list[Subject] = []
         for case in cases:
-            record = case.record()
-            fault = case.fault() or self._read(case, record)
-            if fault is not None:
-                record.arm = fault
-                self._budget.skip()
-            else:
-                subject = self._judged(case, record)
-                if subject.noisy and record.arm.status == RAN:
+            attempt = partial(self._first, case)
+            record, subject = self._tried(case, attempt) if case.fault() is None else attempt("")
+            if subject is not None and subject.noisy and record.arm.status == RAN:
+                deadline = subject.bench.deadline
+                if deadline.left() > AGAIN_SHARE * deadline.limit:
                     noisy.append(subject)
             yield record
-        for subject in noisy:
-            if self._budget.spare(sum(subject.record.durations.values())):
-                yield self._again(subject)
+        for first in noisy:
+            if self._budget.spare(sum(first.record.durations.values())):
+                record, _ = self._tried(first.case, partial(self._again, first))
+                if record.judged:  # else what was found first stays
+                    yield record
 
-    def _read(self, case: Case, record: Record) -> ArmResult | None:
+    def _tried(self, case: Case, attempt: Attempt) -> tuple[Record, Subject | None]:
+        """Return the result of an attempt at judging a case, or of a second one if a fault ended the first.
+
+        A fault is the harness's only if it also comes with eager in the candidate's place. A candidate that could
+        bring it about must gain nothing by it, so one that comes with the candidate alone is the candidate's crash.
+        Each attempt has new processes.
+        """
+        said = self._witness(case) if self._broken else ""
+        self._broken = bool(said)
+        if said:
+            return self._without_result(case, HARNESS_FAIL, said), None
+        for name in ("", RETRY):
+            try:
+                return attempt(name)
+            except ArmFailure as failure:  # its reader went while its arms started
+                return self._without_result(case, failure.status, printable(failure.message, LINES)), None
+            except FAULTS as fault:
+                said = fault_line(fault)
+            without = self._witness(case)
+            if without:
+                self._broken = True
+                return self._without_result(case, HARNESS_FAIL, without), None
+        message = f"beside the candidate, twice, and not with eager in its place: {said}"
+        return self._without_result(case, "crash", message), None
+
+    def _without_result(self, case: Case, status: str, message: str) -> Record:
+        record = case.record()
+        record.arm = ArmResult(status, "harness", message)
+        self._budget.skip()
+        return record
+
+    def _witness(self, case: Case) -> str:
+        """Run eager in the candidate's place too, in new sandboxes. Return the fault that comes, or an empty string.
+
+        No code of the candidate runs. So the sandboxes serve the next attempt.
+        """
+        try:
+            self._readings.close()
+            self._sandboxes.close()
+            reading, arms = self._readings.arm(), self._arms()
+            for arm in (reading, *arms.values()):
+                arm.ready()
+            phases, deadline = Stopwatch({}), Deadline(self.settings.timeout)
+            secret = case.secret(self._seed, "witness")
+            bench = Bench.of(case, secret, self._cores, self._awake, phases, deadline, self.settings.tolerance)
+            order = case.orders(self.settings, [EAGER], ())[EAGER]
+            both = {name: arms[name] for name in (EAGER, CANDIDATE)}
+            witness.run(order, both, bench, self._cores.locks(self.settings.device))
+        except FAULTS as fault:
+            return fault_line(fault)
+        return ""
+
+    def _first(self, case: Case, attempt: str) -> tuple[Record, Subject | None]:
+        """Judge a case for the first time. Raises one of FAULTS."""
+        record, deadline = case.record(), Deadline(self.settings.timeout)
+        fault = case.fault() or self._read(case, record, deadline)
+        if fault is not None:
+            record.arm = fault
+            self._budget.skip()
+            return record, None
+        subject = self._judged(case, record, deadline, attempt)
+        deadline.pause()  # until it is measured again, if it is
+        return record, subject
+
+    def _read(self, case: Case, record: Record, deadline: Deadline) -> ArmResult | None:
         """Have the candidate's passes read. Return what speaks against running them, if anything does."""
         phases = Stopwatch(record.durations)
-        with phases("start"):
+        with phases("start"), deadline.paused():
             reading = self._readings.arm()
+            reading.deadline = deadline
             self._arms()  # they start beside it
             reading.ready()
         with phases("read"):
             try:
                 passes = self._readings.passes(case.candidate, case.passes)
             except ArmFailure as failure:
+                if is_fault(failure):
+                    raise HarnessFault(fault_line(failure)) from failure
                 return ArmResult(failure.status, failure.phase, printable(failure.message, LINES))
         if passes or not case.passes.stems:
             return None
         return ArmResult("integrity", "disqualified", "its passes broke a rule on another subgraph of the run")
 
-    def _judged(self, case: Case, record: Record, earlier: Arms | None = None) -> Subject:
+    def _judged(
+        self, case: Case, record: Record, deadline: Deadline, attempt: str, earlier: Arms | None = None
+    ) -> Subject:
         """Take a case through build, probe and measurement. ``earlier`` is a measurement to be continued."""
         phases = Stopwatch(record.durations)
-        with phases("start"):
+        with phases("start"), deadline.paused():
             chosen()  # compiled when it is first asked for
             arms = self._arms()
+            arms[CANDIDATE].deadline = deadline
+            for arm in arms.values():
+                arm.ready()
         with phases("other"):
-            subject = self._subject(case, record, arms, phases, earlier)
+            subject = self._subject(case, record, arms, phases, deadline, attempt, earlier)
             subject.judge()
             if subject.measured is not None:
                 self._noise.add(subject.measured, case.subgraph.elements)
@@ -169,16 +250,31 @@ class Session:
             self._readings.forget()  # a reader that gave no answer is replaced
         return subject
 
-    def _again(self, first: Subject) -> Record:
-        """Measure a case again. What the first measurement found stays found."""
-        record = first.case.record()
-        record.findings = list(first.record.findings)
-        self._judged(first.case, record, first.measured)
+    def _again(self, first: Subject, attempt: str) -> tuple[Record, Subject | None]:
+        """Measure a case again. What the first measurement found stays found. Raises one of FAULTS."""
+        record, deadline = first.case.record(), first.bench.deadline
+        with deadline.running():
+            self._measured_again(first, record, deadline, attempt)
         keep_found(record, first.record)
-        return record
+        return record, None
+
+    def _measured_again(self, first: Subject, record: Record, deadline: Deadline, attempt: str) -> None:
+        record.findings = list(first.record.findings)
+        fault = self._read(first.case, record, deadline)
+        if fault is None:
+            self._judged(first.case, record, deadline, attempt, first.measured)
+        else:
+            record.arm = fault
 
     def _subject(
-        self, case: Case, record: Record, arms: dict[str, Arm], phases: Stopwatch, earlier: Arms | None
+        self,
+        case: Case,
+        record: Record,
+        arms: dict[str, Arm],
+        phases: Stopwatch,
+        deadline: Deadline,
+        attempt: str,
+        earlier: Arms | None,
     ) -> Subject:
         with phases("read"):
             planners = self._planners(case)
@@ -186,8 +282,8 @@ class Session:
         if earlier is not None or not self._noise.wants(case.subgraph.elements):
             orders.pop(TWIN, None)
         allowance = self._budget.allowance(len(orders)) if earlier is None else AGAIN
-        secret = case.secret(self._seed, again=earlier is not None)
-        bench = Bench.of(case, secret, self._cores, self._awake, phases, self.settings.tolerance)
+        secret = case.secret(self._seed, ("again" if earlier is not None else "") + attempt)
+        bench = Bench.of(case, secret, self._cores, self._awake, phases, deadline, self.settings.tolerance)
         return Subject(
             case=case,
             record=record,
@@ -200,6 +296,7 @@ class Session:
             allowance=allowance,
             auditor=Auditor(self.settings, bench, arms[CANDIDATE]),
             earlier=earlier,
+            last=attempt == RETRY,
         )
 
     def _planners(self, case: Case) -> dict[str, Planner]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,18 +13,21 @@ from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.record import RAN, ArmResult, PassReport, Record, Speed
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.arms.faults import HarnessFault, fault_line, is_fault
 from pytest_passbench.judge.arms.forks import ArmFailed, blaming
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, FLOAT64, TWIN
 from pytest_passbench.judge.arms.template import Effects, Template
 from pytest_passbench.judge.audits.auditor import Auditor
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.case import Case
+from pytest_passbench.judge.deadline import Pace
 from pytest_passbench.judge.devices import clock_of, start_template
 from pytest_passbench.judge.machine.cores import exclusive, pinned
 from pytest_passbench.judge.measure.allowance import Allowance
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.judge.verify.checker import Checker
+from pytest_passbench.judge.witness import raise_if_fault
 from pytest_passbench.protocol import Order
 from pytest_passbench.timing.looks import Stopping
 from pytest_passbench.timing.measurement import Arms, Result, measure
@@ -36,6 +39,8 @@ REFERENCES = 1  # probes that are compared with float64
 PROBE_SHARE = 0.25  # of later probes that are verified
 SETTLED = 0.9  # of the time seen before. A slower probe shows that calls no longer get faster
 MIN_BLOCK_SHARE = 0.7  # of the length of a measured block, for the last probe
+#: Time of the audit that measuring leaves: seconds, and calls of the candidate.
+AUDIT_SECONDS, AUDIT_CALLS = 0.5, 24
 
 
 @dataclass
@@ -43,6 +48,7 @@ class Subject:
     """A subgraph that is judged: an order for each arm, its inputs, and the arms' sandboxes.
 
     ``planners`` answer requests about the passes of the arms that have any. ``earlier`` is a measurement to continue.
+    A ``last`` attempt takes the crash of a baseline for the baseline's own.
     After :meth:`judge`, ``measured`` is the measurement, and ``twin`` the result of a second eager. ``noisy`` is then
     True if noise left an answer open or vague.
     """
@@ -58,17 +64,20 @@ class Subject:
     allowance: Allowance
     auditor: Auditor
     earlier: Arms | None = None
+    last: bool = False
     templates: dict[str, Template] = field(default_factory=dict)
     twin: ArmResult = field(default_factory=ArmResult)
     measured: Arms | None = None
     noisy: bool = False
     culprits: frozenset[str] = frozenset()
     _read_output: str = ""
+    _forked: list[Template] = field(default_factory=list)
 
     def judge(self) -> Record:
         """Judge the subgraph and return its record. Failures of arms go into the record and raise nothing."""
         try:
-            with self.bench.phases("end"):  # of the subgraph before, whose processes have mostly ended by now
+            # Of the subgraph before, whose processes have mostly ended by now.
+            with self.bench.phases("end"), self.bench.deadline.paused():
                 for arm in self.arms.values():
                     arm.end_children()
             with self.bench.phases("build"):
@@ -91,20 +100,23 @@ class Subject:
         return self.record.baselines.setdefault(arm, ArmResult())
 
     def _build(self) -> None:
-        self.bench.inputs.write(self.bench.inputs.draw(1), self.bench.pages)
+        deadline = self.bench.deadline
+        with deadline.paused():
+            self.bench.inputs.write(self.bench.inputs.draw(1), self.bench.pages)
         started = {arm: self._start(arm) for arm in self.orders}
         reference = self._start_reference() if started[EAGER] is not None else None
         for arm, template in started.items():
             if template is not None:
-                self._wait(arm, template)
+                with deadline.paused(arm != CANDIDATE):
+                    self._wait(arm, template)
         if reference is not None:
-            self._wait_reference(reference)
+            with deadline.paused():
+                self._wait_reference(reference)
 
     def _start_reference(self) -> Template | None:
         """Start eager in float64 in eager's sandbox, as the reference for rounding errors. Return None on failure."""
         try:
-            order = replace(self.orders[EAGER], arm=FLOAT64)
-            return start_template(self.arms[EAGER], order, self.bench.layout, self.bench.pages.fd)
+            return self._forked_for(EAGER, replace(self.orders[EAGER], arm=FLOAT64))
         except ArmFailure:
             return None
 
@@ -117,10 +129,15 @@ class Subject:
 
     def _start(self, arm: str) -> Template | None:
         try:
-            return start_template(self.arms[arm], self.orders[arm], self.bench.layout, self.bench.pages.fd)
+            return self._forked_for(arm, self.orders[arm])
         except ArmFailure as failure:
             self._failed(arm, failure)
             return None
+
+    def _forked_for(self, arm: str, order: Order) -> Template:
+        template = start_template(self.arms[arm], order, self.bench.layout, self.bench.pages.fd)
+        self._forked.append(template)
+        return template
 
     def _wait(self, arm: str, template: Template) -> None:
         try:
@@ -155,10 +172,19 @@ class Subject:
         template.close()
 
     def _failed(self, arm: str, failure: ArmFailure, template: Template | None = None) -> None:
-        """Write a failure into the record: eager's is the subgraph's own, others are the arm's."""
+        """Write a failure into the record: eager's is the subgraph's own, others are the arm's.
+
+        Raises HarnessFault for a failure that may be the machine's: that of eager's process, and in a first attempt
+        that of a baseline's.
+        """
+        if is_fault(failure):
+            raise HarnessFault(fault_line(failure)) from failure
         if arm == EAGER:
+            raise_if_fault(arm, failure)
             self._mark(self.record.arm, "eager_fail", failure.phase, failure.message)
             return
+        if arm not in (CANDIDATE, TWIN) and failure.status == "crash" and not self.last:
+            raise_if_fault(arm, failure)
         result = self.result(arm)
         message = self.planners[arm].located(failure.message) if arm in self.planners else failure.message
         self._mark(result, failure.status, failure.phase, message)
@@ -193,7 +219,10 @@ class Subject:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Hold the arms' cores within this context, alone and awake."""
-        with self.bench.phases("wait"), exclusive(self.locks), pinned(self.bench.cores.judge), self.bench.awake.on():
+        with self.bench.phases("wait"), ExitStack() as held:
+            with self.bench.deadline.paused():
+                for context in exclusive(self.locks), pinned(self.bench.cores.judge), self.bench.awake.on():
+                    held.enter_context(context)
             yield
 
     def _drop(self, failed: ArmFailed) -> None:
@@ -287,7 +316,13 @@ class Subject:
         seconds = self.allowance.seconds
         stopping = replace(self.stopping, seconds=None if seconds is None else seconds * len(timed) / 2)
         self.measured, results = measure(
-            clock, timed, form, stopping, self.bench.secret.stream("order of rounds"), earlier=earlier
+            clock,
+            timed,
+            form,
+            stopping,
+            self.bench.secret.stream("order of rounds"),
+            earlier=earlier,
+            more=Pace(self.bench.deadline, AUDIT_SECONDS + AUDIT_CALLS * per_call.get(CANDIDATE, 0.0)),
         )
         self.noisy = any(results[arm].decision.worth_repeating for arm in self._judged(results))
         for arm, result in results.items():
@@ -312,7 +347,7 @@ class Subject:
         """End all processes without waiting. They take a while to end, and the next subgraph waits for that."""
         for arm in self.arms.values():
             arm.kill_children()
-        for template in self.templates.values():
+        for template in self._forked:
             template.leave()
         self.bench.pages.close()
 

@@ -29,7 +29,7 @@ class TaskFailedError(Exception):
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = records
-        self.failed = [record for record in records if not record.correct]
+        self.failed = [record for record in records if record.judged and not record.correct]
         super().__init__(self.line())
 
     def line(self) -> str:

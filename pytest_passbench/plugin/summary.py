@@ -12,6 +12,7 @@ import pytest
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
+from pytest_passbench.core.exits import HARNESS_FAILED
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.judge.measure.floor import merged
@@ -68,7 +69,7 @@ def status(state: State, report: pytest.TestReport, records: Sequence[Record]) -
     total = state.ledger.selected.get(item.candidate, {}).get(item.task, 0)
     said += [outcome(records, total)] if records else []
     text = ", ".join(filter(None, [*said, state.progress.remaining()]))
-    letter = "." if report.passed else "F"
+    letter = {"passed": ".", "skipped": "s"}.get(report.outcome, "F")
     # Under xdist no file names are printed between the dots: a line of its own says which task it was.
     place = f"\n{item.item} " if hasattr(report, "node") else ""
     room = _room(state.config, place)
@@ -109,8 +110,11 @@ def conclude(state: State, session: pytest.Session) -> None:
     state.run = state.ledger.run()
     state.config.hook.pytest_passbench_run(config=state.config, run=state.run)
     state.verdicts = [*gates.check(state.run, state.settings.fail_under), *_write(state, state.run)]
-    if any(not verdict.passed for verdict in state.verdicts) and session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if session.exitstatus == pytest.ExitCode.OK:
+        if any(not verdict.passed for verdict in state.verdicts):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        elif not all(record.judged for record in state.run.records):
+            session.exitstatus = HARNESS_FAILED
 
 
 def make_folder(state: State) -> Path | None:
@@ -137,7 +141,7 @@ def _write(state: State, run: Run) -> list[gates.GateResult]:
             write(run, elsewhere)
             state.written = elsewhere
         return failed
-    if not run.interrupted and not state.ledger.missing():
+    if not run.interrupted and not state.ledger.missing() and all(record.judged for record in run.records):
         for path in state.folder.glob("journal*.jsonl"):
             path.unlink()
     return []

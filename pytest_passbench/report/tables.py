@@ -14,9 +14,10 @@ from pytest_passbench.core.ladder import T_FROZEN, T_STRICT
 from pytest_passbench.core.record import RAN, ArmResult, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.score import board, es
-from pytest_passbench.score.subgraph import ACCURACY, Judged, from_record
+from pytest_passbench.score.subgraph import ACCURACY, NOT_JUDGED, Judged, from_record
 
 MAX_SHARDS = 1000
+MAX_NAMED = 12  # subgraphs that the harness failed to judge
 NOT_MEASURED = "not measured"
 NONE = "-"
 """Shown if there is nothing to take a mean of."""
@@ -157,7 +158,7 @@ def task_table(run: Run, candidate: str) -> Table:
     grouped = {task: [record for record in run.of(candidate) if record.task == task] for task in run.tasks}
     title = f"Tasks: {candidate} (correct: at t = {at})"
     judged = board.tasks_of(run, candidate)
-    lines = tuple(_task(task, group, judged[task], run) for task, group in grouped.items())
+    lines = tuple(_task(task, group, judged.get(task, ()), run) for task, group in grouped.items())
     about = (
         "Speed-up: eager time / candidate time, the mean of what is correct, with its 95 % interval. Covered: "
         "operators that passes replaced."
@@ -167,7 +168,7 @@ def task_table(run: Run, candidate: str) -> Table:
 
 def _task(task: str, records: list[Record], judged: Sequence[Judged], run: Run) -> tuple[str, ...]:
     at = tolerance(run)
-    missing = len(judged) - len(records)
+    missing = sum(item.status == NOT_JUDGED for item in judged)
     correct = [record for record in records if record.correct]
     return (
         task,
@@ -175,7 +176,7 @@ def _task(task: str, records: list[Record], judged: Sequence[Judged], run: Run) 
         *(speed_up(records, name, run, at) for name in run.baselines),
         f"{len(correct)}/{len(judged)}",
         covered(records),
-        _score(es.evaluate(judged, run.score_settings).as_),
+        _score(es.evaluate(judged, run.score_settings).as_) if judged else NONE,
         ", ".join(filter(None, [outcome(records), f"{missing} not judged" if missing else ""])),
     )
 
@@ -279,6 +280,7 @@ def notes(run: Run) -> list[str]:
     if missing:
         b = run.score_settings.b
         said.append(f"{missing} of {total} subgraphs were not judged: failures, each b = {b:g} in AS and ES(t).")
+    said += harness_failures(run)
     unmeasured = Counter(r.arm.speed_note for r in run.records if from_record(r).unmeasured_at(T_FROZEN))
     for note, count in unmeasured.items():
         why = f" ({note})" if note else ""
@@ -290,6 +292,17 @@ def notes(run: Run) -> list[str]:
         said.append(f"Merged from {len(run.parts)} files.")
         said += [f"Shard {shard} is not among them: none of its tasks counts here." for shard in _absent(run)]
     return said
+
+
+def harness_failures(run: Run) -> list[str]:
+    """Return what could not be judged for a fault that is no candidate's: how many, and a line for each."""
+    failed = [record for record in run.records if not record.judged]
+    if not failed:
+        return []
+    first = f"{len(failed)} of {len(run.records)} subgraphs could not be judged, through no fault of a candidate: "
+    named = [f"{r.task}/{r.subgraph} of {r.candidate}: {r.arm.message}" for r in failed[:MAX_NAMED]]
+    more = [f"... and {len(failed) - MAX_NAMED} more, in results.json"] if len(failed) > MAX_NAMED else []
+    return [first + "no score has them, so this result is incomplete.", *named, *more]
 
 
 def _absent(run: Run) -> list[str]:

@@ -26,6 +26,9 @@ def problems(run: Run, counts: Mapping[str, int], hashes: Mapping[str, str]) -> 
     yield from _complete(run, counts)
     for record in run.records:
         yield from _speeds(record)
+    failed = sum(not record.judged for record in run.records)
+    if failed:
+        yield f"{failed} subgraphs could not be judged (harness_fail): no score has them"
 
 
 def _seed(run: Run) -> Iterator[str]:

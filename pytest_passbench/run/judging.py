@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from pytest_passbench.candidate.layout import Candidate
+from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task
@@ -43,14 +44,20 @@ class Judge(Protocol):
 
 
 def make_judge(settings: Settings, seed: bytes, worker: int = 0) -> Judge:
-    """Return the judge of this process; ``worker`` tells parallel ones apart, from 0."""
+    """Return the judge of this process; ``worker`` tells parallel ones apart, from 0.
+
+    Raises UserError if this machine can't judge.
+    """
     if settings.trusted:
         from pytest_passbench.judge.trusted import TrustedSession
 
         return TrustedSession(settings, seed)
     from pytest_passbench.judge.session import Session
 
-    return Session(settings, seed, worker)
+    try:
+        return Session(settings, seed, worker)
+    except OSError as error:
+        raise UserError(f"nothing can be judged here: {error}") from error
 
 
 def records(

@@ -26,7 +26,7 @@ def disagreements(run: Run, tasks: Mapping[str, Task], candidate: Candidate, cou
     Speeds may differ by what their intervals leave open, and are not compared if one was not measured.
     """
     known = [item["name"] for item in run.candidates if item.get("content_hash") == candidate.content_hash]
-    judged = [record for record in run.records if record.candidate in known and record.task in tasks]
+    judged = [r for r in run.records if r.candidate in known and r.task in tasks and r.judged]
     chosen = random.SystemRandom().sample(judged, min(count, len(judged)))
     settings = _settings(run)
     with closing(judging.make_judge(settings, seeds.draw())) as judge:
@@ -50,7 +50,9 @@ def _again(judge: Judge, record: Record, task: Task, candidate: Candidate) -> It
         yield f"{name}: there is no such subgraph"
         return
     now = found[-1]
-    if now.arm.status != record.arm.status and record.arm.phase != "disqualified":
+    if not now.judged:
+        yield f"{name}: could not be judged now: {now.arm.message}"
+    elif now.arm.status != record.arm.status and record.arm.phase != "disqualified":
         yield f"{name}: {record.arm.status} in the file, {now.arm.status} now"
     elif now.correct != record.correct:
         yield f"{name}: correct at t = {record.tolerance} in only one of the file and now"

@@ -44,9 +44,13 @@ class Earlier:
 
 
 def read(folder: Path) -> Earlier:
-    """Return the interrupted run in a folder. Raises UserError if it has no journal that can be read."""
+    """Return the interrupted run in a folder, without what the harness failed to judge: that is judged again.
+
+    Raises UserError if the folder has no journal that can be read.
+    """
     found = journal.read(folder)
-    records = {(record.task, record.candidate, record.subgraph): record for record in found.records}
+    known = [record for record in found.records if record.judged]
+    records = {(record.task, record.candidate, record.subgraph): record for record in known}
     return Earlier(folder, found.header, records, found.cut)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from pytest_passbench.core.record import RAN, ArmResult, Record, Speed
+from pytest_passbench.core.record import HARNESS_FAIL, RAN, ArmResult, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.score.subgraph import possible
 
@@ -35,6 +35,11 @@ def _of_record(record: Record) -> Iterator[str]:
     for phase, seconds in record.durations.items():
         if not _is_amount(seconds):
             yield f"durations.{phase}: {seconds} is not a time"
+    if not record.judged and (record.arm.speed is not None or record.arm.correct_from or record.baselines):
+        yield "arm.status: harness_fail, though it was judged"
+    for name, arm in record.baselines.items():
+        if arm.status == HARNESS_FAIL:
+            yield f"baselines.{name}.status: harness_fail, which is a subgraph's and no arm's"
     if record.arm.status == RAN and not record.arm.correct_from:
         yield "arm.correct_from: empty, though the candidate ran"
     for name, arm in [("arm", record.arm), *((f"baselines.{name}", arm) for name, arm in record.baselines.items())]:

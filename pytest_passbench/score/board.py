@@ -7,6 +7,7 @@ other columns are taken over all subgraphs.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.ladder import T_STRICT
 from pytest_passbench.core.settings import METRICS, ScoreSettings
-from pytest_passbench.score.es import Scores, aggregate, evaluate, geomean, ladder
+from pytest_passbench.score.es import Curve, Scores, aggregate, evaluate, geomean, ladder
 from pytest_passbench.score.subgraph import NOT_JUDGED, Judged, from_record
 
 if TYPE_CHECKING:
@@ -60,13 +61,14 @@ def row(name: str, tasks: Tasks, settings: ScoreSettings) -> Row:
 
 
 def over_tasks(tasks: Sequence[Scores], settings: ScoreSettings) -> Scores:
-    """Return the geometric mean of the tasks' curves at every t; b if there are no tasks.
+    """Return the geometric mean of the tasks' curves at every t; nothing is available if there are no tasks.
 
     AS is a weighted product of ES(t), so the AS of these curves is the geometric mean of the tasks' AS.
     """
-    if not tasks:
-        return evaluate([], settings)
     steps = ladder(settings.interpretation)
+    if not tasks:
+        nothing: Curve = dict.fromkeys(steps)
+        return Scores(nothing, nothing, None, nothing, None)
     s, es, published = (
         {t: _mean([getattr(task, name)[t] for task in tasks]) for t in steps} for name in ("s", "es", "es_published")
     )
@@ -105,14 +107,17 @@ def _mean(values: Sequence[float | None]) -> float | None:
 def tasks_of(run: Run, candidate: str) -> dict[str, list[Judged]]:
     """Return a candidate's subgraphs by task, as many as were selected; those without a record count as not
     judged.
+
+    Those that the harness failed to judge are left out, and tasks of which none is left.
     """
     tasks: dict[str, list[Judged]] = {task: [] for task in run.tasks}
-    for record in run.records:
-        if record.candidate == candidate:
+    failed = Counter(record.task for record in run.of(candidate) if not record.judged)
+    for record in run.of(candidate):
+        if record.judged:
             tasks.setdefault(record.task, []).append(from_record(record))
     for task, group in tasks.items():
-        group += [Judged(NOT_JUDGED)] * (run.count(candidate, task) - len(group))
-    return tasks
+        group += [Judged(NOT_JUDGED)] * (run.count(candidate, task) - len(group) - failed[task])
+    return {task: group for task, group in tasks.items() if group or not failed[task]}
 
 
 def baseline_of(run: Run, name: str) -> dict[str, list[Judged]]:

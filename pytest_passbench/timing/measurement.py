@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from pytest_passbench.timing.clock import Block, Clock
@@ -12,6 +12,8 @@ from pytest_passbench.timing.estimate import Estimate, enough, log_ratio, median
 from pytest_passbench.timing.looks import Decision, Stopping
 from pytest_passbench.timing.rounds import Shape, disturbed, orderless, orders, undisturbed
 
+#: With fewer pairs than this, an interval has no end.
+FEWEST_PAIRS = 2
 Round = dict[str, Block]
 
 
@@ -80,23 +82,36 @@ def measure(
     rng: random.Random,
     *,
     earlier: Arms | None = None,
+    more: Callable[[], bool] = lambda: True,
 ) -> tuple[Arms, dict[str, Result]]:
     """Measure until every arm but the first has its verdict or the budget is spent.
 
     Return the blocks, and each arm's result. ``earlier`` continues an earlier measurement at the next look,
-    with a larger ``stopping.max_pairs``. The time budget counts timed blocks only.
+    with a larger ``stopping.max_pairs``. The time budget counts timed blocks only. ``more`` is asked before each
+    pair: if it returns False, measuring ends between two looks, but not before :data:`FEWEST_PAIRS`.
     """
     measured = earlier if earlier is not None else Arms(tuple(arms))
     look = stopping.next_look(len(measured.pairs))
     results = decide(measured, stopping, clock.resolution, shape) if look is None else {}
     while look is not None:
         while len(measured.pairs) < look:
+            if not more() and len(measured.pairs) >= FEWEST_PAIRS:
+                return measured, _cut_short(decide(measured, stopping, clock.resolution, shape))
             measured.pairs.append(measure_pair(clock, arms, shape, rng))
         results = decide(measured, stopping, clock.resolution, shape)
         if all(result.decision.stop for result in results.values()):
             break
         look = stopping.next_look(look)
     return measured, results
+
+
+def _cut_short(results: dict[str, Result]) -> dict[str, Result]:
+    return {
+        arm: result
+        if result.decision.stop
+        else replace(result, decision=replace(result.decision, stop=True, reason="time"))
+        for arm, result in results.items()
+    }
 
 
 def measure_pair(clock: Clock, arms: Sequence[str], shape: Shape, rng: random.Random) -> list[Round]:

@@ -10,7 +10,6 @@ import os
 import random
 import socket
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import hostile
@@ -117,7 +116,11 @@ def test_a_planner_answers_or_fails_the_arm(seed: int, tmp_path_factory: pytest.
 class _Arm:
     """A sandbox with nothing in it."""
 
-    settings = SimpleNamespace(timeout=2.0)
+    def patience(self, _phase: str) -> float:
+        return 2.0
+
+    def late(self, phase: str) -> ArmFailure:
+        return ArmFailure("timeout", phase, "no answer")
 
     def everything_inside(self) -> list[int]:
         return []

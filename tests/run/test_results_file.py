@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pytest_passbench.commands.main import main
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.record import STATUSES, ArmResult, Finding, PassReport, Record, Speed
+from pytest_passbench.core.record import HARNESS_FAIL, STATUSES, ArmResult, Finding, PassReport, Record, Speed
 from pytest_passbench.core.run import Run, digest
 from pytest_passbench.run import results_file
 from pytest_passbench.run.merge import merge
@@ -45,7 +45,7 @@ speeds = st.builds(
 def arms(outputs):
     return st.builds(
         ArmResult,
-        status=st.sampled_from(STATUSES),
+        status=st.sampled_from([status for status in STATUSES if status != HARNESS_FAIL]),
         phase=text,
         message=text,
         output=text,
@@ -75,7 +75,8 @@ def records_of(outputs):
     )
 
 
-records = st.integers(1, 3).flatmap(records_of)
+lost = st.builds(Record, text, text, text, arm=st.builds(ArmResult, status=st.just(HARNESS_FAIL), message=text))
+records = st.integers(1, 3).flatmap(records_of) | lost
 values = st.none() | st.booleans() | st.integers() | number | text | st.lists(text, max_size=2)
 objects = st.dictionaries(text, values, max_size=3)
 runs = st.builds(

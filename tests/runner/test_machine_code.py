@@ -135,6 +135,9 @@ class Reader:
     def record(self, _request: Any, _policy: str) -> LaunchPlan:
         return self._plan
 
+    def patience(self, _phase: str) -> float:
+        return 600.0
+
 
 def answer(plan: LaunchPlan, folder: Path) -> Answer:
     """Return what the judge's side tells a template on a device of compute capability 9.0."""

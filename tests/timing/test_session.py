@@ -38,6 +38,22 @@ def sessions(noise: MachineNoise, truth: float, count: int, seed: int = 0, **rul
     return found
 
 
+@pytest.mark.parametrize(("room", "pairs"), [(0, 2), (2, 2), (3, 3), (8, 8), (9, 8)])
+def test_measuring_ends_between_two_looks_if_there_is_no_time_but_not_before_two_pairs(room, pairs):
+    rng, asked = random.Random(1), []
+    clock = FakeClock({"eager": CALL, "candidate": CALL}, MachineNoise(bias=0.05), rng)
+
+    def more() -> bool:
+        asked.append(True)
+        return len(asked) <= room
+
+    arms, stopping = ("eager", "candidate"), Stopping(max_pairs=8)
+    measured, results = measure(clock, arms, SHAPE, stopping, rng, more=more)
+    assert len(measured.pairs) == results["candidate"].estimate.pairs == pairs
+    assert results["candidate"].decision.stop
+    assert results["candidate"].decision.reason == ("pairs" if pairs == 8 else "time")
+
+
 def coverage(results, truth: float) -> float:
     return float(np.mean([r.estimate.low <= truth <= r.estimate.high for r in results]))
 

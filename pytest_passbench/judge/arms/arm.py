@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -14,14 +15,18 @@ from pathlib import Path
 from typing import IO, Any
 
 from pytest_passbench.core.device import is_cuda
-from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.paths import IMPORTED_FROM
 from pytest_passbench.judge.arms import processes, replies, sandbox
 from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.arms.faults import SandboxFailed
 from pytest_passbench.judge.arms.wire import hear, peer, socket_pair
+from pytest_passbench.judge.deadline import Deadline
 from pytest_passbench.protocol import READ, ProtocolError, send
 
-START_TIMEOUT_SECONDS = 120.0  # for a zygote to import what it needs
+START_TIMEOUT_SECONDS = 60.0  # for a zygote to import what it needs
+#: For a zygote to answer after that, and the least, if its candidate has little time left. It does little for it.
+ZYGOTE_SECONDS, LATE_ZYGOTE_SECONDS = 10.0, 1.0
+END_SECONDS = 5.0  # for all processes of a sandbox to end once it is killed
 MAX_FILE_BYTES = 256 << 20
 MAX_PROCESSES = 2048
 MAX_OUTPUT_BYTES = 8192  # of an arm's printed output that go into a record
@@ -31,7 +36,7 @@ MAX_ATTEMPTS = 100  # to end all processes of a sandbox, one millisecond apart
 
 @dataclass(frozen=True)
 class ArmSettings:
-    """The settings that a sandbox is started with. ``timeout`` is in seconds, for each answer."""
+    """The settings that a sandbox is started with. ``timeout``: seconds for each answer, if there is no deadline."""
 
     name: str
     device: str
@@ -43,32 +48,43 @@ class ArmSettings:
 
 
 class Arm:
-    """A sandbox with its zygote. It starts in the background at once; :meth:`ready` waits for it."""
+    """A sandbox with its zygote. It starts in the background at once; :meth:`ready` waits for it.
+
+    ``deadline`` is that of the case whose candidate works in it. Without one, each answer may take the same time.
+    """
+
+    deadline: Deadline | None = None
 
     def __init__(self, settings: ArmSettings) -> None:
         self.settings = settings
         self.versions: dict[str, str] = {}
-        self._channel, theirs = socket_pair()
-        self._status_read, status_write = os.pipe()
-        strong = settings.walls.strong
-        #: The only folder that an arm without bubblewrap may write to. It is removed with the arm.
-        self._scratch = None if strong else tempfile.TemporaryDirectory(prefix="passbench-")
-        send(self._channel, self._wants())
-        command = self._command(theirs.fileno(), status_write)
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the arm
-        self._process = subprocess.Popen(
-            command,
-            pass_fds=(theirs.fileno(), status_write),
-            stdin=subprocess.DEVNULL,
-            stdout=self._errors,
-            stderr=self._errors,
-            env=self._environment(),
-            start_new_session=True,
-        )
-        os.close(status_write)
-        theirs.close()
         self.zygote = 0
         self._own: set[int] = set()
+        with contextlib.ExitStack() as lasting, contextlib.ExitStack() as passing:
+            self._channel, theirs = socket_pair()
+            lasting.callback(self._channel.close)
+            passing.callback(theirs.close)
+            status_read, status_write = os.pipe()
+            lasting.callback(os.close, status_read)
+            passing.callback(os.close, status_write)
+            #: The only folder that an arm without bubblewrap may write to. It is removed with the arm.
+            self._scratch: tempfile.TemporaryDirectory[str] | None = None
+            if not settings.walls.strong:
+                self._scratch = tempfile.TemporaryDirectory(prefix="passbench-", ignore_cleanup_errors=True)
+                lasting.callback(self._scratch.cleanup)
+            self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the arm
+            lasting.callback(self._errors.close)
+            send(self._channel, self._wants())
+            self._process = subprocess.Popen(
+                self._command(theirs.fileno(), status_write),
+                pass_fds=(theirs.fileno(), status_write),
+                stdin=subprocess.DEVNULL,
+                stdout=self._errors,
+                stderr=self._errors,
+                env=self._environment(),
+                start_new_session=True,
+            )
+            self._files = lasting.pop_all()
 
     def _environment(self) -> dict[str, str]:
         own = {} if self._scratch is None else {"HOME": self._scratch.name, "TMPDIR": self._scratch.name}
@@ -102,7 +118,7 @@ class Arm:
     def ready(self) -> None:
         """Wait until the zygote has imported its modules.
 
-        Raises UserError if it fails: no candidate has run yet, so the machine or the installation is at fault.
+        Raises SandboxFailed if it does not come up.
         """
         if self.zygote:
             return
@@ -113,7 +129,7 @@ class Arm:
         except (ProtocolError, TimeoutError, ArmFailure) as error:
             self._errors.seek(0)
             said = self._errors.read()[-MAX_OUTPUT_BYTES:].decode("utf-8", "replace").strip() or "no message"
-            raise UserError(
+            raise SandboxFailed(
                 f"the sandbox of the arm {self.settings.name!r} did not start: {said}",
                 remedy="`passbench doctor` says what this machine lacks",
             ) from error
@@ -123,17 +139,51 @@ class Arm:
         """Put a candidate's files, packed, in the place of those of the candidate before. Return their folder inside.
 
         All that the readers of the candidate before have written is removed. Return None if that fails, for a sandbox
-        that is of no further use. Raises UserError if the sandbox did not start.
+        that is of no further use. Raises SandboxFailed if the sandbox did not start.
         """
         self.ready()
         scratch = "" if self._scratch is None else self._scratch.name
         folder = scratch + sandbox.CANDIDATE_FOLDER
+        files.seek(0)  # the other side reads from the same place
         try:
-            files.seek(0)  # the other side reads from the same place
-            send(self._channel, {"op": "show", "folder": folder}, (files.fileno(),))
-            return folder if hear(self._channel, replies.SHOWN, "start")["shown"] else None
-        except (ProtocolError, TimeoutError, ArmFailure):
+            shown = self._ask({"op": "show", "folder": folder}, (files.fileno(),), replies.SHOWN)["shown"]
+        except ArmFailure:
             return None
+        return folder if shown else None
+
+    def patience(self, phase: str, what: str = "no answer") -> float:
+        """Return the seconds that the next answer may take. Raises :meth:`late` if none are left."""
+        if self.deadline is None:
+            return self.settings.timeout
+        left = self.deadline.left()
+        if left <= 0:
+            raise self.late(phase, what)
+        return left
+
+    def late(self, phase: str, what: str = "no answer") -> ArmFailure:
+        """Return the failure to answer in time. ``what`` begins its message."""
+        if self.deadline is None:
+            return ArmFailure("timeout", phase, f"{what} within {self.settings.timeout:g} s")
+        limit = self.deadline.limit
+        return ArmFailure("timeout", phase, f"{what} within the {limit:g} s that a candidate has for a subgraph")
+
+    def _ask(self, message: dict[str, Any], descriptors: tuple[int, ...], schema: Any) -> Any:
+        """Return the zygote's answer to a message.
+
+        Raises ArmFailure if there is none, or one of a wrong form. The zygote can't be trusted any more then, so its
+        sandbox is ended.
+        """
+        left = ZYGOTE_SECONDS if self.deadline is None else self.deadline.left()
+        self._channel.settimeout(min(ZYGOTE_SECONDS, max(LATE_ZYGOTE_SECONDS, left)))
+        try:
+            send(self._channel, message, descriptors)
+            return hear(self._channel, schema, "fork")
+        except (ProtocolError, TimeoutError) as error:
+            self._process.kill()
+            raise ArmFailure("crash", "fork", "the zygote is gone") from error
+        except ArmFailure:
+            self._process.kill()
+            raise
 
     def fork(
         self, message: dict[str, Any], descriptors: tuple[int, ...] = ()
@@ -141,20 +191,20 @@ class Arm:
         """Have the zygote fork a child that works on an order. ``descriptors`` are sent along with the order.
 
         Return the judge's end of the child's channel, the file with what it prints, and its process id inside
-        the sandbox. Raises ArmFailure if the zygote does not answer, UserError if the sandbox did not start.
+        the sandbox. Raises ArmFailure if the zygote does not answer, SandboxFailed if the sandbox did not start.
         """
         self.ready()
-        log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the caller
-        mine, theirs = socket_pair()
         limits = {"memory": self._memory(), "file_bytes": MAX_FILE_BYTES, "processes": MAX_PROCESSES}
         limits["network"] = self.settings.walls.strong
-        try:
-            send(self._channel, {**message, "limits": limits}, (theirs.fileno(), *descriptors, log.fileno()))
-            number = int(hear(self._channel, replies.FORKED, "fork")["forked"])
-        except (ProtocolError, TimeoutError) as error:
-            raise ArmFailure("crash", "fork", "the zygote is gone") from error
-        finally:
-            theirs.close()
+        with contextlib.ExitStack() as lasting:
+            mine, theirs = socket_pair()
+            lasting.callback(mine.close)
+            with theirs:
+                log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the caller
+                lasting.callback(log.close)
+                sent = theirs.fileno(), *descriptors, log.fileno()
+                number = int(self._ask({**message, "limits": limits}, sent, replies.FORKED)["forked"])
+            lasting.pop_all()
         return mine, log, number
 
     def _memory(self) -> int:
@@ -215,15 +265,10 @@ class Arm:
     def signal_all(self, number: signal.Signals) -> None:
         """Have the zygote send a signal to all other processes of the sandbox, if bubblewrap is used.
 
-        A zygote that gives a wrong answer can't be trusted any more: its sandbox is ended.
+        A zygote that does not do so loses its sandbox.
         """
-        try:
-            send(self._channel, {"op": "signal", "number": int(number)})
-            hear(self._channel, replies.SIGNALLED, "fork")
-        except (ProtocolError, TimeoutError):
-            return
-        except ArmFailure:
-            self._process.kill()
+        with contextlib.suppress(ArmFailure):
+            self._ask({"op": "signal", "number": int(number)}, (), replies.SIGNALLED)
 
     def kill_children(self) -> bool:
         """Kill all processes of the sandbox but the zygote. Return True if there were any."""
@@ -240,19 +285,11 @@ class Arm:
         self.kill_children()
 
     def reap(self) -> list[list[int]]:
-        """Return ``[process id inside, signal]`` of each template that ended. Empty if the zygote is gone too.
-
-        A zygote that gives a wrong answer can't be trusted any more: its sandbox is ended.
-        """
+        """Return ``[process id inside, signal]`` of each template that ended. Empty if the zygote is gone too."""
         try:
-            send(self._channel, {"op": "reap"})
-            message = hear(self._channel, replies.ENDED, "fork")
-        except (ProtocolError, TimeoutError):
-            return []
+            return list(self._ask({"op": "reap"}, (), replies.ENDED)["ended"])
         except ArmFailure:
-            self._process.kill()
             return []
-        return list(message["ended"])
 
     @property
     def alive(self) -> bool:
@@ -260,14 +297,18 @@ class Arm:
         return self._process.poll() is None
 
     def close(self) -> None:
-        """End the sandbox and everything in it, and close its files."""
+        """End the sandbox and everything in it, wait for that, and close its files."""
         if not self.settings.walls.strong:
             for pid in self.everything_inside():
                 processes.kill(pid)
         self._channel.close()
         self._process.kill()
         self._process.wait()
-        self._errors.close()
-        os.close(self._status_read)
-        if self._scratch is not None:
-            self._scratch.cleanup()
+        self._wait_until_empty()
+        self._files.close()
+
+    def _wait_until_empty(self) -> None:
+        """Wait until process 1 has ended, which the kernel lets it do after all others: their memory is free then."""
+        deadline = time.monotonic() + END_SECONDS
+        while self.zygote and processes.alive(self.zygote) and time.monotonic() < deadline:
+            time.sleep(0.001)

@@ -9,9 +9,12 @@ from itertools import cycle
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.judge.arms.failures import ArmFailure, unexpected
+from pytest_passbench.judge.arms.faults import HarnessFault, fault_line, is_fault
+from pytest_passbench.judge.arms.names import CANDIDATE
 from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.arms.template import Effects, Fork, Template
+from pytest_passbench.judge.deadline import Deadline
 from pytest_passbench.judge.machine.cores import Cores
 from pytest_passbench.protocol import MAX_OUTPUTS
 
@@ -28,6 +31,7 @@ class blaming:  # noqa: N801 - used as a function. A class costs half of a gener
     """A context that turns exceptions into ArmFailed with the arm's name.
 
     Any exception counts as the arm's failure: the judge handles the arm's data, and bad data must not end the run.
+    The exception to that are faults of the machine, which become HarnessFault.
     """
 
     __slots__ = ("_arm",)
@@ -39,6 +43,8 @@ class blaming:  # noqa: N801 - used as a function. A class costs half of a gener
         pass
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, Exception) and is_fault(error):
+            raise HarnessFault(fault_line(error)) from error
         if isinstance(error, ArmFailure):
             raise ArmFailed(self._arm, error) from error
         if isinstance(error, Gone):
@@ -52,6 +58,7 @@ def fork_all(
     program: Effects,
     calls: int,
     cores: Cores,
+    deadline: Deadline,
     rehearse: bool = False,
     audited: Collection[str] = (),
 ) -> dict[str, Runner]:
@@ -60,7 +67,8 @@ def fork_all(
     With ``rehearse`` each runner first runs a block on the present contents of the input pages. They do so at the
     same time, on the cores where they were forked, because first touches of memory take longer than the calls.
     All runners get the same random place in memory, so that two runners of one program do not differ.
-    ``audited`` arms get runners whose plans allocate memory full of NaN.
+    ``audited`` arms get runners whose plans allocate memory full of NaN. Waiting for other arms than the candidate
+    does not count for the case's ``deadline``.
     Raises ArmFailed for the first arm that fails. Then no runner is left, and no other arm's answer is unread.
     """
     # Chance decides which template forks on which core. The kernel hands out the pages of an ended process again on
@@ -79,22 +87,30 @@ def fork_all(
         with _noting(arm, failed):
             forks[arm].begin()
             begun.append(arm)
-    return _all_of({arm: forks[arm] for arm in begun}, program, cores, failed)
+    return _all_of({arm: forks[arm] for arm in begun}, program, cores, deadline, failed)
 
 
-def _all_of(forks: Mapping[str, Fork], program: Effects, cores: Cores, failed: list[ArmFailed]) -> dict[str, Runner]:
+def _all_of(
+    forks: Mapping[str, Fork], program: Effects, cores: Cores, deadline: Deadline, failed: list[ArmFailed]
+) -> dict[str, Runner]:
     """Wait for all runners and return them. Raises the first of ``failed`` if any arm failed now or before."""
     width = min(program.outputs + len(program.mutated), MAX_OUTPUTS)
     runners: dict[str, Runner] = {}
-    for arm, fork in forks.items():
-        with _noting(arm, failed):
-            runners[arm] = fork.wait(cores.arms)
-            if runners[arm].hello["width"] != width:
-                raise ArmFailure("integrity", "fork", "the runner's tables are not as wide as they were ordered")
-    if failed:
+    try:
+        for arm, fork in forks.items():
+            with _noting(arm, failed):
+                with deadline.paused(arm != CANDIDATE):
+                    runners[arm] = fork.wait(cores.arms)
+                if runners[arm].hello["width"] != width:
+                    raise ArmFailure("integrity", "fork", "the runner's tables are not as wide as they were ordered")
+        if failed:
+            raise failed[0]
+    except BaseException:
         for runner in runners.values():
             runner.close()
-        raise failed[0]
+        for arm in forks.keys() - runners.keys():
+            forks[arm].channel.close()
+        raise
     return runners
 
 

@@ -24,6 +24,9 @@ from pytest_passbench.judge.machine import priority
 from pytest_passbench.protocol import DONE, FLAG_EMPTY, GO, NONCE_BYTES, OUTCOME_RAISED, TEXT_BYTES, Layout
 from pytest_passbench.timing.rounds import MAX_NEW_PAGES
 
+LATE = "the runner did not start"
+#: For a runner to stop, and if its candidate has no time left.
+STOP_SECONDS, LATE_STOP_SECONDS = 5.0, 0.5
 _SO_RCVTIMEO_FORM = struct.Struct("@ll")
 
 
@@ -58,7 +61,7 @@ class Runner:
 
     def __init__(self, template: Parent, channel: socket.socket, core: frozenset[int]) -> None:
         self.template, self._channel = template, channel
-        channel.settimeout(template.arm.settings.timeout)
+        channel.settimeout(template.arm.patience("fork", LATE))
         self.pid = peer(channel)
         if not self._expected():
             raise ArmFailure("integrity", "fork", "another process than the runner answered")
@@ -74,7 +77,7 @@ class Runner:
         #: True if the judge polls for answers instead of sleeping. It does so if it has a core to itself. Waking up
         #: takes as long as a short call, and other processes on the judge's core would disturb the arm's caches.
         self.polling = core.isdisjoint(os.sched_getaffinity(0))
-        self._limit(template.arm.settings.timeout)
+        self._channel.settimeout(None)
         try:
             template.arm.note_runner(self.pid)
         except ArmFailure:
@@ -86,9 +89,9 @@ class Runner:
         return processes.parent(self.pid) == self.template.pid
 
     def _limit(self, seconds: float) -> None:
-        # A blocking socket with the kernel's time-out needs one system call less per block than Python's time-out.
-        self._channel.settimeout(None)
-        form = _SO_RCVTIMEO_FORM.pack(int(seconds), int(seconds % 1 * 1e6))
+        # A blocking socket with the kernel's time-out needs one system call less within the clock than Python's
+        # time-out. A time-out of 0 would be none.
+        form = _SO_RCVTIMEO_FORM.pack(int(seconds), max(1, int(seconds % 1 * 1e6)))
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, form)
 
     def block(self, calls: int, empty: bool = False, depth: int = 0) -> BlockTime:
@@ -102,29 +105,31 @@ class Runner:
         pid, channel, clock = self.pid, self._channel, self._clock
         nonce = os.urandom(NONCE_BYTES)
         go = GO.pack(nonce, calls, flags, depth)
+        patience = self.template.arm.patience("run", f"a block of {calls} calls did not end")
+        if not self.polling:
+            self._limit(patience)
         try:
             cpu = processes.cpu_seconds(clock)
             begin = time.perf_counter_ns()
             channel.send(go)
             os.kill(pid, signal.SIGCONT)
-            answer = self._poll() if self.polling else channel.recv(DONE.size)
+            answer = self._poll(patience) if self.polling else channel.recv(DONE.size)
             os.kill(pid, signal.SIGSTOP)
             end = time.perf_counter_ns()
-            self.watch.wait_stopped()
+            self.watch.wait_stopped(min(STOP_SECONDS, patience + LATE_STOP_SECONDS))
             cpu = processes.cpu_seconds(clock) - cpu
             before, self._memory = self._memory, self.watch.memory()
         except BlockingIOError as error:
-            limit = self.template.arm.settings.timeout
-            raise ArmFailure("timeout", "run", f"a block of {calls} calls took more than {limit:g} s") from error
+            raise self.template.arm.late("run", f"a block of {calls} calls did not end") from error
         except (OSError, Gone) as error:
             raise self._ended() from error
         self._check(answer, nonce, calls)
         touched = max(now - then for now, then in zip(self._memory, before, strict=True))
         return BlockTime((end - begin) * 1e-9, cpu, touched)
 
-    def _poll(self) -> bytes:
-        """Poll for the answer. Raises BlockingIOError after the arm's time-out."""
-        receive, deadline = self._channel.recv, time.monotonic() + self.template.arm.settings.timeout
+    def _poll(self, patience: float) -> bytes:
+        """Poll for the answer. Raises BlockingIOError after ``patience`` seconds."""
+        receive, deadline = self._channel.recv, time.monotonic() + patience
         while True:
             try:
                 return receive(DONE.size, socket.MSG_DONTWAIT)

@@ -29,6 +29,7 @@ from pytest_passbench.core.paths import PACKAGE, visible
 
 CANDIDATE_FOLDER = "/candidate"  # with a candidate's files, in the sandbox of its readers
 SCRATCH_BYTES = 2 << 30
+TRY_SECONDS = 20  # for bubblewrap to run a program that does nothing
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "group", "nsswitch.conf", "localtime")
 #: ``--as-pid-1`` makes the zygote process 1. Bubblewrap's own process 1 has no filter and is never stopped, and the
@@ -64,10 +65,14 @@ def walls() -> Walls:
         return Walls(False, "bubblewrap is not installed")
     for flags in (["--disable-userns"], []):
         command = [program, *_BARE, *flags, "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"]
-        tried = subprocess.run(command, capture_output=True, text=True, check=False)
+        try:
+            tried = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TRY_SECONDS)
+        except subprocess.TimeoutExpired:
+            return Walls(False, "bubblewrap does not answer")
         if tried.returncode == 0:
             return Walls(True, disable_userns=bool(flags))
-    return Walls(False, "bubblewrap does not work here: " + tried.stderr.strip().splitlines()[-1][:120])
+    said = tried.stderr.strip().splitlines() or [f"it ends with {tried.returncode}"]
+    return Walls(False, f"bubblewrap does not work here: {said[-1][:120]}")
 
 
 def require(mode: str) -> Walls:

@@ -16,11 +16,13 @@ from pytest_passbench.judge.arms import processes, replies
 from pytest_passbench.judge.arms.arm import MAX_OUTPUT_BYTES, Arm
 from pytest_passbench.judge.arms.failures import ArmFailure, ending
 from pytest_passbench.judge.arms.processes import Gone
-from pytest_passbench.judge.arms.runner import Runner
+from pytest_passbench.judge.arms.runner import LATE, Runner
 from pytest_passbench.judge.arms.wire import hear, peer, socket_pair
 from pytest_passbench.protocol import ProtocolError, send
 
 MAX_REQUESTS = 256  # for launch plans, by one program
+REAP_SECONDS = 1.0  # for a template to say how its runner ended
+_NOT_BUILT = "not built"
 
 
 @dataclass(frozen=True)
@@ -72,15 +74,14 @@ class Template:
 
         Raises ArmFailure if the program can't be built, or if the process breaks a rule meanwhile.
         """
-        self._channel.settimeout(self.arm.settings.timeout)
+        self._channel.settimeout(self.arm.patience("build", _NOT_BUILT))
         try:
             self.pid = peer(self._channel)
             if processes.inner(self.pid) != self._number:  # its parent proves nothing: the zygote also adopts orphans
                 raise ArmFailure("integrity", "build", "another process than the template answered")
             self.report = self._built(planner)
         except TimeoutError as error:
-            limit = self.arm.settings.timeout
-            raise ArmFailure("timeout", "build", f"not built within {limit:g} s") from error
+            raise self.arm.late("build", _NOT_BUILT) from error
         except (ProtocolError, Gone) as error:
             raise ArmFailure("crash", "build", self._how_it_ended()) from error
         if self.report["status"] != "ready":
@@ -90,18 +91,15 @@ class Template:
         return self.report
 
     def _built(self, planner: Answering | None) -> dict[str, Any]:
-        deadline = time.monotonic() + self.arm.settings.timeout
         for _ in range(MAX_REQUESTS):
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise TimeoutError
-            self._channel.settimeout(left)
+            self._channel.settimeout(self.arm.patience("build", _NOT_BUILT))
             said: dict[str, Any] = hear(self._channel, replies.BUILT, "build")
             if said["status"] != "wanted":
                 return said
             if planner is None:
                 break
             answer = planner.answer(said["request"], said.get("capability"))
+            self._channel.settimeout(self.arm.patience("build", _NOT_BUILT))
             descriptors = answer.descriptors()
             try:
                 send(self._channel, answer.message, descriptors)
@@ -167,13 +165,17 @@ class Template:
             "rehearse": rehearse and self.rehearses,
             "audit": audit,
         }
-        with self.forking(mine):
-            send(self._channel, order, (theirs.fileno(),))
-        theirs.close()
+        try:
+            with self.forking(mine):
+                self._channel.settimeout(self.arm.patience("fork", LATE))
+                send(self._channel, order, (theirs.fileno(),))
+        finally:
+            theirs.close()
         return Fork(self, mine)
 
     def forked(self) -> None:
         """Wait until the runner is forked and the template has stopped again. Raises ArmFailure, Gone."""
+        self._channel.settimeout(self.arm.patience("fork", LATE))
         hear(self._channel, replies.FORKED, "fork")
         processes.wait_stopped(self.pid)
 
@@ -191,7 +193,7 @@ class Template:
             raise ArmFailure("crash", "fork", how) from error
         except TimeoutError as error:
             channel.close()
-            raise ArmFailure("timeout", "fork", "the runner did not start in time") from error
+            raise self.arm.late("fork", LATE) from error
         except ArmFailure:
             channel.close()
             raise
@@ -200,6 +202,7 @@ class Template:
         """Return the signal that ended this template's last runner, or 0."""
         try:
             processes.go_on(self.pid)
+            self._channel.settimeout(REAP_SECONDS)
             send(self._channel, {"op": "reap"})
             message = hear(self._channel, replies.ENDED, "run")
             processes.wait_stopped(self.pid)

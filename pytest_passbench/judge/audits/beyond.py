@@ -75,7 +75,8 @@ class Beyond:
         inputs.write(batch, self.bench.pages)
         if beyond.special is not None:
             self._put(beyond.special, with_special(inputs.values(beyond.special, batch, 0), self._rng))
-        ours = _answer(runners[EAGER])
+        with self.bench.deadline.paused():
+            ours = _answer(runners[EAGER])
         with blaming(CANDIDATE):
             theirs = _answer(runners[CANDIDATE])
         place, levels = self._rng.random(), self.standing.correct_from
@@ -90,7 +91,8 @@ class Beyond:
         values = {index: inputs.values(index, batch, 0) for index in inputs.movable}
         for index, value in values.items():
             self._put(index, other_last_bit(value))
-        return _answer(eager)
+        with self.bench.deadline.paused():
+            return _answer(eager)
 
     def _put(self, index: int, value: torch.Tensor) -> None:
         ctypes.memmove(self.bench.pages.addresses[index][0], value.data_ptr(), value.numel() * value.element_size())

@@ -63,7 +63,8 @@ class Blocks:
         """
         calls = max(1, min(self.most, MAX_CALLS, int(BLOCK_SECONDS / max(per_call, 1e-6))))
         with self.bench.awake.off():
-            forked = fork_all({CANDIDATE: self.template}, self.program, calls, self.bench.cores, audited=[CANDIDATE])
+            templates, bench = {CANDIDATE: self.template}, self.bench
+            forked = fork_all(templates, self.program, calls, bench.cores, bench.deadline, audited=[CANDIDATE])
         try:
             runners = {EAGER: self.eager, **forked}
             found = self._both(runners, calls)
@@ -89,7 +90,7 @@ class Blocks:
         An arm's writes to its inputs go to pages of its own, so the other arm does not see them.
         """
         for arm in (EAGER, CANDIDATE):
-            with blaming(arm):
+            with blaming(arm), self.bench.deadline.paused(arm != CANDIDATE):
                 runners[arm].block(calls)
         chosen = self._rng.sample(range(calls), min(VERIFIED_CALLS, calls))
         return [finding for call in chosen for finding in self._compared(runners, call, where)][:1]

@@ -5,6 +5,7 @@ The text is screened and compiled, the library is checked, and the result is cac
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,11 +41,14 @@ class Builder:
         self._built: dict[str, BuiltLibrary] = {}
         self._failed: dict[str, KernelRefused | CompileFailed] = {}  # so that no limit is reached twice
 
-    def library(self, source: str, flags: tuple[str, ...] = (), openmp: bool = False) -> BuiltLibrary:
+    def library(
+        self, source: str, flags: tuple[str, ...] = (), openmp: bool = False, patience: float = math.inf
+    ) -> BuiltLibrary:
         """Return the library of ``source``, from the cache if it is there.
 
         Raises KernelRefused if it breaks a rule, CompileFailed if it does not compile, LimitReached if compiling
-        takes too much. Raises UserError if this machine has no compiler.
+        takes too much, OutOfTime if it takes longer than ``patience`` seconds. Raises UserError if this machine has
+        no compiler.
         """
         screen(source, flags)
         options = toolchain.options(flags, openmp=openmp)
@@ -53,7 +57,7 @@ class Builder:
             raise self._failed[key]
         if key not in self._built:
             try:
-                self._built[key] = self._build(key, source, options)
+                self._built[key] = self._build(key, source, options, patience)
             except (KernelRefused, CompileFailed) as error:
                 self._failed[key] = error.with_traceback(None)
                 raise
@@ -61,13 +65,13 @@ class Builder:
                 self._built.pop(next(iter(self._built)))  # the oldest, which is still on disk
         return self._built[key]
 
-    def _build(self, key: str, source: str, options: tuple[str, ...]) -> BuiltLibrary:
+    def _build(self, key: str, source: str, options: tuple[str, ...], patience: float) -> BuiltLibrary:
         try:
             declared = signatures.parse(source)
         except CompileError as error:
             raise CompileFailed(str(error)) from None
         stored = self._store.get(key)
-        data = compile.run(source, options, declared, self._walls) if stored is None else stored
+        data = compile.run(source, options, declared, self._walls, patience) if stored is None else stored
         exported = check.check(data)
         if stored is None:
             self._store.put(key, data)

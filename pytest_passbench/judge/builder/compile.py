@@ -8,6 +8,7 @@ bubblewrap, the compiler runs with the same limits and environment in a new empt
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import tempfile
@@ -15,6 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pytest_passbench.judge.arms import sandbox
+from pytest_passbench.judge.arms.faults import SandboxFailed
 from pytest_passbench.judge.builder import process
 from pytest_passbench.judge.builder.refusals import CompileFailed, LimitReached, limit_reached
 from pytest_passbench.kernels import toolchain
@@ -33,8 +35,10 @@ _LINK = (
     *("-pipe", "-nostartfiles", "-Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code,-z,text"),
     "-Wl,--hash-style=sysv,--defsym=__dso_handle=0",
 )
+_STARTED = "S"  # on standard error, before anything of the candidate's is read
 # The shell sets the limits. Setting them in Python between fork and exec would copy the judge's process.
 _SCRIPT = f"""
+printf {_STARTED} >&2
 ulimit -c 0; ulimit -t {TIMEOUT_SECONDS}; ulimit -v {MAX_MEMORY_BYTES >> 10}; ulimit -f {_MAX_FILE_BYTES >> 9}
 printf %s "$2" > "$1/link"; mkdir "$1/empty"; cd "$1/empty"; folder=$1; shift 2
 "$@" -Wl,-T,"$folder/link" -o "$folder/library" 2> "$folder/said"; code=$?
@@ -49,10 +53,13 @@ def arguments(options: tuple[str, ...]) -> tuple[str, ...]:
     return (*options, *_LINK)
 
 
-def run(source: str, options: tuple[str, ...], functions: Iterable[str], walls: sandbox.Walls) -> bytes:
+def run(
+    source: str, options: tuple[str, ...], functions: Iterable[str], walls: sandbox.Walls, patience: float = math.inf
+) -> bytes:
     """Compile ``source`` and return the library. It exports only ``functions``.
 
-    Raises :class:`CompileFailed`, or :class:`LimitReached` if compiling takes too much time, memory or room.
+    Raises :class:`CompileFailed`, or :class:`LimitReached` if compiling takes too much time, memory or room. Raises
+    OutOfTime if it takes longer than the caller's ``patience`` in seconds, SandboxFailed if no compiler was run.
     """
     compiler = toolchain.compiler()
     call = [compiler, *arguments(options), f"-I{toolchain.INCLUDE}", "-x", "c++", "-"]
@@ -63,9 +70,12 @@ def run(source: str, options: tuple[str, ...], functions: Iterable[str], walls: 
         command = sandbox.tool_command(program, walls, readable, SCRATCH_BYTES)
         path = os.environ.get("PATH", os.defpath)
         environment = {"PATH": path, "LC_ALL": "C", "TMPDIR": scratch, "HOME": "/nowhere"}
-        code, data, said = process.run(command, source.encode(), environment, TIMEOUT_SECONDS)
+        code, data, said = process.run(command, source.encode(), environment, TIMEOUT_SECONDS, patience)
+    text = said.decode(errors="replace")
+    if not text.startswith(_STARTED):
+        raise SandboxFailed(f"the sandbox of the compiler did not start: {text.strip() or f'it ended with {code}'}")
     if code or not data:
-        raise _failure(code, said.decode(errors="replace"))
+        raise _failure(code, text.removeprefix(_STARTED))
     if len(data) > MAX_LIBRARY_BYTES:
         raise LimitReached(f"the compiled kernel is larger than {MAX_LIBRARY_BYTES >> 20} MiB")
     return data

@@ -7,24 +7,29 @@ import os
 import signal
 import subprocess
 
-from pytest_passbench.judge.builder.refusals import LimitReached
+from pytest_passbench.judge.builder.refusals import LimitReached, OutOfTime
 
 
-def run(command: list[str], source: bytes, environment: dict[str, str], seconds: float) -> tuple[int, bytes, bytes]:
+def run(
+    command: list[str], source: bytes, environment: dict[str, str], limit: float, patience: float
+) -> tuple[int, bytes, bytes]:
     """Run a compiler with ``source`` on its standard input. Return exit code, output, and standard error.
 
-    Raises :class:`LimitReached` if it takes longer than ``seconds``.
+    Raises :class:`LimitReached` if it takes longer than the ``limit`` of all compilers (seconds), OutOfTime if it
+    takes longer than the caller's ``patience``.
     """
     pipe = subprocess.PIPE
     with subprocess.Popen(
         command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, start_new_session=True, cwd="/"
     ) as process:
         try:
-            data, said = process.communicate(source, timeout=seconds)
+            data, said = process.communicate(source, timeout=min(limit, patience))
         except BaseException as error:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # all processes of bubblewrap's sandbox end with the first
             if isinstance(error, subprocess.TimeoutExpired):
-                raise LimitReached(f"compiling took longer than {seconds:g} s") from None
+                if patience < limit:
+                    raise OutOfTime from None
+                raise LimitReached(f"compiling took longer than {limit:g} s") from None
             raise
     return process.returncode, data, said

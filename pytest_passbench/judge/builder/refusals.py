@@ -15,6 +15,10 @@ class CompileFailed(Exception):
     """The compiler rejected the source. The message begins with its first error. It is a mistake, not a violation."""
 
 
+class OutOfTime(Exception):
+    """Compiling took longer than the caller can wait. It may still compile, so it is tried again when asked for."""
+
+
 class LimitReached(CompileFailed):
     """Compiling took more time, memory or room than a kernel may."""
 

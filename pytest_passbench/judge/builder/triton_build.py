@@ -7,6 +7,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,12 +54,12 @@ class TritonBuilder:
         self._failed: dict[str, CompileFailed] = {}  # so that no limit is reached twice
 
     def machines(
-        self, text: KernelText, launches: Sequence[Specialised], capability: int
+        self, text: KernelText, launches: Sequence[Specialised], capability: int, patience: float = math.inf
     ) -> list[Machine | CompileFailed]:
         """Return the machine code of each launch of a kernel, or the failure to compile it.
 
         ``capability`` is the device's, such as 90 for 9.0. Raises CompileFailed if Triton's compiler does not work
-        here.
+        here, OutOfTime if it takes longer than ``patience`` seconds.
         """
         data = text.to_json()
         keys = [_key(data, launch, capability) for launch in launches]
@@ -66,7 +67,7 @@ class TritonBuilder:
         missing = {key: launch for key, launch in zip(keys, launches, strict=True) if found[key] is None}
         if missing:
             jobs = [launch.to_data() for launch in missing.values()]
-            answers = triton_run.run(data, jobs, capability, self._walls)
+            answers = triton_run.run(data, jobs, capability, self._walls, patience)
             for (key, launch), answer in zip(missing.items(), answers, strict=True):
                 found[key] = self._made(key, text, launch, *answer)
         return [made for key in keys if (made := found[key]) is not None]

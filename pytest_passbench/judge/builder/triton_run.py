@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -60,11 +61,16 @@ ulimit -c 0; ulimit -t {TIMEOUT_SECONDS}; ulimit -v {MAX_MEMORY_BYTES >> 10}; ul
 
 
 def run(
-    text: dict[str, Any], launches: Sequence[dict[str, Any]], capability: int, walls: sandbox.Walls
+    text: dict[str, Any],
+    launches: Sequence[dict[str, Any]],
+    capability: int,
+    walls: sandbox.Walls,
+    patience: float = math.inf,
 ) -> list[tuple[dict[str, Any], bytes]]:
     """Return a description (see :data:`DESCRIPTION`) and the machine code of each launch of a checked text.
 
-    Raises :class:`CompileFailed` if the compiler does not start, or gives an answer of another form.
+    Raises :class:`CompileFailed` if the compiler does not start, or gives an answer of another form. Raises
+    OutOfTime if it takes longer than the caller's ``patience`` in seconds.
     """
     job = {
         "text": text,
@@ -80,7 +86,7 @@ def run(
         folders = {"HOME": scratch, "TMPDIR": scratch, "TRITON_CACHE_DIR": f"{scratch}/cache"}
         environment = sandbox.environment(1, "cuda", folders)
         limit = TIMEOUT_SECONDS + TOTAL_TIMEOUT_SECONDS
-        _, data, said = process.run(command, json.dumps(job).encode(), environment, limit)
+        _, data, said = process.run(command, json.dumps(job).encode(), environment, limit, patience)
     found = list(_answers(data))
     if len(found) != len(launches):
         message = said.decode(errors="replace").strip()[-2000:] or "it said nothing"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 
 from pytest_passbench.judge.arms.forks import blaming, fork_all
-from pytest_passbench.judge.arms.names import EAGER
+from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import BlockTime, Runner
 from pytest_passbench.judge.arms.template import Effects, Template
 from pytest_passbench.judge.arms.watch import waited, waiting
@@ -103,7 +103,7 @@ class CpuClock:
         with self.phases("fork"), self._bench.awake.off():
             _end(self._runners, self._bench.cores.forking[::-1])  # now, so that they have ended when blocks run
             templates = {arm: self._templates[arm] for arm in self.arms}
-            forked = fork_all(templates, self._program, self.calls, self._bench.cores, rehearse)
+            forked = fork_all(templates, self._program, self.calls, self._bench.cores, self._bench.deadline, rehearse)
             self._runners = forked
         self.others.begin({arm: template.resting for arm, template in templates.items()})
         self._priority.begin()
@@ -199,12 +199,12 @@ class CpuClock:
 
     def _draw(self, calls: int) -> None:
         self._done.clear()
-        with self.phases("inputs"):
+        with self.phases("inputs"), self._bench.deadline.paused():
             self._batch = self._bench.inputs.draw(calls)
             self._bench.inputs.write(self._batch, self._bench.pages)
 
     def _run(self, arm: str, calls: int, empty: bool = False) -> BlockTime:
-        with blaming(arm):
+        with blaming(arm), self._bench.deadline.paused(arm != CANDIDATE):
             return self._runners[arm].block(calls, empty, self._depth)
 
     def device_us(self, _arm: str) -> float | None:

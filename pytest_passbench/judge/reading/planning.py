@@ -15,7 +15,7 @@ from pytest_passbench.core.settings import Policy
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.audits.layers import describe, violation, warning
 from pytest_passbench.judge.builder.build import Builder, BuiltLibrary
-from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused
+from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused, OutOfTime
 from pytest_passbench.judge.builder.store import sealed
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.reading.reader import VIOLATIONS, Reader, Refusal, named
@@ -98,6 +98,8 @@ class Planner:
             raise self._text_failure(request.name, refusal) from refusal
         except KernelRefused as refusal:
             raise self._failure(request.name, "kernel", Refusal(refusal.rule, refusal.message)) from refusal
+        except OutOfTime as error:
+            raise self.reader.late("compile", f"pass {request.name}: its kernels are not compiled") from error
         except (CompileFailed, CompileError) as error:
             raise ArmFailure("compile_fail", "compile", f"pass {request.name}: {error}") from error
         size = sum(table.nbytes for table in plan.tables)
@@ -150,7 +152,7 @@ class Planner:
                 told.append({"machine": text.name} if capability is not None else {"triton": text.to_json()})
                 writes.append(frozenset(stored(text)))
                 continue
-            built = self.builder.library(kernel.source, kernel.flags, kernel.openmp)
+            built = self.builder.library(kernel.source, kernel.flags, kernel.openmp, self._patience())
             self._count(built.data)
             signature = built.functions.get(kernel.function)
             if signature is None or signature.result != "void":
@@ -166,11 +168,14 @@ class Planner:
         message: dict[str, Any] = {"kernels": told, "written": sorted(written(plan, writes))}
         compiled = [library.data for library in libraries]
         if texts and capability is not None:
-            machine = machine_code(plan, texts, self.triton, capability)
+            machine = machine_code(plan, texts, self.triton, capability, self._patience)
             message["machine"] = machine.to_data()
             compiled.append(bytes(machine.code))
             self._count(compiled[-1])
         return message, tuple(compiled)
+
+    def _patience(self) -> float:
+        return self.reader.patience("compile")
 
     def _count(self, data: bytes) -> None:
         """Count a compiled kernel. Raises Refusal if all of them together are too large."""

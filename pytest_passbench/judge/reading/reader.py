@@ -29,6 +29,7 @@ from pytest_passbench.protocol import ProtocolError, send
 
 RECORDINGS = 2  # of each wrapper's call, which must agree
 MAX_PROCESSES = 64  # of a candidate while its passes are read
+MIN_SECONDS = 0.01  # for an answer that has begun
 POLL_SECONDS = 0.25  # between two looks at the number of processes
 FREEZE_TIMEOUT_SECONDS = 1.0  # for all processes of a sandbox to stop. A process that waits in vfork never stops
 #: Rules whose breach is a violation. Other refusals are failures: the wrapper does something that no plan can hold.
@@ -88,7 +89,7 @@ class Reader:
 
     def kernels(self) -> KernelSources:
         """Return all kernels of the modules, including those that no plan uses. Raises ArmFailure."""
-        self._send({"op": "kernels"})
+        self._send({"op": "kernels"}, "load")
         answer = self._hear(replies.KERNELS, "load")
         libraries = [(source, tuple(flags), openmp) for source, flags, openmp in answer["libraries"]]
         return KernelSources(libraries, answer["triton"])
@@ -107,7 +108,7 @@ class Reader:
 
     def _recorded(self, request: Request, policy: str) -> LaunchPlan:
         seed = secrets.randbits(62)
-        self._send({"op": "record", "request": request.to_data(), "policy": policy, "seed": seed})
+        self._send({"op": "record", "request": request.to_data(), "policy": policy, "seed": seed}, "plan")
         answer = self._hear(replies.RECORDED, "plan")
         ((kind, content),) = answer.items()
         if kind == "raised":
@@ -132,31 +133,41 @@ class Reader:
         freeze(self._arm)
         self._frozen = True
 
-    def _send(self, message: dict[str, Any]) -> None:
+    def _send(self, message: dict[str, Any], phase: str) -> None:
         if self._frozen:
             thaw(self._arm)
             self._frozen = False
+        self._channel.settimeout(self.patience(phase))
         try:
             send(self._channel, message)
+        except TimeoutError as error:
+            raise self._arm.late(phase) from error
         except ProtocolError as error:
             raise ArmFailure("crash", "load", "the process that reads the passes is gone") from error
 
     def _hear(self, schema: Any, phase: str) -> Any:
-        limit = self._arm.settings.timeout
-        self._channel.settimeout(limit)
+        deadline = time.monotonic() + self.patience(phase)
         try:
-            self._wait(limit, phase)
+            self._wait(deadline, phase)
+            self._channel.settimeout(max(deadline - time.monotonic(), MIN_SECONDS))
             return hear(self._channel, schema, phase)
         except TimeoutError as error:
-            raise ArmFailure("timeout", phase, f"no answer within {limit:g} s") from error
+            raise self._arm.late(phase) from error
         except ProtocolError as error:
             signals = [number for _pid, number in self._arm.reap() if number]
             said = ending(signals[-1] if signals else 0, "the process that reads the passes")
             raise ArmFailure("crash", phase, said) from error
 
-    def _wait(self, limit: float, phase: str) -> None:
+    def patience(self, phase: str) -> float:
+        """Return the seconds that its next answer may take. Raises ArmFailure if none are left."""
+        return self._arm.patience(phase)
+
+    def late(self, phase: str, what: str) -> ArmFailure:
+        """Return the failure to have ``what`` done in time."""
+        return self._arm.late(phase, what)
+
+    def _wait(self, deadline: float, phase: str) -> None:
         """Wait for an answer. Raises TimeoutError, and ArmFailure if there are too many processes meanwhile."""
-        deadline = time.monotonic() + limit
         while not select.select([self._channel], [], [], POLL_SECONDS)[0]:
             if time.monotonic() > deadline:
                 raise TimeoutError

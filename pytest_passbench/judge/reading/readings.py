@@ -13,6 +13,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.settings import Policy
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.arms.faults import is_fault
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.reading.planning import Planner
@@ -58,7 +59,8 @@ class Readings:
         try:
             planner.reader.passes()
         except ArmFailure as failure:
-            self._failures[key] = failure
+            if not is_fault(failure):
+                self._failures[key] = failure
             self.forget()
             raise
         return planner

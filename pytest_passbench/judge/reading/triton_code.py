@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,9 +34,15 @@ class MachineCode:
 
 
 def machine_code(
-    plan: LaunchPlan, texts: Mapping[int, KernelText], builder: TritonBuilder, capability: int
+    plan: LaunchPlan,
+    texts: Mapping[int, KernelText],
+    builder: TritonBuilder,
+    capability: int,
+    patience: Callable[[], float],
 ) -> MachineCode:
     """Compile every launch of a plan. ``texts`` are the texts of its Triton kernels, by the kernels' numbers.
+
+    ``patience`` returns the seconds that compiling a kernel may take now, or raises an error if there are none.
 
     A configuration of a tuned launch may fail if another one does not. Raises TextRefused if a kernel can't be
     compiled, Refusal if a launch does not fit its kernel.
@@ -49,7 +55,7 @@ def machine_code(
             wanted = [specialise(text, launches[place], plan.tensors) for place in places]
         except Unspecialised as error:
             raise Refusal("argument", str(error)) from error
-        compiled.update(zip(places, builder.machines(text, wanted, capability), strict=True))
+        compiled.update(zip(places, builder.machines(text, wanted, capability, patience()), strict=True))
     _check_failures(plan, texts, [compiled[place] for place in range(len(launches))])
     return _packed([compiled[place] for place in range(len(launches))])
 

@@ -318,6 +318,9 @@ class Reader:
     def record(self, request: Any, _policy: str) -> Any:
         return parse.plan(self._plan, request.tensors)
 
+    def patience(self, _phase: str) -> float:
+        return 600.0
+
 
 REQUEST: dict[str, Any] = {
     "name": "p", "arguments": [{"tensor": 0}], "tensors": [TENSORS[0].to_data()], "outputs": 1, "sequence": False,

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_passbench.core.seed import Secret
 from pytest_passbench.judge.arms.runner import BlockTime
+from pytest_passbench.judge.deadline import Deadline
 from pytest_passbench.judge.measure import cpu_clock
 from pytest_passbench.judge.stopwatch import Stopwatch
 
@@ -47,6 +48,7 @@ def fake_clock(monkeypatch: pytest.MonkeyPatch, empties: dict[str, list[float]],
         awake=SimpleNamespace(off=contextlib.nullcontext),
         secret=Secret(b"seed"),
         phases=Stopwatch({}),
+        deadline=Deadline(60.0),
     )
     templates: Any = {arm: SimpleNamespace(rehearses=False, resting=[]) for arm in FULL}
     program: Any = None

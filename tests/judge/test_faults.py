@@ -1,0 +1,180 @@
+"""Faults that are not the candidate's: a second attempt, and a status of their own. What comes with the candidate's
+processes alone is its crash."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from workbench import AS_EAGER, Bench
+
+from pytest_passbench.candidate.layout import Candidate
+from pytest_passbench.core.exits import HARNESS_FAILED
+from pytest_passbench.core.record import Record
+from pytest_passbench.core.settings import Settings
+from pytest_passbench.judge.arms import arm as arms
+from pytest_passbench.judge.arms import processes, sandbox
+from pytest_passbench.judge.arms.faults import SandboxFailed
+from pytest_passbench.judge.builder.build import Builder
+from pytest_passbench.judge.session import Session
+from pytest_passbench.suite.taskfile import read_task
+
+SETTINGS = Settings(pipeline="direct", audit="off", policy="open")
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    with Session(SETTINGS, b"a secret of the tests") as session:
+        session.floor = False
+        yield session
+
+
+@pytest.fixture
+def judged(tmp_path: Path, session: Session, wrapper: Callable[..., str]) -> Iterator[Record]:
+    """The records of two subgraphs of an honest candidate, each judged when it is asked for."""
+    bench = Bench(tmp_path)
+    path = bench.task(scales=(1, 2))
+    folder = bench.candidate({"p": wrapper(AS_EAGER)})
+    return session.judge(read_task(path), Candidate.open(folder))
+
+
+def inside(name: str) -> list[int]:
+    """The processes of an arm's sandbox, as the judge's machine knows them: the zygote first."""
+    found = [pid for pid in processes.descendants(os.getpid()) if processes.name(pid) != "bwrap"]
+    return [pid for pid in found if f"{name:{arms.NAME_WIDTH}}".encode() in command(pid)]
+
+
+def command(pid: int) -> bytes:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
+@contextlib.contextmanager
+def killer(when: Callable[[], bool], most: int = 10**6, zygote: bool = False) -> Iterator[list[int]]:
+    """Somebody on the machine who kills eager's processes while a condition holds, but no more than so many."""
+    killed: list[int] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.003) and len(killed) < most:
+            found = inside("eager")
+            found = found[:1] if zygote and len(found) > 1 else found[2:]  # behind zygote and template: runners
+            if found and found[-1] not in killed and when():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(found[-1], signal.SIGKILL)
+                    killed.append(found[-1])
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("zygote", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_eagers_process_that_is_killed_once_is_no_more_than_a_delay(judged, zygote):
+    with killer(lambda: True, most=1, zygote=zygote) as killed:
+        record = next(judged)
+    assert len(killed) == 1
+    assert record.correct
+    assert record.arm.speed is not None
+    assert next(judged).correct
+
+
+@pytest.mark.slow
+def test_eagers_process_that_is_always_killed_is_the_harness_failure(judged):
+    with killer(lambda: True) as killed:
+        record = next(judged)
+    assert len(killed) > 1
+    assert (record.arm.status, record.judged, record.correct) == ("harness_fail", False, False)
+    assert "eager: the runner was killed by SIGKILL" in record.arm.message
+    assert "\n" not in record.arm.message
+    assert record.arm.speed is None
+    assert next(judged).correct  # and the next one is judged
+
+
+@pytest.mark.slow
+def test_a_fault_that_comes_only_while_the_candidates_code_runs_is_the_candidates(judged):
+    with killer(lambda: len(inside("reader")) > 1):  # behind the zygote
+        record = next(judged)
+    assert (record.arm.status, record.judged) == ("crash", True)
+    assert "not with eager in its place" in record.arm.message
+    assert next(judged).correct
+
+
+def test_a_judge_that_has_no_more_files_says_so_and_accuses_nobody(judged):
+    assert next(judged).correct
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(list(Path("/proc/self/fd").iterdir()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used - 3, hard))
+    try:
+        record = next(judged)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert record.arm.status == "harness_fail"
+    assert "Too many open files" in record.arm.message
+
+
+@pytest.mark.slow
+def test_a_folder_for_temporary_files_that_is_gone_is_the_harness_failure(judged, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp/not/there")
+    record = next(judged)
+    assert record.arm.status == "harness_fail"
+    assert "/tmp/not/there" in record.arm.message
+    monkeypatch.undo()
+    assert next(judged).correct
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["exit 1", "exec sleep 60"])
+@pytest.mark.skipif("not __import__('shutil').which('bwrap')", reason="takes bubblewrap")
+def test_a_bubblewrap_that_no_longer_works_is_the_harness_failure(judged, session, monkeypatch, tmp_path, what):
+    session.close()  # so that new sandboxes are needed
+    fake = tmp_path / "bin" / "bwrap"
+    fake.parent.mkdir()
+    fake.write_text(f"#!/bin/sh\n{what}\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(fake.parent), prepend=os.pathsep)
+    monkeypatch.setattr(arms, "START_TIMEOUT_SECONDS", 1.0)
+    record = next(judged)
+    assert record.arm.status == "harness_fail"
+    assert "the sandbox of the arm " in record.arm.message
+    monkeypatch.undo()
+    assert next(judged).correct
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("files", [24, 40])
+def test_a_whole_run_without_files_ends_with_a_line_for_each_subgraph(tmp_path, gelu_add_pass, files):
+    bench = Bench(tmp_path)
+    bench.task(scales=(1, 2))
+    bench.candidate({"p": gelu_add_pass})
+    options = "--candidate=cand tasks --passbench-pipeline=direct -q"
+    command = f"ulimit -n {files}; exec {sys.executable} -m pytest --passbench {options}"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == HARNESS_FAILED, done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert len([line for line in done.stdout.splitlines() if "Too many open files" in line]) == 2
+    assert len(done.stdout.splitlines()) < 50
+
+
+@pytest.mark.skipif("not __import__('shutil').which('bwrap')", reason="takes bubblewrap")
+def test_a_compilers_sandbox_that_does_not_start_is_no_failure_of_the_kernel(monkeypatch, tmp_path):
+    (tmp_path / "bwrap").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "bwrap").chmod(0o755)
+    walls = sandbox.walls()
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(SandboxFailed, match="the sandbox of the compiler did not start: it ended with 1"):
+        Builder(walls, None).library('extern "C" void f(float* x) { x[0] = 1; }')
