@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.fx import Graph, Proxy, Tracer
+from torch.fx import Graph, GraphModule, Proxy, Tracer
 from torch.overrides import TorchFunctionMode
 
 from pytest_passbench.plans.graphs import Traced
 from pytest_passbench.rewrite.errors import PassError
+
+#: Checks of torch's, which have no value. They refuse a symbol.
+_CHECKS = (
+    "_check", "_check_is_size", "_check_index", "_check_value", "_check_type", "_check_not_implemented",
+    "_check_tensor_all", "_check_with",
+)  # fmt: skip
+#: Functions of torch that take sizes one by one, and refuse symbols among them.
+_SIZED = ("zeros", "ones", "empty", "rand", "randn")
 
 
 class _Factories(TorchFunctionMode):  # type: ignore[misc]
@@ -56,6 +65,13 @@ class _Tracer(Tracer):  # type: ignore[misc]
         self.tensor_attrs: dict[Any, str] = {}
 
 
+def as_function(value: Any) -> Any:
+    """Return the function of a ``torch.fx.Graph``, a GraphModule or another module. Return anything else as it is."""
+    if isinstance(value, Graph):
+        value = GraphModule(value.owning_module or torch.nn.Module(), value)
+    return value.forward if isinstance(value, torch.nn.Module) else value
+
+
 def parameters(function: Callable[..., Any]) -> list[str]:
     """Return the argument names of a function. Raises ValueError for ``*args`` or ``**kwargs``."""
     found = inspect.signature(function).parameters.values()
@@ -72,7 +88,7 @@ def trace(name: str, label: str, function: Callable[..., Any], arguments: list[s
     tracer = _Tracer()
     proxies = [tracer.create_proxy("placeholder", arg, (), {}) for arg in arguments]
     try:
-        with _Factories(tracer):
+        with _without_effects(), _Factories(tracer):
             returned = function(*proxies)
         result = tracer.create_arg(returned)
     except PassError:
@@ -81,6 +97,36 @@ def trace(name: str, label: str, function: Callable[..., Any], arguments: list[s
         raise PassError(name, f"{label} cannot be traced: {type(error).__name__}: {error}{_where(error)}") from error
     tracer.graph.output(result)
     return Traced(tracer.graph, tuple(proxy.node for proxy in proxies))
+
+
+@contextlib.contextmanager
+def _without_effects() -> Iterator[None]:
+    """Have statements that do nothing to values do nothing, and bring torch's gradient mode back at the end."""
+    replaced = {name: _nothing for name in _CHECKS if hasattr(torch, name)}
+    replaced |= {name: _sized(getattr(torch, name)) for name in _SIZED}
+    kept = {name: getattr(torch, name) for name in replaced}
+    grad = torch.is_grad_enabled()
+    try:
+        for name, function in replaced.items():
+            setattr(torch, name, function)
+        yield
+    finally:
+        for name, function in kept.items():
+            setattr(torch, name, function)
+        torch.set_grad_enabled(grad)
+
+
+def _nothing(*_args: Any, **_kwargs: Any) -> None:
+    """Do nothing."""
+
+
+def _sized(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that takes sizes one by one, symbols as well, and hands them on as a tuple."""
+
+    def call(*size: Any, **options: Any) -> Any:
+        return function(size, **options) if len(size) > 1 and _has_proxy(size) else function(*size, **options)
+
+    return call
 
 
 def _where(error: BaseException) -> str:
