@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.fx import Graph, GraphModule, Proxy, Tracer
+from torch.fx import Graph, GraphModule, Node, Proxy, Tracer
 from torch.overrides import TorchFunctionMode
 
 from pytest_passbench.plans.graphs import Traced
 from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.rewrite.meta import metadata_nodes
 
 #: Checks of torch's, which have no value. They refuse a symbol.
 _CHECKS = (
@@ -55,6 +57,25 @@ def _has_proxy(value: Any) -> bool:
     return isinstance(value, (tuple, list)) and any(_has_proxy(item) for item in value)
 
 
+class _Symbol(Proxy):  # type: ignore[misc]
+    """A symbol that keeps ``x += y`` for a tensor, whose views see it. FX would make it ``x = x + y``."""
+
+
+def _augmented(name: str) -> Callable[..., Any]:
+    in_place, plain = getattr(operator, f"i{name.rstrip('_')}"), getattr(operator, name)
+
+    def method(self: _Symbol, other: Any) -> Any:
+        number = self.node in metadata_nodes(self.node.graph)
+        return self.tracer.create_proxy("call_function", plain if number else in_place, (self, other), {})
+
+    return method
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "xor"):
+    setattr(_Symbol, f"__i{_name}__", _augmented(_name))
+_Symbol.__iand__, _Symbol.__ior__ = _augmented("and_"), _augmented("or_")
+
+
 class _Tracer(Tracer):  # type: ignore[misc]
     """A tracer for which each function and method of torch is a leaf."""
 
@@ -63,6 +84,9 @@ class _Tracer(Tracer):  # type: ignore[misc]
         self.graph = Graph(tracer_cls=_Tracer)
         self.root = torch.nn.Module()
         self.tensor_attrs: dict[Any, str] = {}
+
+    def proxy(self, node: Node) -> Proxy:
+        return _Symbol(node, self)
 
 
 def as_function(value: Any) -> Any:

@@ -8,6 +8,7 @@ not match, and a message gives the reason.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,7 +46,7 @@ def hazards(nodes: tuple[Node, ...], returned: set[Node], order: dict[Node, int]
     ``returned`` are the nodes whose values the pattern returns. ``order`` has the position of each node of the graph.
     """
     matched = set(nodes)
-    later = _descendants(matched)
+    later = descendants(matched)
     moved = early_users(nodes, order)
     problem = _outside_writes(nodes, matched, returned, later, order) or _moved(moved, nodes, order)
     if problem:
@@ -137,31 +138,62 @@ def _early_reads(
     return ""
 
 
-def hidden_reads(calls: dict[Node, Call], binding: dict[Node, Any], order: dict[Node, int]) -> str:
+def hidden_reads(
+    calls: dict[Node, Call], returned: tuple[Node, ...], binding: dict[Node, Any], order: dict[Node, int]
+) -> str:
     """Return the difference between pattern and target in reads after a write through another name, or nothing.
 
     Such a read (``v = x.view(-1); v.add_(1); x.sin()``) shows only in the order of the operators. Matching compares
-    the data flow, and does not see it.
+    the data flow, and does not see it. Neither does it see that two arguments of the pattern share memory here.
+    ``calls`` are the pattern's, and ``returned`` what it returns.
     """
     position = {node: i for i, node in enumerate(calls)}
     for writer, call in calls.items():
-        below = _descendants({writer}), _descendants({binding[writer]})
-        memory = storages(value_of(canonical(binding[writer]).args.get("input")))
-        for node in calls:
-            found = binding[node]
-            reads = set().union(*(storages(value_of(n)) for n in found.all_input_nodes)) & memory
-            if not reads or found is binding[writer]:
+        target, base = binding[writer], call.args.get("input")
+        memory = storages(value_of(canonical(target).args.get("input")))
+        if not memory or not isinstance(base, Node):
+            continue
+        below = {writer} | descendants({writer}), {target} | descendants({target})
+        writes, origins = bool(written_storages(target)), _origins(base, binding, memory)
+        for node, read in _reads(calls, returned):
+            if node is writer or not _storages_of(binding.get(read)) & memory:
                 continue
-            behind = order[found] > order[binding[writer]] and found not in below[1]
-            there = bool(written_storages(binding[writer])) and behind
-            here = call.inplace and position[node] > position[writer] and node not in below[0]
-            if there != here:
-                other = binding[writer].name
-                return f"{found.name} reads a tensor that {other} writes, in another order than in pattern"
+            behind = node is None or order[binding[node]] > order[target]
+            there = writes and behind and binding[read] not in below[1]
+            behind = node is None or position[node] > position[writer]
+            known = read not in below[0] and bool(origins & _origins(read, binding, memory))
+            if there != (call.inplace and behind and known):
+                reader = "the match" if node is None else binding[node].name
+                verb = "returns" if node is None else "reads"
+                return f"{reader} {verb} a tensor that {target.name} writes, in another order than in pattern"
     return ""
 
 
-def _descendants(matched: set[Node]) -> set[Node]:
+def _reads(calls: dict[Node, Call], returned: tuple[Node, ...]) -> Iterator[tuple[Node | None, Node]]:
+    """Yield each operator of a pattern with each value that it reads, and None with each value that is returned."""
+    for node in calls:
+        for read in node.all_input_nodes:
+            yield node, read
+    for read in returned:
+        yield None, read
+
+
+def _origins(node: Node, binding: dict[Node, Any], memory: set[int]) -> set[Any]:
+    """Return where a pattern's value has its memory from, as far as the pattern says: arguments and operators."""
+    inputs = [n for n in node.all_input_nodes if _storages_of(binding.get(n)) & memory]
+    if not inputs:
+        return {binding[node]}
+    return set().union(*(_origins(n, binding, memory) for n in inputs))
+
+
+def _storages_of(bound: Any) -> set[int]:
+    """Return the storages of what a pattern's node stands for: a node of the target, or a sequence of them."""
+    if isinstance(bound, (tuple, list)):
+        return set().union(*(_storages_of(item) for item in bound))
+    return storages(value_of(bound))
+
+
+def descendants(matched: set[Node]) -> set[Node]:
     """Return the nodes that depend on these, without these."""
     seen: set[Node] = set()
     front = [user for node in matched for user in node.users]

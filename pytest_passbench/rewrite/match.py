@@ -13,9 +13,10 @@ from typing import Any, NoReturn
 
 import torch
 from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
 
 from pytest_passbench.rewrite import names
-from pytest_passbench.rewrite.effects import Effects, hazards, hidden_reads, leaks
+from pytest_passbench.rewrite.effects import Effects, descendants, hazards, hidden_reads, leaks
 from pytest_passbench.rewrite.literals import align, computes_floating, equal, rank_of, show, widened
 from pytest_passbench.rewrite.meta import evaluate, value_of
 from pytest_passbench.rewrite.normalise import Call, canonical
@@ -199,6 +200,9 @@ class Search:
 
     def _finish(self, binding: dict[Node, Any], pending: list[_Goal]) -> Match:
         """Compare the metadata expressions, whose tensors are now bound, and return the match."""
+        loose = [n for goal in pending for n in self._described(goal.pattern) if n not in binding]
+        if loose:
+            return self._finish_with(loose[0], binding, pending)
         for goal in pending:
             try:
                 value = evaluate(goal.pattern, binding, self.pattern.metadata)
@@ -208,6 +212,25 @@ class Search:
             if not self._equal(known):
                 self._unequal(known, binding)
         return self._legal(self._with_dropped(binding))
+
+    def _finish_with(self, loose: Node, binding: dict[Node, Any], pending: list[_Goal]) -> Match:
+        """Return the match with an argument that only metadata uses. Any tensor that it fits may stand for it."""
+        matched = {binding[node] for node in self.pattern.calls}
+        last = max(self.target.order[node] for node in matched)
+        later = matched | descendants(matched)
+        for node in [n for n, i in self.target.order.items() if i < last and n not in later]:
+            self._steps += 1
+            if isinstance(value_of(node), torch.Tensor) and self._steps <= _MAX_STEPS:
+                with contextlib.suppress(_NoMatch):
+                    return self._finish({**binding, loose: node}, pending)
+        goal = next(goal for goal in pending if loose in self._described(goal.pattern))
+        return self._miss(goal, binding, f"{loose.name} gives sizes only, and no tensor of the graph has them")
+
+    def _described(self, expression: Node) -> set[Node]:
+        """Return the pattern's values that a metadata expression describes."""
+        if expression not in self.pattern.metadata:
+            return {expression}
+        return set().union(*(self._described(node) for node in expression.all_input_nodes))
 
     def _with_dropped(self, binding: dict[Node, Any]) -> dict[Node, Any]:
         """Return the binding with the pattern's arguments that only parameters without a meaning use."""
@@ -224,8 +247,8 @@ class Search:
         matched = {binding[node] for node in self.pattern.calls}
         nodes = tuple(sorted(matched, key=self.target.order.__getitem__))
         returned = {binding[node] for node in self.pattern.returned}
-        problem = self._escape(matched, returned) or self._cycle(matched)
-        problem = problem or hidden_reads(self.pattern.calls, binding, self.target.order)
+        problem = self._escape(matched, returned) or self._cycle(matched, binding)
+        problem = problem or hidden_reads(self.pattern.calls, self.pattern.returned, binding, self.target.order)
         effects = Effects() if problem else hazards(nodes, returned, self.target.order)
         if problem or isinstance(effects, str):
             self._miss(_Goal(None, nodes[-1]), binding, problem or str(effects), whole=True)
@@ -241,10 +264,14 @@ class Search:
                 return f"the value of {name} is used outside the match, by {user}; the pattern must return it"
         return ""
 
-    def _cycle(self, matched: set[Node]) -> str:
-        """Return the reason if a path leaves the match and comes back into it, or nothing."""
+    def _cycle(self, matched: set[Node], binding: dict[Node, Any]) -> str:
+        """Return the reason if the kernel would need a value that depends on one of its own, or nothing."""
+        arguments: list[Node] = []
+        for node in self.pattern.traced.placeholders:
+            map_arg(binding.get(node), arguments.append)
         seen: set[Node] = set()
         front = [user for node in matched for user in node.users if user not in matched]
+        front += [node for node in arguments if node in matched]
         while front:
             node = front.pop()
             if node in matched:

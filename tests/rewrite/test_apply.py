@@ -405,6 +405,47 @@ def test_a_write_cannot_move_past_who_reads_it_through_a_view():
     check(body.replace("s = v.sin()\nc = t.cos()", "c = t.cos()\ns = v.sin()"), pattern, x())
 
 
+def test_an_augmented_assignment_in_a_pattern_is_a_write():
+    def pattern(x):
+        a = x * 2
+        v = a.view(2, 16)
+        v += 1
+        return a.sin()
+
+    check("a = in_0 * 2\na.view(2, 16).add_(1)\nreturn (a.sin(),)", pattern, x())
+    result, _ = rewrite("a = in_0 * 2\nv = a.view(2, 16) + 1\nreturn (a.sin(),)", pattern, x())
+    assert "reads a tensor that v writes, in another order than in pattern" in result.reports[0].miss
+
+
+def test_numbers_of_a_pattern_have_no_writes():
+    def pattern(x):
+        n = m = x.size(0)
+        m += 4
+        return x.view(n, -1).relu(), x.view(m, -1).relu()
+
+    check("return (in_0.view(4, -1).relu(), in_0.view(8, -1).relu())", pattern, x())
+
+
+def test_arguments_that_share_memory_with_a_written_one():
+    def pattern(x, y):
+        x += 1
+        return y.relu(), x.abs()
+
+    check("v = in_0[:2]\nv += 1\nreturn (in_1.relu(), v.abs())", pattern, x(), x())
+    result, _ = rewrite("v = in_0[:2]\nv += 1\nreturn (in_0.relu(), v.abs())", pattern, x())
+    assert "reads a tensor that iadd writes, in another order than in pattern" in result.reports[0].miss
+    body = "v = in_0.view(-1)\na = in_0.add_(1)\nreturn (a.view(-1) * v,)"
+    result, _ = rewrite(body, lambda x, y: (x + 1).view(-1) * y, x())
+    assert "reads a tensor that a writes, in another order than in pattern" in result.reports[0].miss
+
+
+def test_a_view_that_the_match_returns_and_changes():
+    body = "v = in_0.view(-1)\na = in_0.add_(1)\nreturn (v, a.sin())"
+    result, _ = rewrite(body, lambda x: (x.view(-1), (x + 1).sin()), x())
+    assert "the match returns a tensor that a writes, in another order than in pattern" in result.reports[0].miss
+    check(body, lambda x: (x.view(-1), x.add_(1).sin()), x())
+
+
 def test_reading_behind_a_write_of_others_is_no_conflict():
     def pattern(a, b):
         return a.relu() + b.tanh()

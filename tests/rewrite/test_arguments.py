@@ -169,6 +169,18 @@ def test_an_argument_that_both_a_value_and_a_flag_use_is_the_value():
     assert got == [2]
 
 
+def test_an_argument_that_only_gives_sizes():
+    def pattern(x, y, z):
+        return x.relu().view(y.size(1), z.shape[-1] // 2)
+
+    tensors = x(4, 4), x(3, 2), x(5, 16)
+    assert handed("return (in_0.relu().view(in_1.size(1), in_2.size(1) // 2) + in_1.sum() + in_2.sum(),)",
+                  pattern, *tensors) == []  # fmt: skip
+    assert handed("return (in_0.relu().view(2, 8) + in_1.sum() + in_2.sum(),)", pattern, *tensors) == []
+    result, _ = rewrite("return (in_0.relu().view(2, 8) + in_1.sum(),)", pattern, *tensors[:2])
+    assert "argument size: expected 2, found 8" in result.reports[0].miss
+
+
 def dead(x, y):
     y.sin()
     return x.relu()

@@ -88,8 +88,7 @@ def with_mode(x):
 
 
 def load_decompositions(x):
-    lazy_load_decompositions = torch._functorch.predispatch.lazy_load_decompositions()
-    lazy_load_decompositions = None
+    torch._functorch.predispatch.lazy_load_decompositions()
     return x.relu() + 1
 
 
@@ -137,7 +136,7 @@ def test_a_check_of_a_symbol_that_is_a_size():
 
 
 def test_a_check_that_torch_is_about_to_remove(tmp_path):
-    text = "def pattern(x, y):\n    _check_is_size = torch._check_is_size(y);  _check_is_size = None\n    return x.relu() + y"
+    text = "def pattern(x, y):\n    done = torch._check_is_size(y);  done = None\n    return x.relu() + y"
     before = graph("return (in_0.relu() + 3,)")
     assert apply_passes(before, load(tmp_path, text), [torch.randn(3)]).covered == ["relu", "add"]
 
