@@ -150,19 +150,18 @@ def hidden_reads(
     position = {node: i for i, node in enumerate(calls)}
     for writer, call in calls.items():
         target, base = binding[writer], call.args.get("input")
-        memory = storages(value_of(canonical(target).args.get("input")))
-        if not memory or not isinstance(base, Node):
-            continue
+        written = storages(value_of(canonical(target).args.get("input"))) if written_storages(target) else set()
+        meant = _storages_of(binding.get(base)) if call.inplace and isinstance(base, Node) else set()
         below = {writer} | descendants({writer}), {target} | descendants({target})
-        writes, origins = bool(written_storages(target)), _origins(base, binding, memory)
         for node, read in _reads(calls, returned):
-            if node is writer or not _storages_of(binding.get(read)) & memory:
+            memory = _storages_of(binding.get(read))
+            if node is writer or not memory & (written | meant):
                 continue
             behind = node is None or order[binding[node]] > order[target]
-            there = writes and behind and binding[read] not in below[1]
+            there = behind and bool(memory & written) and binding[read] not in below[1]
             behind = node is None or position[node] > position[writer]
-            known = read not in below[0] and bool(origins & _origins(read, binding, memory))
-            if there != (call.inplace and behind and known):
+            here = behind and bool(memory & meant) and read not in below[0]
+            if there != (here and bool(_origins(base, binding, meant) & _origins(read, binding, meant))):
                 reader = "the match" if node is None else binding[node].name
                 verb = "returns" if node is None else "reads"
                 return f"{reader} {verb} a tensor that {target.name} writes, in another order than in pattern"
@@ -178,7 +177,7 @@ def _reads(calls: dict[Node, Call], returned: tuple[Node, ...]) -> Iterator[tupl
         yield None, read
 
 
-def _origins(node: Node, binding: dict[Node, Any], memory: set[int]) -> set[Any]:
+def _origins(node: Any, binding: dict[Node, Any], memory: set[int]) -> set[Any]:
     """Return where a pattern's value has its memory from, as far as the pattern says: arguments and operators."""
     inputs = [n for n in node.all_input_nodes if _storages_of(binding.get(n)) & memory]
     if not inputs:

@@ -180,7 +180,9 @@ class Search:
         keys = dict.fromkeys([*call.args, *other.args])
         goals = [_Goal(*align(call, other, found, key), found, key, rank_of(other, key)) for key in keys]
         if call.op in names.COMMUTATIVE and {"input", "other"} <= set(keys):
-            return [goals, self._swapped(goals)]
+            choices = [goals, self._swapped(goals)]
+            choices = choices if not call.inplace else [c for c in choices if _writes_to_a_tensor(c)]
+            return choices or self._miss(goal, binding, "the pattern writes in place to what is a number here")
         if call.op == "transpose" and {"dim0", "dim1"} <= set(keys):
             return [goals, self._swapped(goals, ("dim0", "dim1"))]
         return [goals]
@@ -321,6 +323,11 @@ def _alike(call: Call, other: Call) -> tuple[Call, Call]:
         args = {key: value for key, value in other.args.items() if key != "correction"}
         return call, replace(other, args={**args, "unbiased": bool(other.args["correction"])})
     return call, other
+
+
+def _writes_to_a_tensor(goals: list[_Goal]) -> bool:
+    """Return True if the first operand, which a pattern's call writes to in place, is no number in the target."""
+    return any(goal.argument == "input" and isinstance(goal.target, Node) for goal in goals)
 
 
 def _holds_node(value: Any) -> bool:

@@ -439,6 +439,27 @@ def test_arguments_that_share_memory_with_a_written_one():
     assert "reads a tensor that a writes, in another order than in pattern" in result.reports[0].miss
 
 
+def test_the_operand_that_a_pattern_writes_to_is_a_tensor():
+    def pattern(x, y):
+        x.add_(y)
+        return x.abs()
+
+    check("return ((in_0 + 2).abs(),)", pattern, x())
+    check("return ((2 + in_0).abs(),)", pattern, x())
+
+
+def test_a_pattern_that_writes_to_the_other_operand():
+    def pattern(x, y):
+        v = y.view(-1)
+        y += x
+        return y.abs(), v.sin()
+
+    check("v = in_1.view(-1)\nin_1 += in_0\nreturn (in_1.abs(), v.sin())", pattern, x(), x())
+    body = "v = in_1.view(-1)\na = in_0 + in_1\nreturn (a.abs(), v.sin())"
+    result, _ = rewrite(body, pattern, x(), x())
+    assert "sin reads a tensor that a writes, in another order than in pattern" in result.reports[0].miss
+
+
 def test_a_view_that_the_match_returns_and_changes():
     body = "v = in_0.view(-1)\na = in_0.add_(1)\nreturn (v, a.sin())"
     result, _ = rewrite(body, lambda x: (x.view(-1), (x + 1).sin()), x())
