@@ -177,11 +177,14 @@ def _reads(calls: dict[Node, Call], returned: tuple[Node, ...]) -> Iterator[tupl
         yield None, read
 
 
-def _origins(node: Any, binding: dict[Node, Any], memory: set[int]) -> set[Any]:
-    """Return where a pattern's value has its memory from, as far as the pattern says: arguments and operators."""
+def _origins(node: Any, binding: dict[Node, Any], memory: set[int]) -> set[Node]:
+    """Return where a pattern's value has its memory from, as far as the pattern says: arguments and operators.
+
+    Two arguments are two, even if they stand for one tensor here.
+    """
     inputs = [n for n in node.all_input_nodes if _storages_of(binding.get(n)) & memory]
     if not inputs:
-        return {binding[node]}
+        return {node}
     return set().union(*(_origins(n, binding, memory) for n in inputs))
 
 

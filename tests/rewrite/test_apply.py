@@ -434,6 +434,8 @@ def test_arguments_that_share_memory_with_a_written_one():
     check("v = in_0[:2]\nv += 1\nreturn (in_1.relu(), v.abs())", pattern, x(), x())
     result, _ = rewrite("v = in_0[:2]\nv += 1\nreturn (in_0.relu(), v.abs())", pattern, x())
     assert "reads a tensor that iadd writes, in another order than in pattern" in result.reports[0].miss
+    result, _ = rewrite("v = in_0.t()\nin_0 += 1\nreturn (v,)", lambda x, y: (x.t(), y.add_(1))[0], x())
+    assert "the match returns a tensor that iadd writes, in another order than in pattern" in result.reports[0].miss
     body = "v = in_0.view(-1)\na = in_0.add_(1)\nreturn (a.view(-1) * v,)"
     result, _ = rewrite(body, lambda x, y: (x + 1).view(-1) * y, x())
     assert "reads a tensor that a writes, in another order than in pattern" in result.reports[0].miss
