@@ -182,10 +182,15 @@ def _origins(node: Any, binding: dict[Node, Any], memory: set[int]) -> set[Node]
 
     Two arguments are two, even if they stand for one tensor here.
     """
-    inputs = [n for n in node.all_input_nodes if _storages_of(binding.get(n)) & memory]
-    if not inputs:
-        return {node}
-    return set().union(*(_origins(n, binding, memory) for n in inputs))
+    found, seen, front = set[Node](), set[Node](), [node]
+    while front:
+        node = front.pop()
+        if node not in seen:
+            seen.add(node)
+            inputs = [n for n in node.all_input_nodes if _storages_of(binding.get(n)) & memory]
+            front += inputs
+            found |= set() if inputs else {node}
+    return found
 
 
 def _storages_of(bound: Any) -> set[int]:

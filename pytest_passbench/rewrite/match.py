@@ -202,6 +202,12 @@ class Search:
 
     def _finish(self, binding: dict[Node, Any], pending: list[_Goal]) -> Match:
         """Compare the metadata expressions, whose tensors are now bound, and return the match."""
+        lost = [node for node in self.pattern.calls if node not in binding]
+        if lost:
+            goal = _Goal(None, None, binding[self.pattern.anchor])
+            self._miss(
+                goal, binding, f"pattern uses {lost[0].name} for a size or a flag only, so it has no place here"
+            )
         loose = [n for goal in pending for n in self._described(goal.pattern) if n not in binding]
         if loose:
             return self._finish_with(loose[0], binding, pending)
@@ -228,11 +234,15 @@ class Search:
         goal = next(goal for goal in pending if loose in self._described(goal.pattern))
         return self._miss(goal, binding, f"{loose.name} gives sizes only, and no tensor of the graph has them")
 
-    def _described(self, expression: Node) -> set[Node]:
+    def _described(self, expression: Node) -> list[Node]:
         """Return the pattern's values that a metadata expression describes."""
-        if expression not in self.pattern.metadata:
-            return {expression}
-        return set().union(*(self._described(node) for node in expression.all_input_nodes))
+        seen, front = dict[Node, None](), [expression]
+        while front:
+            node = front.pop()
+            if node not in seen:
+                seen[node] = None
+                front += node.all_input_nodes if node in self.pattern.metadata else ()
+        return [node for node in seen if node not in self.pattern.metadata]
 
     def _with_dropped(self, binding: dict[Node, Any]) -> dict[Node, Any]:
         """Return the binding with the pattern's arguments that only parameters without a meaning use."""

@@ -181,6 +181,22 @@ def test_an_argument_that_only_gives_sizes():
     assert "argument size: expected 2, found 8" in result.reports[0].miss
 
 
+def test_an_operator_that_only_gives_a_size_is_looked_for():
+    result, _ = rewrite("return (in_0.view(4, -1).relu(),)", lambda x, y: x.view(y.sin().size(0), -1).relu(), x())
+    assert "no sin found" in result.reports[0].miss
+
+
+def test_sums_of_sums_of_sizes_end():
+    def pattern(x, y):
+        n = y.size(0)
+        for _ in range(100):
+            n = n + n
+        return x.view(n, -1).relu()
+
+    result, _ = rewrite("return (in_0.view(4, -1).relu(),)", pattern, x())
+    assert "cannot be evaluated" in result.reports[0].miss
+
+
 def dead(x, y):
     y.sin()
     return x.relu()
