@@ -20,6 +20,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, cast
 
+from pytest_passbench.reader.trace import as_function
 from pytest_passbench.rewrite.errors import PassError
 
 PACKAGE = "pass_dir"
@@ -30,7 +31,7 @@ _NEVER_SHADOWED = frozenset({"torch", "triton", "numpy", "pytest_passbench"}) | 
 class LoadedPass:
     """A loaded pass. It equals only itself.
 
-    ``wrapper`` is the kernel wrapper that ``replacement_func()`` returned.
+    ``wrapper`` is the kernel wrapper that the first ``replacement_func()`` returned.
     """
 
     name: str
@@ -170,7 +171,7 @@ def _load(folder: Path, stem: str) -> LoadedPass:
 
 
 def _callable(module: ModuleType, stem: str, name: str, file: Path) -> Callable[..., Any]:
-    found = getattr(module, name, None)
+    found = as_function(getattr(module, name, None))
     if not callable(found):
         raise PassError(stem, f"{file.name} defines no function {name!r}")
     return cast("Callable[..., Any]", found)
@@ -178,18 +179,13 @@ def _callable(module: ModuleType, stem: str, name: str, file: Path) -> Callable[
 
 def _wrapper(stem: str, replacement_func: Callable[[], Any], file: Path) -> Callable[..., Any]:
     try:
-        first, second = replacement_func(), replacement_func()
+        found = replacement_func()
     except (Exception, SystemExit) as error:
         message = f"replacement_func() failed: {type(error).__name__}: {error}{_line(error, file.parent)}"
         raise PassError(stem, message) from error
-    if first is not second:
-        raise PassError(
-            stem,
-            f"replacement_func() returns a new object at every call; return a module-level function ({file.name})",
-        )
-    if not callable(first):
-        raise PassError(stem, f"replacement_func() returns {type(first).__name__}, not a callable ({file.name})")
-    wrapper: Callable[..., Any] = first
+    if not callable(found):
+        raise PassError(stem, f"replacement_func() returns {type(found).__name__}, not a callable ({file.name})")
+    wrapper: Callable[..., Any] = found
     return wrapper
 
 

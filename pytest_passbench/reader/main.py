@@ -6,10 +6,12 @@ Each recording is made in a fork of its own. So no call finds anything that an e
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +55,16 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
         return
     sys.stdout.flush()
     send(channel, {"status": "ready", "passes": answer})
-    wrappers = {item.name: item.wrapper for item in passes}
+    first = {item.name: item.wrapper for item in passes}
+    again = {item.name: _made_anew(item) for item in passes}
+    turns = itertools.cycle((first, again))  # so a plan's two recordings are of two wrappers, if these are closures
     with contextlib.suppress(ProtocolError):
         while True:
             order, _none = receive(channel, max_fds=0)
-            _serve(channel, order, wrappers, folder)
+            if order["op"] == "kernels":
+                _tell_kernels(channel, folder)
+            else:
+                _serve(channel, order, next(turns), folder)
 
 
 def pass_as_data(item: LoadedPass) -> dict[str, Any]:
@@ -79,13 +86,24 @@ def _traced(item: LoadedPass, label: str) -> Any:
         return error.message
 
 
+def _made_anew(item: LoadedPass) -> Callable[..., Any]:
+    """Return a wrapper that calls the one that a further ``replacement_func()`` returns."""
+
+    def wrapper(*args: Any) -> Any:
+        return item.replacement_func()(*args)
+
+    return wrapper
+
+
+def _tell_kernels(channel: socket.socket, folder: Path) -> None:
+    """Answer a request for all kernels of the modules."""
+    known = {(one.source, one.flags, one.openmp): None for one in launches.libraries}
+    libraries = [[source, list(flags), openmp] for source, flags, openmp in known]
+    send(channel, {"libraries": libraries, "triton": launches.triton_kernels(folder)})
+
+
 def _serve(channel: socket.socket, order: dict[str, Any], wrappers: dict[str, Any], folder: Path) -> None:
-    """Answer a request: for all kernels of the modules, or for a launch plan, which a fork records."""
-    if order["op"] == "kernels":
-        known = {(one.source, one.flags, one.openmp): None for one in launches.libraries}
-        libraries = [[source, list(flags), openmp] for source, flags, openmp in known]
-        send(channel, {"libraries": libraries, "triton": launches.triton_kernels(folder)})
-        return
+    """Answer a request for a launch plan, which a fork records."""
     sys.stdout.flush()
     pid = os.fork()
     if pid == 0:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.fx import Graph, Proxy, Tracer
+from torch.fx import Graph, GraphModule, Node, Proxy, Tracer
 from torch.overrides import TorchFunctionMode
 
 from pytest_passbench.plans.graphs import Traced
 from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.rewrite.meta import metadata_nodes
+
+#: Checks of torch's, which have no value. They refuse a symbol.
+_CHECKS = (
+    "_check", "_check_is_size", "_check_index", "_check_value", "_check_type", "_check_not_implemented",
+    "_check_tensor_all", "_check_with",
+)  # fmt: skip
+#: Functions of torch that take sizes one by one, and refuse symbols among them.
+_SIZED = ("zeros", "ones", "empty", "rand", "randn")
 
 
 class _Factories(TorchFunctionMode):  # type: ignore[misc]
@@ -46,6 +57,25 @@ def _has_proxy(value: Any) -> bool:
     return isinstance(value, (tuple, list)) and any(_has_proxy(item) for item in value)
 
 
+class _Symbol(Proxy):  # type: ignore[misc]
+    """A symbol that keeps ``x += y`` for a tensor, whose views see it. FX would make it ``x = x + y``."""
+
+
+def _augmented(name: str) -> Callable[..., Any]:
+    in_place, plain = getattr(operator, f"i{name.rstrip('_')}"), getattr(operator, name)
+
+    def method(self: _Symbol, other: Any) -> Any:
+        number = self.node in metadata_nodes(self.node.graph)
+        return self.tracer.create_proxy("call_function", plain if number else in_place, (self, other), {})
+
+    return method
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "xor"):
+    setattr(_Symbol, f"__i{_name}__", _augmented(_name))
+_Symbol.__iand__, _Symbol.__ior__ = _augmented("and_"), _augmented("or_")
+
+
 class _Tracer(Tracer):  # type: ignore[misc]
     """A tracer for which each function and method of torch is a leaf."""
 
@@ -54,6 +84,16 @@ class _Tracer(Tracer):  # type: ignore[misc]
         self.graph = Graph(tracer_cls=_Tracer)
         self.root = torch.nn.Module()
         self.tensor_attrs: dict[Any, str] = {}
+
+    def proxy(self, node: Node) -> Proxy:
+        return _Symbol(node, self)
+
+
+def as_function(value: Any) -> Any:
+    """Return the function of a ``torch.fx.Graph``, a GraphModule or another module. Return anything else as it is."""
+    if isinstance(value, Graph):
+        value = GraphModule(value.owning_module or torch.nn.Module(), value)
+    return value.forward if isinstance(value, torch.nn.Module) else value
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:
@@ -72,7 +112,7 @@ def trace(name: str, label: str, function: Callable[..., Any], arguments: list[s
     tracer = _Tracer()
     proxies = [tracer.create_proxy("placeholder", arg, (), {}) for arg in arguments]
     try:
-        with _Factories(tracer):
+        with _without_effects(), _Factories(tracer):
             returned = function(*proxies)
         result = tracer.create_arg(returned)
     except PassError:
@@ -81,6 +121,36 @@ def trace(name: str, label: str, function: Callable[..., Any], arguments: list[s
         raise PassError(name, f"{label} cannot be traced: {type(error).__name__}: {error}{_where(error)}") from error
     tracer.graph.output(result)
     return Traced(tracer.graph, tuple(proxy.node for proxy in proxies))
+
+
+@contextlib.contextmanager
+def _without_effects() -> Iterator[None]:
+    """Have statements that do nothing to values do nothing, and bring torch's gradient mode back at the end."""
+    replaced = {name: _nothing for name in _CHECKS if hasattr(torch, name)}
+    replaced |= {name: _sized(getattr(torch, name)) for name in _SIZED}
+    kept = {name: getattr(torch, name) for name in replaced}
+    grad = torch.is_grad_enabled()
+    try:
+        for name, function in replaced.items():
+            setattr(torch, name, function)
+        yield
+    finally:
+        for name, function in kept.items():
+            setattr(torch, name, function)
+        torch.set_grad_enabled(grad)
+
+
+def _nothing(*_args: Any, **_kwargs: Any) -> None:
+    """Do nothing."""
+
+
+def _sized(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that takes sizes one by one, symbols as well, and hands them on as a tuple."""
+
+    def call(*size: Any, **options: Any) -> Any:
+        return function(size, **options) if len(size) > 1 and _has_proxy(size) else function(*size, **options)
+
+    return call
 
 
 def _where(error: BaseException) -> str:

@@ -15,6 +15,7 @@ from pytest_passbench.core.record import PassReport
 from pytest_passbench.plans.graphs import Traced
 from pytest_passbench.plans.launch import ALIGNMENT_BYTES, Argument, Form, Request
 from pytest_passbench.plans.values import ValueRefused, encode
+from pytest_passbench.rewrite.effects import early_users
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.explain import explain
 from pytest_passbench.rewrite.inplace import thread_inplace
@@ -82,12 +83,13 @@ def _prepare(item: Pass) -> Pattern:
     return pattern
 
 
-def _check_used(name: str, pattern: Pattern, arguments: Traced) -> None:
-    """Raise PassError if ``replacement_args`` uses an argument that the pattern does not use."""
+def _check_used(name: str, match: Match, arguments: Traced) -> None:
+    """Raise PassError if ``replacement_args`` uses an argument that stands for nothing in the match."""
     handed = {str(node.target) for node in arguments.placeholders if node.users}
-    loose = [str(n.target) for n in pattern.traced.placeholders if not n.users and str(n.target) in handed]
-    if loose:
-        raise PassError(name, f"argument {loose[0]} is not used in pattern, so it stands for no value of the graph")
+    for node in match.pattern.traced.placeholders:
+        if str(node.target) in handed and node not in match.binding:
+            how = "used in dead code of pattern only" if node.users else "not used in pattern"
+            raise PassError(name, f"argument {node.target} is {how}, so it stands for no value of the graph")
 
 
 def _apply(item: Pass, pattern: Pattern, target: Target, kernels: Kernels) -> tuple[PassReport, list[str]]:
@@ -96,10 +98,10 @@ def _apply(item: Pass, pattern: Pattern, target: Target, kernels: Kernels) -> tu
     for place in target.named(pattern.calls[pattern.anchor].op):
         match = search.at(place) if place in target.order else None
         if match is not None:
-            _check_used(item.name, pattern, item.arguments)
+            _check_used(item.name, match, item.arguments)
             report.matches += 1
-            report.operators += operator_names(list(match.nodes))
-            covered += covered_names(target, list(match.nodes))
+            report.operators += operator_names(match.replaced)
+            covered += covered_names(target, match.replaced)
             report.computed += _Splice(item, match, target, kernels).done()
             target.refresh()
     if not report.matches:
@@ -117,32 +119,23 @@ class _Splice:
 
     def done(self) -> list[str]:
         """Replace the match, and return the operators that ``replacement_args`` adds to the graph."""
-        moved = self._early_users()
-        last = self.match.nodes[-1]
+        last, kept = self.match.nodes[-1], self.match.effects.kept
+        moved = early_users(self.match.nodes, self.target.order)
         with self.graph.inserting_before(last.next):
             call = self._call(self._arguments())
             results = self._results(call)
             for node, result in results.items():
-                node.replace_all_uses_with(result)
+                node.replace_all_uses_with(result, delete_user_cb=lambda user: user not in kept)
         anchor = last.next
         while anchor.meta.get("passbench_new"):
             del anchor.meta["passbench_new"]
             anchor = anchor.next
-        for node in moved:
+        for node in (*kept, *moved):
             anchor.prepend(node)
         for node in reversed(self.match.nodes):
-            self.graph.erase_node(node)
+            if node not in kept:
+                self.graph.erase_node(node)
         return self.computed
-
-    def _early_users(self) -> list[Node]:
-        """Return the nodes before the match's last operator that depend on one of its results, in order."""
-        matched, order = set(self.match.nodes), self.target.order
-        dependent: set[Node] = set()
-        for node in list(order)[order[self.match.nodes[0]] : order[self.match.nodes[-1]]]:
-            inputs = set(node.all_input_nodes)
-            if node not in matched and (inputs & matched or inputs & dependent):
-                dependent.add(node)
-        return sorted(dependent, key=order.__getitem__)
 
     def _arguments(self) -> tuple[Any, ...]:
         """Return what ``replacement_args`` returns for the match: nodes of the graph and literals."""

@@ -1,12 +1,14 @@
 """Effects of in-place operators: copies that a replacement must make, and reasons why it must not be made.
 
 A kernel returns its results and changes no argument. If the rest of the graph can see a write of the match, a
-``copy_`` of the kernel's result into the written tensor preserves it. If that is impossible the place does not match,
-and a message gives the reason.
+``copy_`` of the kernel's result into the written tensor preserves it. If the pattern does not return that result, the
+operators that write stay in the graph, behind the kernel's call. If neither preserves what others see, the place does
+not match, and a message gives the reason.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +20,14 @@ from pytest_passbench.rewrite.normalise import Call, canonical
 
 @dataclass(frozen=True)
 class Effects:
-    """The effects of a match. ``copy_back`` maps a returned node to the outer tensor that gets its value."""
+    """The effects of a match.
+
+    ``copy_back`` maps a returned node to the outer tensor that gets its value. ``kept`` are matched operators that
+    stay behind the kernel's call, because they write what others see.
+    """
 
     copy_back: dict[Node, Node] = field(default_factory=dict)
+    kept: tuple[Node, ...] = ()
 
 
 def written_storages(node: Node) -> set[int]:
@@ -39,58 +46,161 @@ def hazards(nodes: tuple[Node, ...], returned: set[Node], order: dict[Node, int]
     ``returned`` are the nodes whose values the pattern returns. ``order`` has the position of each node of the graph.
     """
     matched = set(nodes)
-    later = _descendants(matched)
-    problem = _outside_writes(nodes, matched, returned, later, order) or _moved(nodes, matched, order)
+    later = descendants(matched)
+    moved = early_users(nodes, order)
+    problem = _outside_writes(nodes, matched, returned, later, order) or _moved(moved, nodes, order)
     if problem:
         return problem
-    copies: dict[Node, Node] = {}
+    seen: dict[int, list[Node]] = {}  # the writers of each storage that others see
     for storage in set().union(*(written_storages(node) for node in nodes)):
         writers = [node for node in nodes if storage in written_storages(node)]
-        if not _observed(storage, writers[0], matched, later, order):
-            continue
-        base = _base(writers[-1], matched)
-        if base is None or writers[-1] not in returned:
-            return f"{writers[-1].name} changes a tensor that is used elsewhere; the pattern must return its result"
-        copies[writers[-1]] = base
-    return Effects(copies)
+        if _observed(storage, writers[0], matched, later, order) or any(leaks(w, matched, returned) for w in writers):
+            seen[storage] = writers
+            problem = _early_reads(storage, writers[0], nodes, moved, order)
+            if problem:
+                return problem
+    copies = {writers[-1]: _base(writers[-1], matched) for writers in seen.values()}
+    leaking = any(leaks(w, matched, returned) for writers in seen.values() for w in writers)
+    if not leaking and all(base is not None and writer in returned for writer, base in copies.items()):
+        return Effects({writer: base for writer, base in copies.items() if base is not None})
+    kept = _kept([writer for writers in seen.values() for writer in writers], nodes)
+    if len(kept) == len(nodes):
+        writer = next(iter(seen.values()))[-1]
+        return f"{writer.name} changes a tensor that is used elsewhere, and without it nothing is left to replace"
+    return Effects(kept=kept)
 
 
-def _moved(nodes: tuple[Node, ...], matched: set[Node], order: dict[Node, int]) -> str:
+def leaks(node: Node, matched: set[Node], returned: set[Node]) -> bool:
+    """Return True if a node writes to a tensor from outside, and others go on with that tensor under its name.
+
+    The pattern does not return it, so no result of the kernel can take its place.
+    """
+    if node in returned or not written_storages(node) or all(user in matched for user in node.users):
+        return False
+    outer = {n for member in matched for n in member.all_input_nodes} - matched
+    return bool(storages(value_of(node)) & set().union(*(storages(value_of(n)) for n in outer)))
+
+
+def _kept(writers: list[Node], nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Return the operators of the match that these writers need, and they, in graph order."""
+    kept, front = set[Node](), list(writers)
+    while front:
+        node = front.pop()
+        if node not in kept:
+            kept.add(node)
+            front += [n for n in node.all_input_nodes if n in nodes]
+            before = nodes[: nodes.index(node)]
+            front += [n for n in before if written_storages(n) & _touched(node)]
+    return tuple(node for node in nodes if node in kept)
+
+
+def _touched(node: Node) -> set[int]:
+    """Return the storages that a node reads, writes or returns."""
+    return set().union(*(storages(value_of(n)) for n in (node, *node.all_input_nodes)))
+
+
+def early_users(nodes: tuple[Node, ...], order: dict[Node, int]) -> tuple[Node, ...]:
+    """Return the outside nodes before the match's last operator that depend on one of its results, in order."""
+    matched, dependent = set(nodes), dict[Node, None]()
+    for node in list(order)[order[nodes[0]] : order[nodes[-1]]]:
+        if node not in matched and any(n in matched or n in dependent for n in node.all_input_nodes):
+            dependent[node] = None
+    return tuple(dependent)
+
+
+def _moved(moved: tuple[Node, ...], nodes: tuple[Node, ...], order: dict[Node, int]) -> str:
     """Return the reason why a use of a result cannot move behind the match's last operator, or nothing.
 
-    A node that uses a result before that operator has to move, and it must not move past a write.
+    It must not move past a write to what it uses, nor past a use of what it writes.
     """
-    span = list(order)[order[nodes[0]] : order[nodes[-1]]]
-    early = [n for n in span if n not in matched and matched & set(n.all_input_nodes)]
-    writers = [n for n in (*span, nodes[-1]) if written_storages(n)]
-    return f"{early[0].name} uses a result before {writers[0].name} writes in place" if early and writers else ""
-
-
-def hidden_reads(calls: dict[Node, Call], binding: dict[Node, Any], order: dict[Node, int]) -> str:
-    """Return the difference between pattern and target in reads after a write through another name, or nothing.
-
-    Such a read (``v = x.view(-1); v.add_(1); x.sin()``) shows only in the order of the operators. Matching compares
-    the data flow, and does not see it.
-    """
-    position = {node: i for i, node in enumerate(calls)}
-    for writer, call in calls.items():
-        below = _descendants({writer}), _descendants({binding[writer]})
-        memory = storages(value_of(canonical(binding[writer]).args.get("input")))
-        for node in calls:
-            found = binding[node]
-            reads = set().union(*(storages(value_of(n)) for n in found.all_input_nodes)) & memory
-            if not reads or found is binding[writer]:
+    span = list(order)[order[nodes[0]] : order[nodes[-1]] + 1]
+    for node in moved:
+        for other in span[span.index(node) + 1 :]:
+            if other in moved:
                 continue
-            behind = order[found] > order[binding[writer]] and found not in below[1]
-            there = bool(written_storages(binding[writer])) and behind
-            here = call.inplace and position[node] > position[writer] and node not in below[0]
-            if there != here:
-                other = binding[writer].name
-                return f"{found.name} reads a tensor that {other} writes, in another order than in pattern"
+            if written_storages(other) & _touched(node):
+                return f"{node.name} uses a result before {other.name} writes in place"
+            if written_storages(node) & _touched(other):
+                return f"{node.name} writes in place to a result before {other.name} uses it"
     return ""
 
 
-def _descendants(matched: set[Node]) -> set[Node]:
+def _early_reads(
+    storage: int, first: Node, nodes: tuple[Node, ...], moved: tuple[Node, ...], order: dict[Node, int]
+) -> str:
+    """Return the reason if a node outside reads a write before the match's last operator, or nothing.
+
+    The write is made at the end only, behind the kernel's call.
+    """
+    for node in list(order)[order[first] : order[nodes[-1]]]:
+        if node not in nodes and node not in moved and storage in _touched(node):
+            return f"{node.name} reads what {first.name} writes in place before the match ends"
+    return ""
+
+
+def hidden_reads(
+    calls: dict[Node, Call], returned: tuple[Node, ...], binding: dict[Node, Any], order: dict[Node, int]
+) -> str:
+    """Return the difference between pattern and target in reads after a write through another name, or nothing.
+
+    Such a read (``v = x.view(-1); v.add_(1); x.sin()``) shows only in the order of the operators. Matching compares
+    the data flow, and does not see it. Neither does it see that two arguments of the pattern share memory here.
+    ``calls`` are the pattern's, and ``returned`` what it returns.
+    """
+    position = {node: i for i, node in enumerate(calls)}
+    for writer, call in calls.items():
+        target, base = binding[writer], call.args.get("input")
+        written = storages(value_of(canonical(target).args.get("input"))) if written_storages(target) else set()
+        meant = _storages_of(binding.get(base)) if call.inplace and isinstance(base, Node) else set()
+        below = {writer} | descendants({writer}), {target} | descendants({target})
+        for node, read in _reads(calls, returned):
+            memory = _storages_of(binding.get(read))
+            if node is writer or not memory & (written | meant):
+                continue
+            behind = node is None or order[binding[node]] > order[target]
+            there = behind and bool(memory & written) and binding[read] not in below[1]
+            behind = node is None or position[node] > position[writer]
+            here = behind and bool(memory & meant) and read not in below[0]
+            if there != (here and bool(_origins(base, binding, meant) & _origins(read, binding, meant))):
+                reader = "the match" if node is None else binding[node].name
+                verb = "returns" if node is None else "reads"
+                return f"{reader} {verb} a tensor that {target.name} writes, in another order than in pattern"
+    return ""
+
+
+def _reads(calls: dict[Node, Call], returned: tuple[Node, ...]) -> Iterator[tuple[Node | None, Node]]:
+    """Yield each operator of a pattern with each value that it reads, and None with each value that is returned."""
+    for node in calls:
+        for read in node.all_input_nodes:
+            yield node, read
+    for read in returned:
+        yield None, read
+
+
+def _origins(node: Any, binding: dict[Node, Any], memory: set[int]) -> set[Node]:
+    """Return where a pattern's value has its memory from, as far as the pattern says: arguments and operators.
+
+    Two arguments are two, even if they stand for one tensor here.
+    """
+    found, seen, front = set[Node](), set[Node](), [node]
+    while front:
+        node = front.pop()
+        if node not in seen:
+            seen.add(node)
+            inputs = [n for n in node.all_input_nodes if _storages_of(binding.get(n)) & memory]
+            front += inputs
+            found |= set() if inputs else {node}
+    return found
+
+
+def _storages_of(bound: Any) -> set[int]:
+    """Return the storages of what a pattern's node stands for: a node of the target, or a sequence of them."""
+    if isinstance(bound, (tuple, list)):
+        return set().union(*(_storages_of(item) for item in bound))
+    return storages(value_of(bound))
+
+
+def descendants(matched: set[Node]) -> set[Node]:
     """Return the nodes that depend on these, without these."""
     seen: set[Node] = set()
     front = [user for node in matched for user in node.users]
@@ -129,16 +239,14 @@ def _outside_writes(
     nodes: tuple[Node, ...], matched: set[Node], returned: set[Node], later: set[Node], order: dict[Node, int]
 ) -> str:
     """Return the reason if a node outside writes to memory that the match uses or returns, or nothing."""
-    touched = set().union(*(storages(value_of(n)) for node in nodes for n in (node, *node.all_input_nodes)))
+    touched = set().union(*(_touched(node) for node in nodes))
     for node in order:
-        if node in matched or order[node] < order[nodes[0]]:
-            continue
-        writes = written_storages(node)
-        if order[node] < order[nodes[-1]] and writes & touched:
+        writes = written_storages(node) & touched if order[node] > order[nodes[0]] and node not in matched else set()
+        before = [n for n in nodes if order[n] < order[node]]
+        if writes and len(before) < len(nodes) and any(writes & _touched(n) for n in before):
             return f"{node.name} changes a tensor in place between the operators of the match"
-        for storage in writes:
-            if storage in touched and _shared(storage, matched, returned, later, order):
-                return f"{node.name} later changes a tensor in place that the match's result is a view of"
+        if any(_shared(storage, matched, returned, later, order) for storage in writes):
+            return f"{node.name} later changes a tensor in place that the match's result is a view of"
     return ""
 
 

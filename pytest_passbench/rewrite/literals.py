@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -15,19 +16,23 @@ _SIZED = frozenset({"view", "reshape", "expand"})
 
 
 def align(pattern: Call, target: Call, node: Node, name: str) -> tuple[Any, Any]:
-    """Return an argument of both calls in comparable form: widths, negative dimensions and -1 sizes are resolved.
+    """Return an argument of both calls in comparable form: -1 sizes are resolved, and a number is widened.
 
-    ``node`` is the target's node. Its recorded values give ranks and sizes.
+    A number is widened to as many axes as the other side has. ``node`` is the target's node.
     """
     expected, found = pattern.get(name), target.get(name)
     if pattern.op in _SIZED and name == "size":
         return _sizes(pattern.op, expected, node, target)
     if name in names.WIDENED:
-        expected, found = _widen(expected, found), _widen(found, expected)
-    if name in names.DIM_NAMES:
-        rank = _rank(target)
-        return _wrap(expected, rank), _wrap(found, rank)
+        return _widen(expected, found), _widen(found, expected)
     return expected, found
+
+
+def widened(expected: Any, found: Any, name: str, rank: int | None) -> tuple[Any, Any]:
+    """Return two literals of a parameter with dimensions counted from the first of ``rank``, and as wide."""
+    if name in names.WIDENED:
+        expected, found = _widen(expected, found), _widen(found, expected)
+    return _wrap(expected, rank), _wrap(found, rank)
 
 
 def _widen(value: Any, like: Any) -> Any:
@@ -38,7 +43,10 @@ def _widen(value: Any, like: Any) -> Any:
     return value
 
 
-def _rank(call: Call) -> int | None:
+def rank_of(call: Call, name: str) -> int | None:
+    """Return the rank from which a negative value of this parameter counts. None if it names no dimension."""
+    if name not in names.DIM_NAMES:
+        return None
     subject = call.args.get("input", call.args.get("tensors"))
     if isinstance(subject, tuple) and subject:
         subject = subject[0]
@@ -91,11 +99,16 @@ def equal(expected: Any, found: Any, *, floating: bool, home: torch.device | Non
     if isinstance(expected, bool) or isinstance(found, bool):
         return expected is found
     if isinstance(expected, (int, float)) and isinstance(found, (int, float)):
-        return expected == found and (floating or type(expected) is type(found))
+        return _same_number(expected, found) and (floating or type(expected) is type(found))
     if isinstance(expected, tuple) and isinstance(found, tuple):
         pairs = zip(expected, found, strict=False)
         return len(expected) == len(found) and all(equal(e, f, floating=floating, home=home) for e, f in pairs)
     return type(expected) is type(found) and bool(expected == found)
+
+
+def _same_number(one: float, other: float) -> bool:
+    """Return True if two numbers are one. 0.0 and -0.0 are two, and NaN is itself."""
+    return (one == other and math.copysign(1, one) == math.copysign(1, other)) or (one != one and other != other)
 
 
 def _empty(value: Any) -> bool:
@@ -115,9 +128,15 @@ def _same_device(expected: Any, found: Any, home: torch.device | None) -> bool:
 
 
 def computes_floating(node: Node) -> bool:
-    """Return True if a tensor of the call is of a floating-point or complex dtype."""
-    values = [value_of(n) for n in (*node.all_input_nodes, node)]
-    return any(isinstance(v, torch.Tensor) and (v.is_floating_point() or v.is_complex()) for v in values)
+    """Return True if a call computes in floating point, whatever types its numbers have.
+
+    A tensor that goes into it says so. If none does, its dtype says so.
+    """
+    values = [value_of(n) for n in node.all_input_nodes]
+    dtypes = [v.dtype for value in values for v in (value if isinstance(value, (tuple, list)) else (value,))
+              if isinstance(v, torch.Tensor)]  # fmt: skip
+    dtypes = dtypes or [d for d in (*node.args, *node.kwargs.values()) if isinstance(d, torch.dtype)]
+    return any(dtype.is_floating_point or dtype.is_complex for dtype in dtypes)
 
 
 def show(value: Any) -> str:

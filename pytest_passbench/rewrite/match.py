@@ -8,17 +8,18 @@ orders. Metadata expressions of the pattern (``x.size(0)``) are evaluated when a
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import torch
 from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
 
 from pytest_passbench.rewrite import names
-from pytest_passbench.rewrite.effects import Effects, hazards, hidden_reads
-from pytest_passbench.rewrite.literals import align, computes_floating, equal, show
+from pytest_passbench.rewrite.effects import Effects, descendants, hazards, hidden_reads, leaks
+from pytest_passbench.rewrite.literals import align, computes_floating, equal, rank_of, show, widened
 from pytest_passbench.rewrite.meta import evaluate, value_of
-from pytest_passbench.rewrite.normalise import canonical
+from pytest_passbench.rewrite.normalise import Call, canonical
 from pytest_passbench.rewrite.pattern import Pattern
 
 _MAX_STEPS = 20_000  # of backtracking per place, so that an ambiguous pattern cannot hang the build
@@ -44,6 +45,11 @@ class Match:
     binding: dict[Node, Any]
     nodes: tuple[Node, ...]
     effects: Effects = field(default_factory=Effects)
+
+    @property
+    def replaced(self) -> list[Node]:
+        """The matched operators that leave the graph."""
+        return [node for node in self.nodes if node not in self.effects.kept]
 
 
 class Target:
@@ -71,12 +77,16 @@ def _is_operator(node: Node) -> bool:
 
 @dataclass(frozen=True)
 class _Goal:
-    """A pair of values that must match. ``node`` and ``argument`` state their place, for messages."""
+    """A pair of values that must match. ``node`` and ``argument`` state their place.
+
+    ``rank`` is the number of dimensions that a negative dimension counts from, or None if it is unknown.
+    """
 
     pattern: Any
     target: Any
     node: Node | None = None
     argument: str = ""
+    rank: int | None = None
 
 
 _Choices = list[list[_Goal]]
@@ -125,11 +135,11 @@ class Search:
             return self._node(goal, binding, pending)
         if isinstance(expected, tuple) and isinstance(found, tuple) and len(expected) == len(found):
             parts = zip(expected, found, strict=True)
-            return [[_Goal(e, f, goal.node, goal.argument) for e, f in parts]]
+            return [[replace(goal, pattern=e, target=f) for e, f in parts]]
         if isinstance(expected, slice) and isinstance(found, slice):
             ends = [(expected.start, found.start), (expected.stop, found.stop), (expected.step, found.step)]
-            return [[_Goal(e, f, goal.node, goal.argument) for e, f in ends]]
-        if not self._equal(expected, found, goal.node):
+            return [[replace(goal, pattern=e, target=f) for e, f in ends]]
+        if not self._equal(goal):
             self._unequal(goal, binding)
         return [[]]
 
@@ -138,9 +148,9 @@ class Search:
         if found is _ANYWHERE:
             return self._anywhere(node, binding)
         if node in binding:
-            same = binding[node] is found or (not _holds_node(found) and self._equal(binding[node], found, None))
-            same = same or (isinstance(found, tuple) and binding[node] == found)
-            if not same:
+            bound = binding[node]
+            same = bound is found or (isinstance(found, tuple) and bound == found)
+            if not same and not self._equal(replace(goal, pattern=bound)):
                 self._miss(goal, binding, f"expected {show(binding[node])}, found {show(found)}")
             return [[]]
         if node in self.pattern.metadata:
@@ -166,10 +176,13 @@ class Search:
         if other is None or other.op != call.op:
             self._miss(goal, binding, f"expected {call.op}, found {self._describe(found)}")
         binding[node] = found
+        call, other = _alike(call, other)
         keys = dict.fromkeys([*call.args, *other.args])
-        goals = [_Goal(*align(call, other, found, key), found, key) for key in keys]
+        goals = [_Goal(*align(call, other, found, key), found, key, rank_of(other, key)) for key in keys]
         if call.op in names.COMMUTATIVE and {"input", "other"} <= set(keys):
-            return [goals, self._swapped(goals)]
+            choices = [goals, self._swapped(goals)]
+            choices = choices if not call.inplace else [c for c in choices if _writes_to_a_tensor(c)]
+            return choices or self._miss(goal, binding, "the pattern writes in place to what is a number here")
         if call.op == "transpose" and {"dim0", "dim1"} <= set(keys):
             return [goals, self._swapped(goals, ("dim0", "dim1"))]
         return [goals]
@@ -177,33 +190,77 @@ class Search:
     def _swapped(self, goals: list[_Goal], pair: tuple[str, str] = ("input", "other")) -> list[_Goal]:
         values = {goal.argument: goal.target for goal in goals}
         swap = {pair[0]: values[pair[1]], pair[1]: values[pair[0]]}
-        return [_Goal(g.pattern, swap.get(g.argument, g.target), g.node, g.argument) for g in goals]
+        return [replace(g, target=swap.get(g.argument, g.target)) for g in goals]
 
-    def _equal(self, expected: Any, found: Any, node: Node | None) -> bool:
-        if _holds_node(expected) or _holds_node(found):
+    def _equal(self, goal: _Goal) -> bool:
+        """Return True if both values of a goal are literals that mean the same in their place."""
+        if _holds_node(goal.pattern) or _holds_node(goal.target):
             return False
-        floating = node is None or computes_floating(node)
-        return equal(expected, found, floating=floating, home=self.target.home)
+        floating = goal.node is None or computes_floating(goal.node)
+        pairs = (goal.pattern, goal.target), widened(goal.pattern, goal.target, goal.argument, goal.rank)
+        return any(equal(e, f, floating=floating, home=self.target.home) for e, f in pairs)
 
     def _finish(self, binding: dict[Node, Any], pending: list[_Goal]) -> Match:
         """Compare the metadata expressions, whose tensors are now bound, and return the match."""
+        lost = [node for node in self.pattern.calls if node not in binding]
+        if lost:
+            goal = _Goal(None, None, binding[self.pattern.anchor])
+            self._miss(
+                goal, binding, f"pattern uses {lost[0].name} for a size or a flag only, so it has no place here"
+            )
+        loose = [n for goal in pending for n in self._described(goal.pattern) if n not in binding]
+        if loose:
+            return self._finish_with(loose[0], binding, pending)
         for goal in pending:
             try:
                 value = evaluate(goal.pattern, binding, self.pattern.metadata)
             except Exception as error:
                 self._miss(goal, binding, f"{goal.pattern.name} cannot be evaluated: {error}")
-            value = tuple(value) if isinstance(value, (tuple, list)) else value
-            if not self._equal(value, goal.target, goal.node):
-                self._unequal(_Goal(value, goal.target, goal.node, goal.argument), binding)
-        return self._legal(binding)
+            known = replace(goal, pattern=tuple(value) if isinstance(value, (tuple, list)) else value)
+            if not self._equal(known):
+                self._unequal(known, binding)
+        return self._legal(self._with_dropped(binding))
+
+    def _finish_with(self, loose: Node, binding: dict[Node, Any], pending: list[_Goal]) -> Match:
+        """Return the match with an argument that only metadata uses. Any tensor that it fits may stand for it."""
+        matched = {binding[node] for node in self.pattern.calls}
+        last = max(self.target.order[node] for node in matched)
+        later = matched | descendants(matched)
+        for node in [n for n, i in self.target.order.items() if i < last and n not in later]:
+            self._steps += 1
+            if isinstance(value_of(node), torch.Tensor) and self._steps <= _MAX_STEPS:
+                with contextlib.suppress(_NoMatch):
+                    return self._finish({**binding, loose: node}, pending)
+        goal = next(goal for goal in pending if loose in self._described(goal.pattern))
+        return self._miss(goal, binding, f"{loose.name} gives sizes only, and no tensor of the graph has them")
+
+    def _described(self, expression: Node) -> list[Node]:
+        """Return the pattern's values that a metadata expression describes."""
+        seen, front = dict[Node, None](), [expression]
+        while front:
+            node = front.pop()
+            if node not in seen:
+                seen[node] = None
+                front += node.all_input_nodes if node in self.pattern.metadata else ()
+        return [node for node in seen if node not in self.pattern.metadata]
+
+    def _with_dropped(self, binding: dict[Node, Any]) -> dict[Node, Any]:
+        """Return the binding with the pattern's arguments that only parameters without a meaning use."""
+        found = dict(binding)
+        for node, call in self.pattern.calls.items():
+            other = self.target.calls[binding[node]]
+            for name, value in call.dropped.items():
+                if isinstance(value, Node) and value.op == "placeholder":
+                    found.setdefault(value, other.inplace if name == "inplace" else other.dropped.get(name))
+        return found
 
     def _legal(self, binding: dict[Node, Any]) -> Match:
         """Return the match of a binding. Raises _NoMatch if replacing it would change the graph's results."""
         matched = {binding[node] for node in self.pattern.calls}
         nodes = tuple(sorted(matched, key=self.target.order.__getitem__))
         returned = {binding[node] for node in self.pattern.returned}
-        problem = self._escape(matched, returned) or self._cycle(matched)
-        problem = problem or hidden_reads(self.pattern.calls, binding, self.target.order)
+        problem = self._escape(matched, returned) or self._cycle(matched, binding)
+        problem = problem or hidden_reads(self.pattern.calls, self.pattern.returned, binding, self.target.order)
         effects = Effects() if problem else hazards(nodes, returned, self.target.order)
         if problem or isinstance(effects, str):
             self._miss(_Goal(None, nodes[-1]), binding, problem or str(effects), whole=True)
@@ -213,16 +270,20 @@ class Search:
         """Return the reason if a value that the pattern does not return is used outside, or nothing."""
         for node in matched - returned:
             outside = [user for user in node.users if user not in matched]
-            if outside:
+            if outside and not leaks(node, matched, returned):
                 user = "the graph's output" if outside[0].op == "output" else outside[0].name
                 name = f"{self.target.calls[node].op} ({node.name})"
                 return f"the value of {name} is used outside the match, by {user}; the pattern must return it"
         return ""
 
-    def _cycle(self, matched: set[Node]) -> str:
-        """Return the reason if a path leaves the match and comes back into it, or nothing."""
+    def _cycle(self, matched: set[Node], binding: dict[Node, Any]) -> str:
+        """Return the reason if the kernel would need a value that depends on one of its own, or nothing."""
+        arguments: list[Node] = []
+        for node in self.pattern.traced.placeholders:
+            map_arg(binding.get(node), arguments.append)
         seen: set[Node] = set()
         front = [user for node in matched for user in node.users if user not in matched]
+        front += [node for node in arguments if node in matched]
         while front:
             node = front.pop()
             if node in matched:
@@ -257,6 +318,26 @@ class Search:
 
 
 _ANYWHERE = object()
+
+
+def _alike(call: Call, other: Call) -> tuple[Call, Call]:
+    """Return calls of one operator whose parameters have the same names where a pattern's argument hides the name.
+
+    They are the dtype or device of ``x.to(y)``, and the flag of ``x.var(0, unbiased)``.
+    """
+    named = [key for key in other.args if key in ("dtype", "device")]
+    if call.op == "to" and "other" in call.args and "other" not in other.args and len(named) == 1:
+        args = {named[0] if key == "other" else key: value for key, value in call.args.items()}
+        return replace(call, args=args), other
+    if "unbiased" in call.args and other.args.get("correction") in (0, 1):
+        args = {key: value for key, value in other.args.items() if key != "correction"}
+        return call, replace(other, args={**args, "unbiased": bool(other.args["correction"])})
+    return call, other
+
+
+def _writes_to_a_tensor(goals: list[_Goal]) -> bool:
+    """Return True if the first operand, which a pattern's call writes to in place, is no number in the target."""
+    return any(goal.argument == "input" and isinstance(goal.target, Node) for goal in goals)
 
 
 def _holds_node(value: Any) -> bool:

@@ -23,12 +23,13 @@ class Call:
     """A canonical call.
 
     ``args`` maps parameter names to nodes, literals, or tuples of them, with defaults filled in. ``inplace`` is True
-    if the call changes its input.
+    if the call changes its input. ``dropped`` are the arguments that cannot change a value, which nobody compares.
     """
 
     op: str
     args: dict[str, Any] = field(default_factory=dict)
     inplace: bool = False
+    dropped: dict[str, Any] = field(default_factory=dict)
 
     def get(self, name: str) -> Any:
         """Return the argument, or the value that an absent argument has."""
@@ -55,8 +56,8 @@ def _function(target: Any, args: list[Any], kwargs: dict[str, Any]) -> Call:
     if isinstance(target, torch._ops.OpOverload):
         return _overload(target, args, kwargs)
     name = target_name(target)
-    inplace = _is_inplace_name(name) or kwargs.get("inplace") is True
-    return _named(name.rstrip("_") if _is_inplace_name(name) else name, args, kwargs, target, inplace)
+    inplace = _is_inplace_name(name)
+    return _named(name.rstrip("_") if inplace else name, args, kwargs, target, inplace)
 
 
 def _method(name: str, args: list[Any], kwargs: dict[str, Any]) -> Call:
@@ -75,20 +76,22 @@ def _special_method(name: str, args: list[Any], kwargs: dict[str, Any]) -> Call:
         bound = _bind_names(["input", "condition", "other"], args, kwargs)
         return Call("where", bound)
     if name in ("to", "type"):
-        return Call("to", _conversion(args, kwargs))
+        return _converted(args, kwargs)
     return Call(name, {"input": args[0], "other": args[1] if len(args) > 1 else kwargs.get("other")})
 
 
-def _conversion(args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+def _converted(args: list[Any], kwargs: dict[str, Any]) -> Call:
+    """Return the call of ``to`` or ``type``. A node in place of its dtype, device or tensor is called ``other``."""
     result: dict[str, Any] = {"input": args[0]}
-    for value in args[1:]:
-        kind = "dtype" if isinstance(value, torch.dtype) else "device"
-        if isinstance(value, Node):
-            kind = "other"
-        if not isinstance(value, bool):
-            result[kind] = value
+    result.update({_conversion_name(value): value for value in args[1:] if not isinstance(value, bool)})
     result.update({k: v for k, v in kwargs.items() if k not in names.IRRELEVANT})
-    return result
+    return Call("to", result, dropped={k: v for k, v in kwargs.items() if k in names.IRRELEVANT})
+
+
+def _conversion_name(value: Any) -> str:
+    if isinstance(value, Node):
+        return "other"
+    return "dtype" if isinstance(value, torch.dtype) else "device"
 
 
 def _dunder(name: str, args: list[Any], kwargs: dict[str, Any]) -> Call:
@@ -164,11 +167,11 @@ def _named(name: str, args: list[Any], kwargs: dict[str, Any], target: Any = Non
         bound = bind(signature, args, kwargs)
         if bound is not None:
             return _finish(op, bound, inplace)
-    return Call(op, _rename(op, _bind_names([], args, kwargs)), inplace)
+    return _finish(op, _bind_names([], args, kwargs), inplace)
 
 
 def _finish(op: str, bound: dict[str, Any], inplace: bool) -> Call:
-    args = _rename(op, bound)
+    args, dropped = _rename(op, bound)
     if op == "rsub":
         args["input"], args["other"] = args["other"], args["input"]
         op = "sub"
@@ -177,20 +180,24 @@ def _finish(op: str, bound: dict[str, Any], inplace: bool) -> Call:
     elif op == "t":
         op, args = "transpose", {"input": args["input"], "dim0": -2, "dim1": -1}
     elif op in ("std", "var", "std_mean", "var_mean"):
-        unbiased = args.pop("unbiased", True)
-        args["correction"] = args["correction"] if args.get("correction") is not None else int(unbiased)
-    return Call(op, args, inplace)
+        if not isinstance(args.get("unbiased"), Node):  # a pattern's argument, which Search compares
+            unbiased = int(args.pop("unbiased", True))
+            args["correction"] = args["correction"] if args.get("correction") is not None else unbiased
+    elif op == "arange":
+        args = {"start": 0, "step": 1, **args}
+    return Call(op, args, inplace or dropped.get("inplace") is True, dropped)
 
 
-def _rename(op: str, bound: dict[str, Any]) -> dict[str, Any]:
-    own, dropped = names.RENAMED_IN.get(op, {}), names.IRRELEVANT_IN.get(op, frozenset())
-    result = {}
+def _rename(op: str, bound: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the arguments under their canonical names: those that count, and those that cannot change a value."""
+    own, irrelevant = names.RENAMED_IN.get(op, {}), names.IRRELEVANT | names.IRRELEVANT_IN.get(op, frozenset())
+    result: dict[str, Any] = {}
+    dropped: dict[str, Any] = {}
     for name, value in bound.items():
         name = names.RENAMED.get(name, name)
         name = own.get(name, name)
-        if name not in names.IRRELEVANT and name not in dropped:
-            result[name] = value
-    return result
+        (dropped if name in irrelevant else result)[name] = value
+    return result, dropped
 
 
 def _bind_names(order: list[str], args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -103,14 +103,20 @@ def _aliased(signature: Signature, kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _gather(signature: Signature, args: list[Any]) -> list[Any]:
-    """Return ``x.view(2, 3)`` as ``x.view((2, 3))``: trailing integers become the list that the signature has."""
+    """Return ``x.view(2, 3)`` as ``x.view((2, 3))``: trailing integers become the list that the signature ends with.
+
+    Like torch, it leaves a call alone whose list is not the last positional parameter.
+    """
     positional = [p for p in signature.parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
-    for i, parameter in enumerate(positional[: len(args)]):
-        listed = isinstance(parameter.annotation, str) and "List[" in parameter.annotation
-        rest = args[i:]
-        if listed and len(args) > len(positional[: i + 1]) and all(_is_size(value) for value in rest):
-            return [*args[:i], tuple(rest)]
+    first = len(positional) - 1
+    listed = bool(positional) and _is_list(positional[first].annotation)
+    if listed and len(args) > len(positional) and all(_is_size(value) for value in args[first:]):
+        return [*args[:first], tuple(args[first:])]
     return args
+
+
+def _is_list(annotation: Any) -> bool:
+    return isinstance(annotation, str) and "List[" in annotation
 
 
 def _is_size(value: Any) -> bool:
@@ -118,8 +124,9 @@ def _is_size(value: Any) -> bool:
 
 
 def _widen(signature: Signature, name: str, value: Any) -> Any:
+    """Return a lone integer as a tuple of one, as for ``expand(4)``. One for all axes stays, as for ``stride=2``."""
     annotation = signature.parameters[name].annotation
-    listed = isinstance(annotation, str) and "List[" in annotation and "Tensor" not in annotation
+    listed = _is_list(annotation) and "Tensor" not in annotation and name not in names.WIDENED
     if listed and isinstance(value, int) and not isinstance(value, bool):
         return (value,)
     return plain(value)
