@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_passbench.candidate.layout import PassDir
 from pytest_passbench.judge.arms import replies
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.messages import BadMessage, check, parse
@@ -145,7 +146,7 @@ def test_whatever_a_reader_says_ends_as_a_plan_or_as_its_failure(seed: int) -> N
         theirs.shutdown(socket.SHUT_WR)
         arm: Any = _Arm()
         try:
-            Reader(arm, mine, log, ["p"]).record(hostile.request(), "kernels")
+            Reader(arm, mine, log, "/candidate", PassDir(Path("cand"), ("p",))).record(hostile.request(), "kernels")
         except (ArmFailure, Refusal):
             return
 

@@ -369,7 +369,7 @@ def test_a_mistake_is_a_failure_of_compiling_with_file_and_line(folder: Path) ->
         answer(folder, [launched("mistaken", x=OUT, B=64)], "mistaken")
     line = KERNELS[: KERNELS.index("value += tl.zeros")].count("\n") + 1
     assert (caught.value.status, caught.value.phase) == ("compile_fail", "compile")
-    assert caught.value.message.startswith(f"p.py:{line}: pass p: kernel mistaken: CompilationError")
+    assert caught.value.message.startswith(f"{folder}/p.py:{line}: pass p: kernel mistaken: CompilationError")
 
 
 def test_a_configuration_may_fail_and_not_all_of_them(folder: Path) -> None:
