@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,7 @@ class Active:
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Hand the run's seed to a worker: all derive their secrets from the same one."""
+        node.workerinput["passbench_controller"] = os.getpid()
         node.workerinput["passbench_seed"] = self.state.ledger.seed.hex()
         node.workerinput["passbench_folder"] = str(summary.make_folder(self.state) or "")
         if self.state.earlier is not None:
@@ -172,6 +174,10 @@ def start(config: pytest.Config) -> None:
     """Begin a run in this process. Raises pytest.UsageError for a mistake of the user."""
     from pytest_passbench.plugin.start import make_state
 
+    if is_worker(config):
+        from pytest_passbench.plugin import xdist
+
+        xdist.end_with(config.workerinput["passbench_controller"])  # type: ignore[attr-defined]
     try:
         state = make_state(config)
         config.stash[KEY] = state

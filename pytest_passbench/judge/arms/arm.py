@@ -19,6 +19,7 @@ from pytest_passbench.core.paths import IMPORTED_FROM
 from pytest_passbench.judge.arms import processes, replies, sandbox
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.wire import hear, peer, socket_pair
+from pytest_passbench.judge.scratch import Scratch
 from pytest_passbench.protocol import READ, ProtocolError, send
 
 START_TIMEOUT_SECONDS = 120.0  # for a zygote to import what it needs
@@ -53,7 +54,7 @@ class Arm:
         self._status_read, status_write = os.pipe()
         strong = settings.walls.strong
         #: The only folder that an arm without bubblewrap may write to. It is removed with the arm.
-        self._scratch = None if strong else tempfile.TemporaryDirectory(prefix="passbench-")
+        self._scratch = None if strong else Scratch()
         send(self._channel, self._wants())
         command = self._command(theirs.fileno(), status_write)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the arm
@@ -72,7 +73,7 @@ class Arm:
         self._own: set[int] = set()
 
     def _environment(self) -> dict[str, str]:
-        own = {} if self._scratch is None else {"HOME": self._scratch.name, "TMPDIR": self._scratch.name}
+        own = {} if self._scratch is None else dict.fromkeys(("HOME", "TMPDIR"), str(self._scratch.path))
         if self.settings.pipeline == READ:
             own["TRITON_INTERPRET"] = ""  # launches are recorded, not interpreted
         return sandbox.environment(self.settings.threads, self.settings.device, own)
@@ -86,8 +87,7 @@ class Arm:
         wants: dict[str, Any] = {"pipeline": self.settings.pipeline}
         if self._scratch is not None:
             devices = is_cuda(self.settings.device)
-            scratch = Path(self._scratch.name)
-            wants["paths"] = sandbox.weak_paths(self.settings.candidate, scratch, devices)
+            wants["paths"] = sandbox.weak_paths(self.settings.candidate, self._scratch.path, devices)
         return wants
 
     def _command(self, channel: int, status: int) -> list[str]:
@@ -254,4 +254,4 @@ class Arm:
         self._errors.close()
         os.close(self._status_read)
         if self._scratch is not None:
-            self._scratch.cleanup()
+            self._scratch.close()

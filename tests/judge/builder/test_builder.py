@@ -28,6 +28,8 @@ from pytest_passbench.judge.builder.store import sealed
 from pytest_passbench.kernels import cpp
 from pytest_passbench.kernels.signatures import Signature
 
+pytestmark = pytest.mark.sandbox
+
 WEAK = sandbox.Walls(False, "asked for")
 WALLS = {"strong": sandbox.walls(), "weak": WEAK}
 SCALE = """
