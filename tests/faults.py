@@ -1,7 +1,7 @@
 """Faults made on purpose in a real run, and what is left of the run afterwards.
 
-As a program it is the caller of a run: ``python tests/faults.py FAULT FOLDER [--weak] [--busy]`` starts the run in a
-folder that :func:`prepare` made, and prints an :class:`Outcome` as JSON. Whatever the run leaves without a parent
+As a program it is the caller of a run: ``python tests/faults.py FAULT FOLDER [--busy] [OPTION...]`` starts the run in
+a folder that :func:`prepare` made, and prints an :class:`Outcome` as JSON. Whatever the run leaves without a parent
 becomes a child of this program. So nothing escapes it.
 """
 
@@ -24,7 +24,7 @@ from typing import Any
 
 from pytest_passbench.judge.arms import processes
 
-TASKS = 5
+TASKS = 4
 TOLERANCE = -5  # that of a run, if nothing else is asked for
 LONGEST = 120.0  # seconds to wait for anything
 SETTLING = 60.0  # seconds to wait for what is left to go
@@ -98,26 +98,26 @@ def _children(pid: int) -> list[int]:
     return [child for child in processes.descendants(pid) if processes.parent_if_any(child) == pid]
 
 
-def _zygote(arm: str) -> Callable[[int], int | None]:
-    return lambda run: _zygotes(run).get(arm)
+def _reader(run: int) -> int | None:
+    return _zygotes(run).get("reader")
 
 
-def _template(arm: str) -> Callable[[int], int | None]:
-    return lambda run: next(iter(_children(_zygotes(run).get(arm, 0))), None)
+def _measured(arm: str, generation: int) -> Callable[[int], int | None]:
+    """Find a process of an arm that has a measured runner: 0 is its sandbox's outer process, 3 the runner itself."""
+
+    def find(run: int) -> int | None:
+        zygote = _zygotes(run).get(arm)
+        if zygote is None:
+            return None
+        for template in _children(zygote):
+            for runner in _children(template):
+                return (processes.parent_if_any(zygote), zygote, template, runner)[generation]
+        return None
+
+    return find
 
 
-def _runner(arm: str) -> Callable[[int], int | None]:
-    return lambda run: next(iter(_children(_template(arm)(run) or 0)), None)
-
-
-def _bwrap(arm: str) -> Callable[[int], int | None]:
-    """The outer process of a sandbox, which only waits."""
-    return lambda run: next((pid for pid in processes.descendants(run) if _is_bwrap(pid, arm)), None)
-
-
-def _is_bwrap(pid: int, arm: str) -> bool:
-    words = _words(pid)
-    return bool(words) and Path(words[0]).name == "bwrap" and words[-1].strip() == arm
+BWRAP, ZYGOTE, TEMPLATE, RUNNER = range(4)
 
 
 TERM, HUP, INT = (signal.SIGTERM,), (signal.SIGHUP,), (signal.SIGINT, signal.SIGINT)
@@ -128,13 +128,13 @@ FAULTS = {
     "SIGTERM": Fault(_itself, TERM, ends=True),
     "SIGHUP": Fault(_itself, HUP, ends=True),
     "Ctrl+C twice": Fault(_itself, INT, ends=True),
-    "eager's runner": Fault(_runner("eager")),
-    "candidate's runner": Fault(_runner("candidate")),
-    "candidate's template": Fault(_template("candidate")),
-    "eager's zygote": Fault(_zygote("eager")),
-    "candidate's zygote": Fault(_zygote("candidate")),
-    "reader's zygote": Fault(_zygote("reader")),
-    "candidate's bwrap": Fault(_bwrap("candidate")),
+    "eager's runner": Fault(_measured("eager", RUNNER)),
+    "candidate's runner": Fault(_measured("candidate", RUNNER)),
+    "candidate's template": Fault(_measured("candidate", TEMPLATE)),
+    "eager's zygote": Fault(_measured("eager", ZYGOTE)),
+    "candidate's zygote": Fault(_measured("candidate", ZYGOTE)),
+    "reader's zygote": Fault(_reader),
+    "candidate's bwrap": Fault(_measured("candidate", BWRAP)),
 }
 
 
@@ -212,7 +212,7 @@ def _struck(name: str, fault: Fault, folder: Path, busy: set[int]) -> Outcome:
         outcome.gone = since()
         if wait(lambda: run.records() > outcome.before or run.over, LONGEST) and run.records() > outcome.before:
             outcome.next = since()
-    wait(lambda: run.over, LONGEST)
+    wait(lambda: run.over, 5 * LONGEST)
     outcome.returned = run.ended - begin
     wait(lambda: not left(), SETTLING)
     outcome.left, outcome.code, outcome.output = left(), run.process.returncode, run.output
@@ -242,15 +242,28 @@ def wait(found: Callable[[], Any], limit: float) -> Any:
     return result
 
 
+def environment(folder: Path) -> dict[str, str]:
+    """The environment of a run, which has temporary files of its own."""
+    return {**os.environ, "TMPDIR": str(folder / "tmp")}
+
+
+def statuses(run: dict[str, Any]) -> dict[str, str]:
+    """Each task's status in a run's results: "correct", or what is wrong with it."""
+    arms = {record["task"]: record["arm"] for record in run["records"]}
+    right = {task for task, arm in arms.items() if arm["status"] == "ran" and max(arm["correct_from"]) <= TOLERANCE}
+    return {task: "correct" if task in right else arm["status"] for task, arm in arms.items()}
+
+
 class Run:
     """A run of pytest, whose output is read to its end as ``subprocess.run(capture_output=True)`` does."""
 
     def __init__(self, folder: Path, workers: int) -> None:
         self.folder = folder
-        command = [sys.executable, "-m", "pytest", *OPTIONS, *([f"-n{workers}"] if workers else [])]
-        pipe = subprocess.PIPE
-        environment = {**os.environ, "TMPDIR": str(folder / "tmp")}
-        self.process = subprocess.Popen(command, cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True)
+        own = [option for option in sys.argv[3:] if option != "--busy"]
+        command = [sys.executable, "-m", "pytest", *OPTIONS, *([f"-n{workers}"] if workers else []), *own]
+        self.process = subprocess.Popen(
+            command, cwd=folder, env=environment(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         self.pid = self.process.pid
         self.over, self.ended, self.output = False, 0.0, ""
         threading.Thread(target=self._read, daemon=True).start()
@@ -267,13 +280,8 @@ class Run:
 
     def statuses(self) -> dict[str, str]:
         """Each task's status in the results; empty if there are none."""
-        found: dict[str, str] = {}
-        for path in self.folder.glob("reports/*/results.json"):
-            for record in json.loads(path.read_text())["records"]:
-                arm = record["arm"]
-                correct = arm["status"] == "ran" and max(arm["correct_from"]) <= TOLERANCE
-                found[record["task"]] = "correct" if correct else arm["status"]
-        return found
+        paths = self.folder.glob("reports/*/results.json")
+        return {task: status for path in paths for task, status in statuses(json.loads(path.read_text())).items()}
 
     def bury(self) -> None:
         """Take note of the end of orphans."""
