@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,8 @@ from face import LEAN, OK, Bench
 
 # Ends or waits at the third subgraph of a task, once; says which subgraphs it was asked for.
 ONCE = """
+import contextlib
+
 class Once(Judge):
     def judge(self, task, candidate):
         first = not Path("ended").exists()
@@ -188,3 +191,35 @@ def test_results_that_cannot_be_written_go_to_another_place_that_is_named(bench)
     path = Path(line.removeprefix("results: "))
     assert len(json.loads(path.read_text())["records"]) == len(ALL)
     shutil.rmtree(path.parent)
+
+
+#: Another view of the machine's files, for the run behind it.
+VIEW = ["bwrap", "--dev-bind", "/", "/"]
+
+
+def seen_from(view: list[str], bench: Bench) -> subprocess.CompletedProcess[str]:
+    (bench.path / "reports").mkdir()
+    command = [*VIEW, *view, sys.executable, "-m", "pytest", "--passbench", "--candidate=passes", *LEAN]
+    environment = {**os.environ, "TMPDIR": str(bench.path)}
+    return subprocess.run(command, cwd=bench.path, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.bubblewrap
+def test_a_disk_that_fills_up_costs_nothing_but_the_place_of_the_results(bench):
+    fills = "open('reports/more', 'wb', buffering=0).writelines(iter(lambda: bytes(512), None))"
+    bench.conftest(ONCE.replace("{end}", f"with contextlib.suppress(OSError): {fills}"))
+    ran = seen_from(["--size", str(64 << 10), "--tmpfs", str(bench.path / "reports")], bench)
+    assert ran.returncode == pytest.ExitCode.TESTS_FAILED
+    assert "journal.jsonl: cannot be written: No space left on device" in ran.stdout
+    assert "results not written: " in ran.stdout
+    (path,) = bench.path.glob("passbench-results-*/results.json")
+    assert sorted(found(json.loads(path.read_text()))) == sorted(undisturbed(bench))
+
+
+@pytest.mark.bubblewrap
+def test_a_report_folder_that_cannot_be_written_is_refused_before_anything_is_judged(bench):
+    bench.conftest(ONCE.replace("{end}", "pass"))
+    ran = seen_from(["--ro-bind", str(bench.path), str(bench.path)], bench)
+    assert ran.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "reports: cannot be written: Read-only file system" in ran.stderr
+    assert not (bench.path / "asked").exists()
