@@ -106,6 +106,7 @@ class Active:
             return None  # of the short summary at the end, too: it has its own line for each failure
         return summary.status(self.state, report, [Record.from_json(data) for data in payload])
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self) -> None:
         """Mark the run as interrupted. Until its results are written, no further Ctrl+C is heeded."""
         self.state.ledger.interrupted = True

@@ -46,6 +46,16 @@ def record(task, subgraph, candidate, told, task_hash=""):
 """
 KILL = "os.kill(os.getpid(), signal.SIGKILL)"
 WAIT = "time.sleep(60)"
+# Another signal before the first has come to the plugin.
+IMPATIENT = """
+class Impatient:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_keyboard_interrupt(self):
+        os.kill(os.getpid(), {number})
+
+def pytest_sessionstart(session):
+    session.config.pluginmanager.register(Impatient())
+"""
 ALL = ["a/s0", "a/s1", "b/s0", "b/s1", "b/s2", "b/s3"]
 
 
@@ -106,7 +116,7 @@ def test_a_run_on_workers_that_was_killed_goes_on_too(bench):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_that_ends_a_run_leaves_its_results_and_says_how_to_go_on(bench, number):
-    bench.conftest(ONCE.replace("{end}", WAIT))
+    bench.conftest(ONCE.replace("{end}", WAIT) + IMPATIENT.replace("{number}", str(int(number))))
     command = [sys.executable, "-m", "pytest", "--passbench", "--candidate=passes", *LEAN]
     process = subprocess.Popen(command, cwd=bench.path, stdout=subprocess.PIPE, text=True)
     while not (bench.path / "ended").exists():
