@@ -13,8 +13,8 @@ import pytest
 from pytest_passbench.judge.arms import sandbox
 
 pytestmark = pytest.mark.sandbox
-#: The kernel ends a run that is killed; a judge that is told to end closes its sandboxes first.
-SECONDS = {"judge": 10, "controller": 10, "SIGTERM": 30, "SIGHUP": 30, "Ctrl+C twice": 30}
+#: On a machine with more to do than the two loops. docs/faults.md has what was measured.
+SECONDS = 30
 KILLED = ("judge", "controller")
 SLOW = tuple(name for name in faults.FAULTS if name not in (*KILLED, "worker"))
 MARKS = {
@@ -45,7 +45,7 @@ def test_a_fault_leaves_nothing_behind(fault, tmp_path):
         assert not list(tmp_path.glob("tmp/passbench-scratch-*"))
     else:
         assert outcome.left == []
-        assert outcome.gone < SECONDS.get(fault, 10)
+        assert outcome.gone < SECONDS
     if not faults.FAULTS[fault].ends:
         assert outcome.code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED), outcome.output
         correct = [task for task, status in outcome.statuses.items() if status == "correct"]
