@@ -5,9 +5,9 @@
 Every few seconds it notes the judge's memory, open descriptors and threads, the processes below it, its temporary
 files, and shared memory. Each quantity gets a row: the medians of the first and of the last quarter of the samples,
 the slope of a straight line through all of them per hour, and whether it is flat. It is if the last quarter's
-median exceeds the first's by no more than the margin of the quantity. The first tenth of the time is left out: the
-judge still imports then. The run is ended by Ctrl+C, and what it leaves is printed too. Writes
-reports/benchmarks/soak.json.
+median exceeds the first's by no more than the margin of the quantity. The first tenth of the time is left out, and
+all before the first record: the judge still imports then. The run is ended by Ctrl+C, and what it leaves is printed
+too. Writes reports/benchmarks/soak.json.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ COMMAND = (
 )
 SHM = Path("/dev/shm")
 #: How much each quantity may differ between the quarters. Memory: what the largest subgraphs of either quarter need.
-MARGINS = {"rss_mib": 32.0, "pss_mib": 32.0, "descriptors": 4, "threads": 0, "processes": 1, "files": 0, "shared": 0}
-START = 0.1  # of the time, left out
+MARGINS = {"rss_mib": 32.0, "pss_mib": 32.0, "descriptors": 4, "threads": 1, "processes": 1, "files": 0, "shared": 0}
+START = 0.1  # of the time, left out, and all before the first record
+FEWEST = 8  # looks
 STOPPING = 120  # seconds for the run to write its results
 
 
@@ -63,7 +64,10 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         samples, code, left = watch(Path(name), 60 * arguments.minutes, arguments.every)
-    kept = [sample for sample in samples if sample.seconds >= START * 60 * arguments.minutes]
+    begin = START * 60 * arguments.minutes
+    kept = [sample for sample in samples if sample.seconds >= begin and sample.records]
+    if len(kept) < FEWEST:
+        sys.exit(f"only {len(kept)} looks since the first record: give it more --minutes")
     rows = [row(kept, quantity, margin) for quantity, margin in MARGINS.items()]
     print(tabulate(rows, headers="keys", floatfmt=".1f"))
     print(f"{samples[-1].records} subgraphs in {samples[-1].seconds:.0f} s, {len(kept)} looks; exit code {code}")
