@@ -70,7 +70,15 @@ def wrapper() -> Callable[..., str]:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "bubblewrap: needs the strong sandbox")
+    config.addinivalue_line("markers", "sandbox: starts sandboxes; every test with the fixture judges is marked so")
     config.addinivalue_line("markers", "root: needs the superuser, and an interpreter that everybody can run")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what judges, for runs of that alone (.ci/run)."""
+    if "judges" in getattr(item, "fixturenames", ()):
+        item.add_marker("sandbox")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 import corpus
 import pytest
 
+pytestmark = pytest.mark.sandbox
+
 EXPLOITS, HONEST = corpus.entries(corpus.EXPLOITS), corpus.entries(corpus.HONEST)
 LAYERS = {"plan", "kernel", "outputs", "isolation", "messages", "match"}
 SECONDS = 0.3  # of wall time for each subgraph

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Sequence, Sized
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,7 @@ class Active:
             return None  # of the short summary at the end, too: it has its own line for each failure
         return summary.status(self.state, report, [Record.from_json(data) for data in payload])
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self) -> None:
         """Mark the run as interrupted. Until its results are written, no further Ctrl+C is heeded."""
         self.state.ledger.interrupted = True
@@ -150,6 +152,7 @@ class Active:
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Hand the run's seed to a worker: all derive their secrets from the same one."""
+        node.workerinput["passbench_controller"] = os.getpid()
         node.workerinput["passbench_seed"] = self.state.ledger.seed.hex()
         node.workerinput["passbench_folder"] = str(summary.make_folder(self.state) or "")
         if self.state.earlier is not None:
@@ -191,6 +194,10 @@ def start(config: pytest.Config) -> None:
     """Begin a run in this process. Raises pytest.UsageError for a mistake of the user."""
     from pytest_passbench.plugin.start import make_state
 
+    if is_worker(config):
+        from pytest_passbench.plugin import xdist
+
+        xdist.end_with(config.workerinput["passbench_controller"])  # type: ignore[attr-defined]
     try:
         state = make_state(config)
         config.stash[KEY] = state

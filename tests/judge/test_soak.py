@@ -1,6 +1,6 @@
 """Measured processes that misbehave, one after the other: the rest is judged, and nothing is left behind.
 
-The same with 300 subgraphs: ``benchmarks/soak.py``.
+The same with 300 subgraphs: ``benchmarks/misbehaving.py``.
 """
 
 from __future__ import annotations

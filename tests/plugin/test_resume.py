@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,8 @@ from face import LEAN, OK, Bench
 
 # Ends or waits at the third subgraph of a task, once; says which subgraphs it was asked for.
 ONCE = """
+import contextlib
+
 class Once(Judge):
     def judge(self, task, candidate):
         first = not Path("ended").exists()
@@ -43,6 +46,16 @@ def record(task, subgraph, candidate, told, task_hash=""):
 """
 KILL = "os.kill(os.getpid(), signal.SIGKILL)"
 WAIT = "time.sleep(60)"
+# Another signal before the first has come to the plugin.
+IMPATIENT = """
+class Impatient:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_keyboard_interrupt(self):
+        os.kill(os.getpid(), {number})
+
+def pytest_sessionstart(session):
+    session.config.pluginmanager.register(Impatient())
+"""
 ALL = ["a/s0", "a/s1", "b/s0", "b/s1", "b/s2", "b/s3"]
 
 
@@ -103,7 +116,7 @@ def test_a_run_on_workers_that_was_killed_goes_on_too(bench):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_that_ends_a_run_leaves_its_results_and_says_how_to_go_on(bench, number):
-    bench.conftest(ONCE.replace("{end}", WAIT))
+    bench.conftest(ONCE.replace("{end}", WAIT) + IMPATIENT.replace("{number}", str(int(number))))
     command = [sys.executable, "-m", "pytest", "--passbench", "--candidate=passes", *LEAN]
     process = subprocess.Popen(command, cwd=bench.path, stdout=subprocess.PIPE, text=True)
     while not (bench.path / "ended").exists():
@@ -188,3 +201,35 @@ def test_results_that_cannot_be_written_go_to_another_place_that_is_named(bench)
     path = Path(line.removeprefix("results: "))
     assert len(json.loads(path.read_text())["records"]) == len(ALL)
     shutil.rmtree(path.parent)
+
+
+#: Another view of the machine's files, for the run behind it.
+VIEW = ["bwrap", "--dev-bind", "/", "/"]
+
+
+def seen_from(view: list[str], bench: Bench) -> subprocess.CompletedProcess[str]:
+    (bench.path / "reports").mkdir()
+    command = [*VIEW, *view, sys.executable, "-m", "pytest", "--passbench", "--candidate=passes", *LEAN]
+    environment = {**os.environ, "TMPDIR": str(bench.path)}
+    return subprocess.run(command, cwd=bench.path, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.bubblewrap
+def test_a_disk_that_fills_up_costs_nothing_but_the_place_of_the_results(bench):
+    fills = "open('reports/more', 'wb', buffering=0).writelines(iter(lambda: bytes(512), None))"
+    bench.conftest(ONCE.replace("{end}", f"with contextlib.suppress(OSError): {fills}"))
+    ran = seen_from(["--size", str(64 << 10), "--tmpfs", str(bench.path / "reports")], bench)
+    assert ran.returncode == pytest.ExitCode.TESTS_FAILED
+    assert "journal.jsonl: cannot be written: No space left on device" in ran.stdout
+    assert "results not written: " in ran.stdout
+    (path,) = bench.path.glob("passbench-results-*/results.json")
+    assert sorted(found(json.loads(path.read_text()))) == sorted(undisturbed(bench))
+
+
+@pytest.mark.bubblewrap
+def test_a_report_folder_that_cannot_be_written_is_refused_before_anything_is_judged(bench):
+    bench.conftest(ONCE.replace("{end}", "pass"))
+    ran = seen_from(["--ro-bind", str(bench.path), str(bench.path)], bench)
+    assert ran.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "reports: cannot be written: Read-only file system" in ran.stderr
+    assert not (bench.path / "asked").exists()

@@ -11,7 +11,6 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any
 
 from pytest_passbench.core.device import is_cuda
@@ -21,6 +20,7 @@ from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.faults import SandboxFailed
 from pytest_passbench.judge.arms.wire import hear, peer, socket_pair
 from pytest_passbench.judge.deadline import Deadline
+from pytest_passbench.judge.scratch import Scratch
 from pytest_passbench.protocol import READ, ProtocolError, send
 
 START_TIMEOUT_SECONDS = 60.0  # for a zygote to import what it needs
@@ -68,10 +68,9 @@ class Arm:
             lasting.callback(os.close, status_read)
             passing.callback(os.close, status_write)
             #: The only folder that an arm without bubblewrap may write to. It is removed with the arm.
-            self._scratch: tempfile.TemporaryDirectory[str] | None = None
-            if not settings.walls.strong:
-                self._scratch = tempfile.TemporaryDirectory(prefix="passbench-", ignore_cleanup_errors=True)
-                lasting.callback(self._scratch.cleanup)
+            self._scratch = None if settings.walls.strong else Scratch()
+            if self._scratch is not None:
+                lasting.callback(self._scratch.close)
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the arm
             lasting.callback(self._errors.close)
             send(self._channel, self._wants())
@@ -87,7 +86,7 @@ class Arm:
             self._files = lasting.pop_all()
 
     def _environment(self) -> dict[str, str]:
-        own = {} if self._scratch is None else {"HOME": self._scratch.name, "TMPDIR": self._scratch.name}
+        own = {} if self._scratch is None else dict.fromkeys(("HOME", "TMPDIR"), str(self._scratch.path))
         if self.settings.pipeline == READ:
             own["TRITON_INTERPRET"] = ""  # launches are recorded, not interpreted
         return sandbox.environment(self.settings.threads, self.settings.device, own)
@@ -101,8 +100,7 @@ class Arm:
         wants: dict[str, Any] = {"pipeline": self.settings.pipeline}
         if self._scratch is not None:
             devices = is_cuda(self.settings.device)
-            scratch = Path(self._scratch.name)
-            wants["paths"] = sandbox.weak_paths(scratch, devices)
+            wants["paths"] = sandbox.weak_paths(self._scratch.path, devices)
         return wants
 
     def _command(self, channel: int, status: int) -> list[str]:
@@ -142,7 +140,7 @@ class Arm:
         that is of no further use. Raises SandboxFailed if the sandbox did not start.
         """
         self.ready()
-        scratch = "" if self._scratch is None else self._scratch.name
+        scratch = "" if self._scratch is None else str(self._scratch.path)
         folder = scratch + sandbox.CANDIDATE_FOLDER
         files.seek(0)  # the other side reads from the same place
         try:

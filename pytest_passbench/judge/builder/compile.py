@@ -11,7 +11,6 @@ import contextlib
 import math
 import os
 import re
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.faults import SandboxFailed
 from pytest_passbench.judge.builder import process
 from pytest_passbench.judge.builder.refusals import CompileFailed, LimitReached, limit_reached
+from pytest_passbench.judge.scratch import Scratch
 from pytest_passbench.kernels import toolchain
 
 TIMEOUT_SECONDS = 60
@@ -63,8 +63,9 @@ def run(
     """
     compiler = toolchain.compiler()
     call = [compiler, *arguments(options), f"-I{toolchain.INCLUDE}", "-x", "c++", "-"]
-    own = contextlib.nullcontext("/tmp") if walls.strong else tempfile.TemporaryDirectory(prefix="passbench-build-")
-    with own as scratch:
+    own = contextlib.nullcontext(Path("/tmp")) if walls.strong else Scratch()
+    with own as folder:
+        scratch = str(folder)
         program = ["/bin/sh", "-c", _SCRIPT, "sh", scratch, _link_script(functions), *call]
         readable = [toolchain.INCLUDE, Path(compiler).parent.parent]  # passbench.h, and a compiler outside of /usr
         command = sandbox.tool_command(program, walls, readable, SCRATCH_BYTES)

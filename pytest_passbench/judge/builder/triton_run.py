@@ -10,8 +10,8 @@ import contextlib
 import json
 import math
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.paths import IMPORTED_FROM
@@ -19,6 +19,7 @@ from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.messages import BadMessage, Fields, Flag, Items, Kinds, Text, Whole, parse
 from pytest_passbench.judge.builder import process
 from pytest_passbench.judge.builder.refusals import CompileFailed
+from pytest_passbench.judge.scratch import Scratch
 from pytest_passbench.plans.machine_code import ANSWER
 
 TIMEOUT_SECONDS = 60  # for each launch
@@ -79,8 +80,9 @@ def run(
         "seconds": TIMEOUT_SECONDS,
         "seconds_in_all": TOTAL_TIMEOUT_SECONDS,
     }
-    own = contextlib.nullcontext("/tmp") if walls.strong else tempfile.TemporaryDirectory(prefix="passbench-build-")
-    with own as scratch:
+    own = contextlib.nullcontext(Path("/tmp")) if walls.strong else Scratch()
+    with own as folder:
+        scratch = str(folder)
         program = ["/bin/sh", "-c", _SCRIPT, "sh", sys.executable, "-P", "-W", "ignore", "-c", _START, scratch]
         command = sandbox.command(program, walls, devices=False, scratch_bytes=SCRATCH_BYTES)
         folders = {"HOME": scratch, "TMPDIR": scratch, "TRITON_CACHE_DIR": f"{scratch}/cache"}

@@ -8,9 +8,9 @@ import hashlib
 import os
 import stat
 import subprocess
-import tempfile
 from pathlib import Path
 
+from pytest_passbench.judge.scratch import Scratch
 from pytest_passbench.kernels import toolchain
 from pytest_passbench.kernels.errors import CompileError
 
@@ -30,7 +30,7 @@ def load() -> ctypes.CDLL:
     with contextlib.ExitStack() as stack:
         folder = _private_folder()
         if folder is None:  # a temporary one will do, since the file may go once it is loaded
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="passbench-judge-")))
+            folder = stack.enter_context(Scratch())
         path = folder / f"{_key(compiler)}.so"
         if not path.is_file():
             _build(compiler, path)
@@ -81,22 +81,20 @@ def _private_folder() -> Path | None:
 
 
 def _build(compiler: str, target: Path) -> None:
-    """Compile to a temporary file and rename it to ``target``. Raises NoLibrary.
+    """Compile to a temporary folder and rename it to ``target``. Raises NoLibrary.
 
     Two processes may do so at once, since the result of either is right.
     """
-    handle, scratch = tempfile.mkstemp(suffix=".so", dir=target.parent)
-    os.close(handle)
     try:
-        command = [compiler, *FLAGS, str(SOURCES / MAIN), "-o", scratch]
-        plain = {**os.environ, "LC_ALL": "C"}
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=plain, timeout=TIMEOUT_SECONDS
-        )
-        if done.returncode:
-            raise NoLibrary(f"{Path(compiler).name} failed: {done.stderr.strip()[:2000]}")
-        Path(scratch).rename(target)
+        with Scratch(target.parent) as scratch:
+            made = scratch / target.name
+            command = [compiler, *FLAGS, str(SOURCES / MAIN), "-o", str(made)]
+            plain = {**os.environ, "LC_ALL": "C"}
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, env=plain, timeout=TIMEOUT_SECONDS
+            )
+            if done.returncode:
+                raise NoLibrary(f"{Path(compiler).name} failed: {done.stderr.strip()[:2000]}")
+            made.rename(target)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoLibrary(f"{Path(compiler).name} did not run: {error}") from error
-    finally:
-        Path(scratch).unlink(missing_ok=True)

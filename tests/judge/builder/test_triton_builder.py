@@ -24,6 +24,8 @@ from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import Argument, Operand, TritonLaunch, TritonType, contiguous
 from pytest_passbench.plans.machine_code import ANSWER
 
+pytestmark = pytest.mark.sandbox
+
 HOPPER = 90
 WEAK = sandbox.Walls(False, "asked for")
 WALLS = {"strong": sandbox.walls(), "weak": WEAK}

@@ -1,0 +1,75 @@
+"""Temporary folders of a judge. A judge that is killed leaves its own behind: the next one removes it.
+
+Each folder is locked by its judge. The kernel drops the lock when the judge ends, in whatever way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+_PREFIX = "passbench-scratch-"
+
+
+class Scratch:
+    """A new empty folder in ``parent``, by default that of temporary files. It lasts until :meth:`close`."""
+
+    def __init__(self, parent: Path | None = None) -> None:
+        folder = Path(tempfile.gettempdir()) if parent is None else parent
+        _remove_abandoned(folder)
+        while True:
+            self._folder = tempfile.TemporaryDirectory(prefix=_PREFIX, dir=folder, ignore_cleanup_errors=True)
+            self.path = Path(self._folder.name)
+            try:
+                self._lock = _locked(self.path)
+                break
+            except (BlockingIOError, FileNotFoundError):  # another judge took it for abandoned
+                self._folder.cleanup()
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the folder."""
+        self._folder.cleanup()
+        os.close(self._lock)
+
+
+def _locked(folder: Path) -> int:
+    """Return a descriptor that holds a folder's lock. Raises OSError if another has it, or the folder is gone."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if folder.stat().st_ino != os.fstat(descriptor).st_ino:
+            raise FileNotFoundError(folder)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove this user's folders whose judges have ended."""
+    for folder in _own(parent):
+        with contextlib.suppress(OSError):
+            lock = _locked(folder)
+            try:
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+def _own(parent: Path) -> Iterator[Path]:
+    with contextlib.suppress(OSError):
+        for path in parent.glob(f"{_PREFIX}*"):
+            with contextlib.suppress(OSError):
+                if path.lstat().st_uid == os.getuid():
+                    yield path

@@ -1,0 +1,298 @@
+"""Faults made on purpose in a real run, and what is left of the run afterwards.
+
+As a program it is the caller of a run: ``python tests/faults.py FAULT FOLDER [--busy] [OPTION...]`` starts the run in
+a folder that :func:`prepare` made, and prints an :class:`Outcome` as JSON. Whatever the run leaves without a parent
+becomes a child of this program. So nothing escapes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pytest_passbench.judge.arms import processes
+
+TASKS = 4
+TOLERANCE = -5  # that of a run, if nothing else is asked for
+LONGEST = 120.0  # seconds to wait for anything
+SETTLING = 60.0  # seconds to wait for what is left to go
+SHM = Path("/dev/shm")
+PR_SET_CHILD_SUBREAPER = 36
+OPTIONS = (
+    *("--passbench", "--candidate=cand", "--passbench-pipeline=direct", "--passbench-policy=open"),
+    *("--passbench-audit=off", "--passbench-budget=8", "tasks"),
+)
+BUSY = "while True: pass"
+
+
+@dataclass
+class Outcome:
+    """What became of a run. Seconds count from the fault.
+
+    ``before`` and ``kept`` are the numbers of records on disk when the fault came and at the end. ``next`` is when
+    another record was there, and ``returned`` when the caller had the run's output. ``gone`` is when nothing was left
+    of the run if that ended it, else of the processes that were hit. ``left`` names what is left at the end.
+    """
+
+    fault: str
+    code: int = 0
+    before: int = 0
+    kept: int = 0
+    next: float | None = None
+    returned: float = 0.0
+    gone: float = 0.0
+    left: list[str] = field(default_factory=list)
+    statuses: dict[str, str] = field(default_factory=dict)
+    output: str = ""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """``victim`` finds the process to hit below the run's first one; ``ends`` says whether the run ends by it."""
+
+    victim: Callable[[int], int | None]
+    signals: tuple[signal.Signals, ...] = (signal.SIGKILL,)
+    ends: bool = False
+    workers: int = 0
+
+
+def _itself(run: int) -> int | None:
+    return run
+
+
+def _worker(run: int) -> int | None:
+    """The first worker of xdist that judges: it has sandboxes below it."""
+    return next((pid for pid in _children(run) if _zygotes(pid)), None)
+
+
+def _zygotes(run: int) -> dict[str, int]:
+    """The zygotes below a process by the names of their arms."""
+    found: dict[str, int] = {}
+    for pid in processes.descendants(run):
+        words = _words(pid)
+        if words and words[0] != "bwrap" and len(words[-2:]) == 2 and words[-2].isdigit() and len(words[-2]) == 8:
+            above = _words(processes.parent_if_any(pid))
+            if words[-1] != (above or [""])[-1] or Path(above[0]).name == "bwrap":
+                found[words[-1].strip()] = pid
+    return found
+
+
+def _words(pid: int) -> list[str]:
+    """A process's command line."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
+    except OSError:
+        return []
+
+
+def _children(pid: int) -> list[int]:
+    return [child for child in processes.descendants(pid) if processes.parent_if_any(child) == pid]
+
+
+def _reader(run: int) -> int | None:
+    return _zygotes(run).get("reader")
+
+
+def _measured(arm: str, generation: int) -> Callable[[int], int | None]:
+    """Find a process of an arm that has a measured runner: 0 is its sandbox's outer process, 3 the runner itself."""
+
+    def find(run: int) -> int | None:
+        zygote = _zygotes(run).get(arm)
+        if zygote is None:
+            return None
+        for template in _children(zygote):
+            for runner in _children(template):
+                return (processes.parent_if_any(zygote), zygote, template, runner)[generation]
+        return None
+
+    return find
+
+
+BWRAP, ZYGOTE, TEMPLATE, RUNNER = range(4)
+
+
+TERM, HUP, INT = (signal.SIGTERM,), (signal.SIGHUP,), (signal.SIGINT, signal.SIGINT)
+FAULTS = {
+    "judge": Fault(_itself, ends=True),
+    "worker": Fault(_worker, workers=2),
+    "controller": Fault(_itself, ends=True, workers=2),
+    "SIGTERM": Fault(_itself, TERM, ends=True),
+    "SIGHUP": Fault(_itself, HUP, ends=True),
+    "Ctrl+C twice": Fault(_itself, INT, ends=True),
+    "eager's runner": Fault(_measured("eager", RUNNER)),
+    "candidate's runner": Fault(_measured("candidate", RUNNER)),
+    "candidate's template": Fault(_measured("candidate", TEMPLATE)),
+    "eager's zygote": Fault(_measured("eager", ZYGOTE)),
+    "candidate's zygote": Fault(_measured("candidate", ZYGOTE)),
+    "reader's zygote": Fault(_reader),
+    "candidate's bwrap": Fault(_measured("candidate", BWRAP)),
+}
+
+
+def prepare(folder: Path) -> None:
+    """Write tasks and a candidate. Its kernels are compiled in the run: each differs from all others."""
+    from workbench import GELU_ADD_KERNEL, Bench, make_cpp_pass
+
+    bench = Bench(folder)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "tmp").mkdir()
+    for number in range(TASKS):
+        name = f"task-{number}"
+        bench.task(name, shapes=((64, 256), (64, 256)))
+        text = f"// {secrets.token_hex(8)}\n{GELU_ADD_KERNEL}"
+        bench.candidate({"p": make_cpp_pass(text)}, task=name)
+
+
+def strike(fault: str, folder: Path, *options: str) -> Outcome:
+    """Run the tasks of a prepared folder, with this fault in the middle, in a process of its own."""
+    command = [sys.executable, __file__, fault, str(folder), *options]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise RuntimeError(f"{fault}: {ran.stdout}{ran.stderr}")
+    return Outcome(**json.loads(ran.stdout))
+
+
+def main() -> None:
+    """Be the caller."""
+    name, folder = sys.argv[1], Path(sys.argv[2])
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, *(ctypes.c_ulong(number) for number in (1, 0, 0, 0)))
+    with _busy(2 if "--busy" in sys.argv else 0) as busy:
+        outcome = _struck(name, FAULTS[name], folder, busy)
+    print(json.dumps(asdict(outcome)))
+
+
+@contextlib.contextmanager
+def _busy(count: int) -> Iterator[set[int]]:
+    """Loops beside the run, which take its cores."""
+    loops = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(count)]
+    try:
+        yield {loop.pid for loop in loops}
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def _struck(name: str, fault: Fault, folder: Path, busy: set[int]) -> Outcome:
+    outcome, before = Outcome(name), _places(folder)
+    run = Run(folder, fault.workers)
+    wait(lambda: run.records() or run.over, LONGEST)
+    victim = wait(lambda: fault.victim(run.pid) or run.over, LONGEST)
+    if run.over or not isinstance(victim, int):
+        raise RuntimeError(f"{name}: nobody to hit: {run.output}")
+    hit = {victim, *processes.descendants(victim)}
+    outcome.before = run.records()
+    begin = time.monotonic()
+    for number in fault.signals:
+        os.kill(victim, number)
+        time.sleep(0.05 if len(fault.signals) > 1 else 0)
+
+    def since() -> float:
+        return time.monotonic() - begin
+
+    def left() -> list[str]:
+        run.bury()
+        there = [pid for pid in processes.descendants(os.getpid()) if pid not in busy and pid != run.pid]
+        return [f"process {pid} {_words(pid)[-3:]}" for pid in there] + sorted(_places(folder) - before)
+
+    if fault.ends:
+        wait(lambda: run.over and not left(), SETTLING)
+        outcome.gone = since()
+    else:
+        wait(lambda: not any(map(processes.alive, hit)), SETTLING)
+        outcome.gone = since()
+        if wait(lambda: run.records() > outcome.before or run.over, LONGEST) and run.records() > outcome.before:
+            outcome.next = since()
+    wait(lambda: run.over, 5 * LONGEST)
+    outcome.returned = run.ended - begin
+    wait(lambda: not left(), SETTLING)
+    outcome.left, outcome.code, outcome.output = left(), run.process.returncode, run.output
+    outcome.statuses = run.statuses()
+    outcome.kept = len(outcome.statuses) or run.records()
+    return outcome
+
+
+def _places(folder: Path) -> set[str]:
+    """Temporary files of the run, shared memory and mounts.
+
+    The machine's locks stay, and are empty; pytest keeps folders of its last runs. Semaphores are of other programs:
+    a judge has none.
+    """
+    made = [path for path in (folder / "tmp").iterdir() if not path.name.startswith("pytest-of-")]
+    files = {str(path) for path in made if path.suffix != ".lock"}
+    shared = {str(path) for path in SHM.iterdir() if not path.name.startswith("sem.")}
+    mounts = {f"mount {line.split()[4]}" for line in Path("/proc/self/mountinfo").read_text().splitlines()}
+    return files | shared | mounts
+
+
+def wait(found: Callable[[], Any], limit: float) -> Any:
+    """Return what is found within so many seconds, or what was found last."""
+    deadline = time.monotonic() + limit
+    while not (result := found()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return result
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """The environment of a run, which has temporary files of its own."""
+    return {**os.environ, "TMPDIR": str(folder / "tmp")}
+
+
+def statuses(run: dict[str, Any]) -> dict[str, str]:
+    """Each task's status in a run's results: "correct", or what is wrong with it."""
+    arms = {record["task"]: record["arm"] for record in run["records"]}
+    right = {task for task, arm in arms.items() if arm["status"] == "ran" and max(arm["correct_from"]) <= TOLERANCE}
+    return {task: "correct" if task in right else arm["status"] for task, arm in arms.items()}
+
+
+class Run:
+    """A run of pytest, whose output is read to its end as ``subprocess.run(capture_output=True)`` does."""
+
+    def __init__(self, folder: Path, workers: int) -> None:
+        self.folder = folder
+        own = [option for option in sys.argv[3:] if option != "--busy"]
+        command = [sys.executable, "-m", "pytest", *OPTIONS, *([f"-n{workers}"] if workers else []), *own]
+        self.process = subprocess.Popen(
+            command, cwd=folder, env=environment(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self.pid = self.process.pid
+        self.over, self.ended, self.output = False, 0.0, ""
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        self.output = "".join(self.process.communicate())
+        self.ended = time.monotonic()
+        self.over = True
+
+    def records(self) -> int:
+        """The number of records in the journals."""
+        paths = self.folder.glob("reports/*/journal*.jsonl")
+        return sum(max(0, path.read_bytes().count(b"\n") - 1) for path in paths)
+
+    def statuses(self) -> dict[str, str]:
+        """Each task's status in the results; empty if there are none."""
+        paths = self.folder.glob("reports/*/results.json")
+        return {task: status for path in paths for task, status in statuses(json.loads(path.read_text())).items()}
+
+    def bury(self) -> None:
+        """Take note of the end of orphans."""
+        for pid in _children(os.getpid()):
+            if pid != self.pid and not processes.alive(pid):
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""A run that is struck in the middle leaves nothing behind, and loses at most the subgraph that was being judged."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import faults
+import pytest
+
+from pytest_passbench.judge.arms import sandbox
+
+pytestmark = pytest.mark.sandbox
+#: On a machine with more to do than the two loops. docs/faults.md has what was measured.
+SECONDS = 30
+KILLED = ("judge", "controller")
+SLOW = tuple(name for name in faults.FAULTS if name not in (*KILLED, "worker"))
+MARKS = {
+    "candidate's bwrap": [pytest.mark.slow, pytest.mark.bubblewrap],
+    **{name: [pytest.mark.slow] for name in SLOW if "bwrap" not in name},
+}
+CASES = [pytest.param(name, marks=MARKS.get(name, []), id=name.replace(" ", "-")) for name in faults.FAULTS]
+
+
+def resume(folder: Path, *options: str) -> dict:
+    """Go on with the run in a folder; return its results."""
+    command = [sys.executable, "-m", "pytest", *faults.OPTIONS, *options]
+    environment = faults.environment(folder)
+    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == pytest.ExitCode.OK, ran.stdout + ran.stderr
+    return json.loads(max(folder.glob("reports/*/results.json")).read_text())
+
+
+@pytest.mark.parametrize("fault", CASES)
+def test_a_fault_leaves_nothing_behind(fault, tmp_path):
+    faults.prepare(tmp_path)
+    outcome = faults.strike(fault, tmp_path, "--busy")
+    assert outcome.kept >= outcome.before > 0
+    if fault in KILLED and not sandbox.walls().strong:
+        # Nobody is there to remove the folders of the sandboxes: the next judge does.
+        assert all("/passbench-scratch-" in place for place in outcome.left)
+        resume(tmp_path, "--passbench-resume")
+        assert not list(tmp_path.glob("tmp/passbench-scratch-*"))
+    else:
+        assert outcome.left == []
+        assert outcome.gone < SECONDS
+    if not faults.FAULTS[fault].ends:
+        assert outcome.code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED), outcome.output
+        correct = [task for task, status in outcome.statuses.items() if status == "correct"]
+        assert len(correct) >= faults.TASKS - 1, outcome
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_ends_as_one_that_was_not(tmp_path):
+    folders = [tmp_path / name for name in ("killed", "undisturbed")]
+    for folder in folders:
+        folder.mkdir()
+        faults.prepare(folder)
+    found = []
+    seed = "--passbench-seed=tests"
+    outcome = faults.strike("judge", folders[0], seed)
+    assert 0 < outcome.kept < faults.TASKS
+    for folder, more in zip(folders, (["--passbench-resume"], []), strict=True):
+        run = resume(folder, seed, *more)
+        found.append(faults.statuses(run))
+    assert found[0] == found[1]
+    assert len(found[0]) == faults.TASKS
