@@ -29,6 +29,7 @@ TOLERANCE = -5  # that of a run, if nothing else is asked for
 LONGEST = 120.0  # seconds to wait for anything
 SETTLING = 60.0  # seconds to wait for what is left to go
 SHM = Path("/dev/shm")
+ABANDONED = "passbench-scratch-"  # the next judge removes them
 PR_SET_CHILD_SUBREAPER = 36
 OPTIONS = (
     *("--passbench", "--candidate=cand", "--passbench-pipeline=direct", "--passbench-policy=open"),
@@ -207,8 +208,12 @@ def _struck(name: str, fault: Fault, folder: Path, busy: set[int]) -> Outcome:
         there = [pid for pid in processes.descendants(os.getpid()) if pid not in busy and pid != run.pid]
         return [f"process {pid} {_words(pid)[-3:]}" for pid in there] + sorted(_places(folder) - before)
 
+    def leaving() -> list[str]:
+        """What may still go: nobody is left to remove a killed judge's own folders."""
+        return [place for place in left() if f"/{ABANDONED}" not in place]
+
     if fault.ends:
-        wait(lambda: run.over and not left(), SETTLING)
+        wait(lambda: run.over and not leaving(), SETTLING)
         outcome.gone = since()
     else:
         wait(lambda: not any(map(processes.alive, hit)), SETTLING)
@@ -217,7 +222,7 @@ def _struck(name: str, fault: Fault, folder: Path, busy: set[int]) -> Outcome:
             outcome.next = since()
     wait(lambda: run.over, 5 * LONGEST)
     outcome.returned = run.ended - begin
-    wait(lambda: not left(), SETTLING)
+    wait(lambda: not leaving(), SETTLING)
     outcome.left, outcome.code, outcome.output = left(), run.process.returncode, run.output
     outcome.statuses = run.statuses()
     outcome.kept = len(outcome.statuses) or run.records()

@@ -40,9 +40,9 @@ def test_a_fault_leaves_nothing_behind(fault, tmp_path):
     assert outcome.kept >= outcome.before > 0
     if fault in KILLED and not sandbox.walls().strong:
         # Nobody is there to remove the folders of the sandboxes: the next judge does.
-        assert all("/passbench-scratch-" in place for place in outcome.left)
+        assert all(f"/{faults.ABANDONED}" in place for place in outcome.left)
         resume(tmp_path, "--passbench-resume")
-        assert not list(tmp_path.glob("tmp/passbench-scratch-*"))
+        assert not list(tmp_path.glob(f"tmp/{faults.ABANDONED}*"))
     else:
         assert outcome.left == []
         assert outcome.gone < SECONDS
