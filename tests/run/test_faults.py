@@ -16,7 +16,7 @@ pytestmark = pytest.mark.sandbox
 #: On a machine with more to do than the two loops. docs/faults.md has what was measured.
 SECONDS = 30
 KILLED = ("judge", "controller")
-SLOW = tuple(name for name in faults.FAULTS if name not in (*KILLED, "worker"))
+SLOW = tuple(name for name in faults.FAULTS if name != "judge")
 MARKS = {
     "candidate's bwrap": [pytest.mark.slow, pytest.mark.bubblewrap],
     **{name: [pytest.mark.slow] for name in SLOW if "bwrap" not in name},
