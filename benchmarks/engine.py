@@ -102,8 +102,8 @@ def judged(session: Session, case: Case, candidate: Any) -> list[Record]:
 
 #: Stands for a candidate's readings if there is no candidate.
 NO_READINGS: Any = SimpleNamespace(
-    arm=lambda _candidate: SimpleNamespace(ready=lambda: None),
-    planner=lambda *_: SimpleNamespace(reader=SimpleNamespace(freeze=lambda: None, output=str)),
+    arm=lambda: SimpleNamespace(ready=lambda: None),
+    planner=lambda *_: SimpleNamespace(reader=SimpleNamespace(freeze=lambda: None, output=str), located=str),
     passes=lambda *_: (),
     forget=lambda: None,
     close=lambda: None,
@@ -114,7 +114,7 @@ NOBODY: Any = SimpleNamespace(
     path=Path(),
     uses_triton=False,
     folder=lambda _passes: "",
-    passes_for=lambda _task: SimpleNamespace(path=Path(), stems=(), faults=()),
+    passes_for=lambda _task: SimpleNamespace(path=Path(), stems=(), problem="", faults=()),
 )
 
 
