@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tarfile
 from pathlib import Path
 
@@ -28,9 +27,14 @@ def show(archive: int, folder: Path) -> bool:
     return True
 
 
-def _empty(folder: Path) -> None:
+def _empty(folder: Path) -> bool:
+    """Remove all that is in a folder, except what is mounted there. Return True if nothing is left."""
+    left = False
     for entry in list(folder.iterdir()):
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        else:
+        if entry.is_symlink() or not entry.is_dir():
             entry.unlink()
+        elif not entry.is_mount() and _empty(entry):
+            entry.rmdir()
+        else:  # this package or Python, whose folders may lie below /tmp
+            left = True
+    return not left
