@@ -89,6 +89,8 @@ class Active:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Put a task's records on its report, which travels to the controller."""
         report = yield
+        if isinstance(item, TaskItem) and call.when == "setup" and report.failed:
+            setattr(report, SELECTED, 0)
         if isinstance(item, TaskItem) and call.when == "call":
             setattr(report, PAYLOAD, [record.to_json() for record in item.records])
             setattr(report, SELECTED, item.selected)
@@ -105,7 +107,9 @@ class Active:
         self.state.progress.finish(report.nodeid)
         self.state.noises[getattr(report, "worker_id", "")] = getattr(report, NOISE, {})
         records = [Record.from_json(data) for data in payload or ()]
-        if hasattr(report, "node"):
+        if getattr(report, SELECTED, None) == 0:
+            summary.unread(self.state, report.nodeid)
+        elif hasattr(report, "node"):
             summary.selected(self.state, report.nodeid, getattr(report, SELECTED, None))
             for record in records:
                 self.state.add(record)

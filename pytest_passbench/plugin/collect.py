@@ -143,6 +143,7 @@ class TaskItem(pytest.Item):
         super().__init__(**kwargs)
         self.task, self.ref, self.candidate = task, ref, candidate
         self.records: list[Record] = []
+        self._loaded: Task
         #: How many subgraphs are to be judged, once the judge has been asked.
         self.selected = self.cost
         for plugin, mark in OTHERS.items():
@@ -163,15 +164,28 @@ class TaskItem(pytest.Item):
         except UserError:
             return True
 
+    def setup(self) -> None:
+        """Read the task, and build its graphs. A faulty task is an error of the run, and no score has it."""
+        faulty = self.ref if isinstance(self.ref, UserError) else self._load(self.ref)
+        if faulty is not None:
+            pytest.fail(printable(str(faulty), LINES), pytrace=False)
+
+    def _load(self, ref: TaskRef) -> UserError | None:
+        from pytest_passbench.suite.build import check_graphs
+
+        try:
+            self._loaded = ref.load()
+            check_graphs(self._loaded)
+        except UserError as error:
+            return error
+        return None
+
     def runtest(self) -> None:
-        """Judge every subgraph. Raises TaskFailedError if one is not correct, UserError for a bad task.
+        """Judge every subgraph. Raises TaskFailedError if one is not correct.
 
         Skips the case if the harness failed to judge one of them: it has neither passed nor failed.
         """
-        if isinstance(self.ref, UserError):
-            raise self.ref
-        state = self.config.stash[KEY]
-        task = self.ref.load()
+        state, task = self.config.stash[KEY], self._loaded
         self.records.clear()
         self.selected = len(state.judge.selected(task, self.candidate))
         state.ledger.expect(self.task, self.candidate.name, self.selected)

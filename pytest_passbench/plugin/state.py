@@ -38,6 +38,8 @@ class State:
     earlier: Earlier | None = None
     #: An error for each directory of a candidate that is for no known task.
     strays: list[UserError] = field(default_factory=list)
+    #: The items of tasks whose files are faulty.
+    unread: list[str] = field(default_factory=list)
     #: The number of tasks that no pass of a candidate matches, counted for each candidate, and left out for that.
     left_out: int = 0
     progress: Progress = field(default_factory=Progress)

@@ -47,6 +47,13 @@ def selected(state: State, text: str, count: int | None) -> None:
         state.ledger.expect(item.task, item.candidate, count)
 
 
+def unread(state: State, text: str) -> None:
+    """Leave a faulty task out of the scores."""
+    item = nodeid.parse(text)
+    state.unread.append(item.item)
+    state.ledger.drop(item.task, item.candidate)
+
+
 def costs(state: State, ids: Iterable[str]) -> dict[str, int]:
     """Return the cost of each of our items by node id, for an xdist controller, which knows only the ids."""
     names = {candidate.name for candidate in state.ledger.candidates}
@@ -167,6 +174,8 @@ def closing(state: State) -> list[str]:
     """Return the last lines: what is missing or took too long, where the results lie, and the seed."""
     missing = state.ledger.missing()
     rows = overdrawn(state.settings.budget, state.progress.spent())
+    if state.unread:
+        rows.append(line(f"faulty tasks: {', '.join(state.unread)}. No score has them.", 1000))
     if state.left_out:
         rows.append(f"left out: {state.left_out} tasks that no pass matches. No score has them (only matching).")
     if missing:

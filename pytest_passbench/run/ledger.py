@@ -93,6 +93,12 @@ class Ledger:
         """Note how many subgraphs of a task are to be judged for a candidate."""
         self.selected.setdefault(candidate, {})[task] = count
 
+    def drop(self, task: str, candidate: str) -> None:
+        """Leave a faulty task out of a candidate's run."""
+        self.selected.get(candidate, {}).pop(task, None)
+        if not any(task in counts for counts in self.selected.values()):
+            self.tasks.remove(task)
+
     def add(self, record: Record) -> None:
         """Take a record in. It replaces one of the same subgraph and candidate, of a test that was run again."""
         self._records[record.task, record.candidate, record.subgraph] = record

@@ -47,6 +47,7 @@ _TORCH_EXTRA = words("""
     _addmm_activation _is_all_true _is_any_true _unsafe_index _unsafe_index_put _adaptive_avg_pool2d
     _adaptive_avg_pool3d _native_batch_norm_legit _native_batch_norm_legit_no_training _convolution
     _prelu_kernel _embedding_bag _fft_c2c _fft_c2r _fft_r2c _trilinear _unique2 _masked_softmax _stack
+    _native_multi_head_attention
     """)
 _OPERATOR = words("""
     abs add and_ eq floordiv ge getitem gt iadd iand ifloordiv ilshift imatmul imod imul inv invert ior

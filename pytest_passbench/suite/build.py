@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.task import Task
 from pytest_passbench.suite import scalars
+from pytest_passbench.suite.noeffect import has_no_effect
 from pytest_passbench.suite.source import BUILTINS, ROOTS, ParsedSource, parse
 
 if TYPE_CHECKING:
@@ -258,6 +259,8 @@ class _Builder(ast.NodeVisitor):
             self.fail("a call of something that is not an operator", node, "call torch functions and tensor methods")
         if dotted in ("device", "torch.device"):
             return self.device
+        if has_no_effect(dotted, args, kwargs):
+            return None
         if dotted == "getattr":
             return self.call_getattr(node, args)
         if dotted == "torch._check_is_size" and len(args) == 1:  # torch is about to remove it: its definition

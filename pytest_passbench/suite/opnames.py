@@ -47,7 +47,7 @@ _TUPLES = words("""
     linalg_lu_factor qr slogdet unique unique_consecutive unique2 max_pool1d_with_indices
     max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool1d_with_indices
     adaptive_max_pool2d_with_indices adaptive_max_pool3d_with_indices histogram geqrf triangular_solve
-    lu_unpack gradient embedding_bag fused_rms_norm
+    lu_unpack gradient embedding_bag fused_rms_norm native_multi_head_attention
     """)
 _SAMPLERS = words("""
     rand rand_like randn randn_like randint randint_like randperm bernoulli multinomial normal poisson

@@ -332,3 +332,26 @@ def test_other_plugins_get_every_record_and_the_run(bench):
         """
     )
     bench.run("--candidate=passes", "-s").stdout.fnmatch_lines(["*RECORD s0*", "*RECORD s1*", "*RUN 2"])
+
+
+@pytest.mark.parametrize("workers", [(), ("-n1",)], ids=["serial", "xdist"])
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda text: text.replace("ops: [relu]", "ops: relu"), "one.task.yaml:3: ops is 'relu' (give a list)"),
+        (lambda text: text.replace("torch.relu", "torch.load"), "one.task.yaml:12: operator 'torch.load' is not"),
+    ],
+    ids=["header", "graph"],
+)
+def test_a_faulty_task_is_an_error_that_no_score_has(bench, spoil, said, workers):
+    bench.task("one", OK)
+    bench.task("two", OK, {"ratio": 2.0})
+    path = bench.path / "installed/tasks/family/one.task.yaml"
+    path.write_text(spoil(path.read_text()))
+    result = bench.run("--candidate=passes", *workers)
+    result.assert_outcomes(passed=1, errors=1)
+    assert said in result.stdout.str()
+    result.stdout.fnmatch_lines(["faulty tasks: one?passes?. No score has them."])
+    run = results(bench)
+    assert (run["tasks"], run["selected"]) == (["two"], {"passes": {"two": 2}})
+    assert result.ret == pytest.ExitCode.TESTS_FAILED

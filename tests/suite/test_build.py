@@ -118,6 +118,37 @@ def test_recorded_devices_become_the_runs():
     assert gm(torch.ones(2))[0].device.type == "meta"
 
 
+NO_EFFECT = """
+def forward(x):
+    log = torch._C._log_api_usage_once('python.nn_module');  log = None
+    grad = torch._C._set_grad_enabled(False);  grad = None
+    lazy = torch._functorch.predispatch.lazy_load_decompositions();  lazy = None
+    entered = torch.amp.autocast_mode._enter_autocast('cuda', None, False, None)
+    y = torch.relu(x)
+    left = torch.amp.autocast_mode._exit_autocast(entered);  entered = left = None
+    return (y,)
+"""
+
+
+def test_what_does_nothing_to_values_is_left_out():
+    module = build_graph(NO_EFFECT, "task.yaml")
+    assert [node.op for node in module.graph.nodes] == ["placeholder", "call_function", "output"]
+    with pytest.raises(UserError, match=r"^task\.yaml:6: operator 'torch.amp.autocast_mode._enter_autocast' is not"):
+        build_graph(NO_EFFECT.replace("None, False", "None, True"), "task.yaml")
+
+
+def test_attention_as_torch_itself_fuses_it_loads():
+    width, heads = 8, 2
+    layer = torch.nn.MultiheadAttention(width, heads, batch_first=True).eval()
+    names = "x, weight, bias, out, out_bias"
+    call = f"torch._native_multi_head_attention(x, x, x, {width}, {heads}, weight, bias, out, out_bias, None, False)"
+    module = graph(f"y = {call}\n    return (y[0],)", names)
+    x = torch.randn(2, 3, width)
+    with torch.no_grad():
+        weights = layer.in_proj_weight, layer.in_proj_bias, layer.out_proj.weight, layer.out_proj.bias
+        assert torch.allclose(module(x, *weights)[0], layer(x, x, x)[0], atol=1e-6)
+
+
 FORBIDDEN = [
     "torch.load('x')", "torch.save(x, 'f')", "torch.ops.load_library('x')", "torch.compile(x)", "torch.jit.script(x)",
     "torch.from_file('x')", "torch.ops.aten.from_file('x')", "torch.ops.mylib.f(x)", "torch.hub.load('a', 'b')",
