@@ -143,7 +143,7 @@ def test_a_broken_task_file_fails_alone_with_one_message(bench):
     bench.file("mine/broken.task.yaml", "passbench: task/1\nid: [\n")
     bench.file("mine/good.task.yaml", bench.text("good"))
     result = bench.run("mine", "--candidate=passes")
-    result.stdout.fnmatch_lines(["*mine/broken.task.yaml:*", "FAILED mine/broken.task.yaml*", "*1 failed, 1 passed*"])
+    result.stdout.fnmatch_lines(["*mine/broken.task.yaml:*", "ERROR mine/broken.task.yaml*", "*1 passed, 1 error*"])
     assert "Traceback" not in result.stdout.str()
 
 
