@@ -101,7 +101,8 @@ class LongestFirst(LoadScheduling):  # type: ignore[misc]
             node.shutdown()
 
     def _hand_out(self, node: WorkerController) -> None:
-        if self.pending and len(self.node2pending[node]) < 2:
+        # One that was told to end takes no more: what a killed worker leaves is for the one in its place.
+        if self.pending and not node.shutting_down and len(self.node2pending[node]) < 2:
             index = self.pending.pop(0)
             self.node2pending[node].append(index)
             node.send_runtest_some([index])
