@@ -77,7 +77,8 @@ class Awake:
 def _looping(core: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-I", "-S", "-c", _LOOP, str(os.getpid()), str(core)]
     nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
-    process = subprocess.Popen(command, stdin=nothing, stdout=pipe, stderr=nothing)
+    # In a session of its own: the kernel sends SIGHUP to a process group without a parent that has a stopped member.
+    process = subprocess.Popen(command, stdin=nothing, stdout=pipe, stderr=nothing, start_new_session=True)
     assert process.stdout is not None
     with process.stdout as output:
         output.read()

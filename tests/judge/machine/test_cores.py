@@ -48,6 +48,7 @@ def test_a_core_is_kept_awake_by_what_gives_way_to_everything_and_ends_with_us()
     with awake.on():
         (pid,) = set(processes.descendants(os.getpid())) - others
         assert os.sched_getaffinity(pid) == {core}
+        assert os.getpgid(pid) != os.getpgrp()  # or the kernel hangs up on all of us once it stands still
         assert os.sched_getscheduler(pid) == os.SCHED_IDLE
         before = processes.cpu_seconds(processes.cpu_clock(pid))
         with pinned({core}):
