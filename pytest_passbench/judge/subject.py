@@ -247,9 +247,10 @@ class Subject:
         try:
             per_call = self._probe(clock, checker)
             self._drop_wrong(checker)
-            timed = [arm for arm in self.templates if arm != FLOAT64 and not self._interpreted(arm)]
-            if self._judged(timed):
-                self._measure(clock, checker, per_call, timed)
+            timed = [arm for arm in self._judged(self.templates) if not self._interpreted(arm)]
+            if timed:
+                twin = [TWIN] if TWIN in self.templates else []
+                self._measure(clock, checker, per_call, [EAGER, *timed, *twin])
             if CANDIDATE in self.templates:
                 with self.bench.phases("audit"):
                     template = self.templates[CANDIDATE]

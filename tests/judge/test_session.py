@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from workbench import AS_EAGER
 
+from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.session import Session
 from pytest_passbench.judge.subject import Subject
+from pytest_passbench.suite.taskfile import read_task
 from pytest_passbench.timing.looks import LOOKS, MIN_DELTA
 
 PHASES = {
@@ -94,3 +96,13 @@ def test_what_noise_left_open_is_measured_again_and_goes_on_where_it_was(twin, m
     assert again.correct
     assert again.arm.correct_from == first.arm.correct_from
     assert sum(again.durations.values()) > sum(first.durations.values())
+
+
+def test_the_candidate_is_timed_against_eager_whichever_sandbox_started_first(twin):
+    """Arms are told apart by name: eager's sandbox may begin last, since it ended or was not needed before."""
+    candidate, task = Candidate.open(twin.folder / "cand"), read_task(next(twin.tasks.iterdir()))
+    with Session(Settings(pipeline="direct", audit="off", policy="open"), b"a secret of the tests") as session:
+        assert session.touches(task, candidate)
+        for record in session.judge(task, candidate):
+            assert (record.correct, record.baselines) == (True, {})
+            assert record.arm.speed is not None
