@@ -115,7 +115,8 @@ def send(channel: socket.socket, message: dict[str, Any], fds: tuple[int, ...] =
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
     try:
         sent = channel.sendmsg([data], rights)
-        channel.sendall(data[sent:])
+        if sent < len(data):  # the other side may have read it all, and be gone: to send nothing would fail then
+            channel.sendall(data[sent:])
     except TimeoutError:
         raise
     except OSError as error:

@@ -98,11 +98,20 @@ class Active:
                 setattr(report, NOISE, self.state.noise())
         return report
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take a task's records in, if they came from a worker, and its timings."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, None, None]:
+        """Take a task's records in, if they came from a worker, and its timings.
+
+        Reports stay until the run ends. So the records are taken off when everybody has seen the report.
+        """
+        if not is_worker(self.state.config):
+            self._take_in(report)
+        yield
+        vars(report).pop(PAYLOAD, None)
+
+    def _take_in(self, report: pytest.TestReport) -> None:
         payload = getattr(report, PAYLOAD, None)
-        if is_worker(self.state.config) or (payload is None and not report.failed):
+        if payload is None and not report.failed:
             return
         self.state.progress.finish(report.nodeid)
         self.state.noises[getattr(report, "worker_id", "")] = getattr(report, NOISE, {})

@@ -28,7 +28,7 @@ from pytest_passbench.judge.arms.messages import (
     parse,
 )
 from pytest_passbench.judge.arms.wire import hear, socket_pair
-from pytest_passbench.protocol import LENGTH, ProtocolError
+from pytest_passbench.protocol import LENGTH, ProtocolError, receive, send
 
 PASS = {"name": "p", "matches": 1, "operators": ["aten::add"], "miss": "", "computed": []}
 READY = {
@@ -220,3 +220,18 @@ def test_a_message_that_comes_byte_by_byte_ends_with_the_time_out():
 @pytest.mark.parametrize("number", [-3, 40, 127, 9999])
 def test_any_signal_has_words(number):
     assert f"signal {number}" in ending(number, "the runner")
+
+
+def test_a_message_that_was_read_is_sent_even_if_its_reader_is_gone_by_then():
+    """A process that fails at once has its message read, answered, and is gone before the sender goes on."""
+    ours, theirs = socket.socketpair()
+
+    class ReadAtOnce(socket.socket):
+        def sendmsg(self, *arguments):
+            sent = super().sendmsg(*arguments)
+            assert receive(theirs)[0] == {"op": "go"}
+            theirs.close()
+            return sent
+
+    with ReadAtOnce(fileno=ours.detach()) as channel:
+        send(channel, {"op": "go"})
