@@ -19,7 +19,7 @@ STATUSES = (
 )  # fmt: skip
 
 
-@dataclass
+@dataclass(slots=True)  # a run keeps every record, and each has a report per pass
 class Speed:
     """A measured ratio eager time / other time. Times in microseconds per call."""
 
@@ -34,7 +34,7 @@ class Speed:
     other_device_us: float | None = None
 
 
-@dataclass
+@dataclass(slots=True)
 class PassReport:
     """The effect of one pass on one subgraph."""
 
@@ -45,7 +45,7 @@ class PassReport:
     computed: list[str] = field(default_factory=list)  # operators that replacement_args itself added to the graph
 
 
-@dataclass
+@dataclass(slots=True)
 class Finding:
     """A finding of an audit layer. ``severity`` is "violation" or "warning"."""
 
@@ -57,7 +57,7 @@ class Finding:
     line: int = 0
 
 
-@dataclass
+@dataclass(slots=True)
 class ArmResult:
     """The result of one program (the candidate, or a baseline such as "inductor") on a subgraph.
 
@@ -82,7 +82,7 @@ class ArmResult:
         return first_correct(self.correct_from) if self.status == RAN else NEVER
 
 
-@dataclass
+@dataclass(slots=True)
 class Record:
     """A subgraph judged for a candidate. ``tolerance`` is the run's t."""
 

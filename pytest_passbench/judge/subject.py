@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from sys import intern
 from typing import Any
 
 from pytest_passbench.core.escape import LINES, printable
@@ -368,14 +369,17 @@ def speed_of(measured: Arms, arm: str, result: Result) -> Speed:
 
 
 def pass_reports(items: Iterable[Mapping[str, Any]]) -> list[PassReport]:
-    """Return a candidate's reports on its passes, capped and escaped. No verdict depends on them."""
+    """Return a candidate's reports on its passes, capped and escaped. No verdict depends on them.
+
+    Subgraphs of a task have most texts in common, and a run keeps all reports: each text is kept once.
+    """
     return [
         PassReport(
-            name=printable(str(item.get("name", "")))[:200],
+            name=intern(printable(str(item.get("name", "")))[:200]),
             matches=int(item.get("matches", 0)),
-            operators=[printable(str(op))[:60] for op in item.get("operators", [])][:500],
-            miss=printable(str(item.get("miss", "")), LINES)[:1000],
-            computed=[printable(str(op))[:60] for op in item.get("computed", [])][:50],
+            operators=[intern(printable(str(op))[:60]) for op in item.get("operators", [])][:500],
+            miss=intern(printable(str(item.get("miss", "")), LINES)[:1000]),
+            computed=[intern(printable(str(op))[:60]) for op in item.get("computed", [])][:50],
         )
         for item in list(items)[:200]
     ]
