@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -83,7 +84,7 @@ class TrustedSession:
             expected = module(*[value.clone() for value in values])
             loaded = load_passes(passes.path, list(passes.stems))
             built = build(self.settings.pipeline, module, as_passes(loaded), values, LocalKernels(loaded))
-            record.passes = pass_reports(report.__dict__ for report in built.reports)
+            record.passes = pass_reports(asdict(report) for report in built.reports)
             if not built.rewritten:
                 record.arm.status, record.arm.phase = "pass_miss", "match"
                 return
