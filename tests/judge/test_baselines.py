@@ -19,6 +19,7 @@ from pytest_passbench.timing.looks import LOOKS
 SECRET = b"a secret of the tests"
 
 
+@pytest.mark.slow
 def test_later_candidates_have_the_result_of_the_first(bench, wrapper):
     bench.task()
     first, other = (bench.candidate({"p": wrapper(AS_EAGER)}, name=name) for name in ("first", "other"))
