@@ -36,13 +36,20 @@ class Speed:
 
 @dataclass(slots=True)
 class PassReport:
-    """The effect of one pass on one subgraph."""
+    """The effect of one pass on one subgraph.
+
+    ``nearness`` says of a miss how far the nearest match got: the share, 0 to 1, of the pattern's operators that had
+    a partner. It is 0 for a pass that matched. ``untuned`` is True if a kernel has ``@triton.autotune`` with several
+    configurations, and the first valid one was taken without a measurement.
+    """
 
     name: str
     matches: int = 0
     operators: list[str] = field(default_factory=list)  # operators covered, in graph order
     miss: str = ""  # if nothing matched: the nearest node, with what was expected and what was found
     computed: list[str] = field(default_factory=list)  # operators that replacement_args itself added to the graph
+    nearness: float = 0.0
+    untuned: bool = False
 
 
 @dataclass(slots=True)

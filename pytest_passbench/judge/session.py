@@ -22,6 +22,7 @@ from pytest_passbench.judge.arms.faults import FAULTS, HarnessFault, fault_line,
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, TWIN
 from pytest_passbench.judge.audits import layers
 from pytest_passbench.judge.audits.auditor import Auditor
+from pytest_passbench.judge.baselines import Baselines, put
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.store import cache_folder
@@ -68,6 +69,7 @@ class Session:
         self._cores = Cores.choose(settings.threads, worker)
         self._awake = Awake(self._cores.arms)
         self._budget, self._noise = Budget(settings.budget), Noise()
+        self._baselines = Baselines()
         self._sandboxes = Sandboxes(settings, self._walls)
         builder, triton = Builder(self._walls, cache_folder()), TritonBuilder(self._walls, cache_folder())
         self._readings = Readings(settings.policy, builder, triton, self._sandboxes.start_reading)
@@ -132,6 +134,7 @@ class Session:
         for case in cases:
             attempt = partial(self._first, case)
             record, subject = self._tried(case, attempt) if case.fault() is None else attempt("")
+            self._baselines.keep(case, record)
             if subject is not None and subject.noisy and record.arm.status == RAN:
                 deadline = subject.bench.deadline
                 if deadline.left() > AGAIN_SHARE * deadline.limit:
@@ -141,6 +144,7 @@ class Session:
             if self._budget.spare(sum(first.record.durations.values())):
                 record, _ = self._tried(first.case, partial(self._again, first))
                 if record.judged:  # else what was found first stays
+                    self._baselines.keep(first.case, record)
                     yield record
 
     def _tried(self, case: Case, attempt: Attempt) -> tuple[Record, Subject | None]:
@@ -240,10 +244,12 @@ class Session:
         with phases("other"):
             subject = self._subject(case, record, arms, phases, deadline, attempt, earlier)
             subject.judge()
+            put(self._baselines.beside_others(case), record)
             if subject.measured is not None:
                 self._noise.add(subject.measured, case.subgraph.elements)
         if earlier is None:
-            self._budget.done(record.durations, 0 if subject.measured is None else len(subject.measured.pairs))
+            pairs = 0 if subject.measured is None else len(subject.measured.pairs)
+            self._budget.done(record.durations, pairs, len(subject.orders))
         if record.arm.status == "integrity":
             self._readings.caught(case.candidate, case.passes, set(subject.culprits) or layers.culprits(record))
         if record.arm.status in ("crash", "timeout", "integrity") and record.arm.phase in ("wrapper", "plan", "load"):
@@ -281,6 +287,8 @@ class Session:
         orders = self._orders(case, arms, self._readings.passes(case.candidate, case.passes))
         if earlier is not None or not self._noise.wants(case.subgraph.elements):
             orders.pop(TWIN, None)
+        for name in self._baselines.beside_others(case).arms:
+            orders.pop(name, None)
         allowance = self._budget.allowance(len(orders)) if earlier is None else AGAIN
         secret = case.secret(self._seed, ("again" if earlier is not None else "") + attempt)
         bench = Bench.of(case, secret, self._cores, self._awake, phases, deadline, self.settings.tolerance)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from sys import intern
 from typing import Any
 
+from pytest_passbench.core import misses
 from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.record import RAN, ArmResult, PassReport, Record, Speed
@@ -161,14 +162,13 @@ class Subject:
         self.templates[arm] = template
 
     def _note_built(self, template: Template) -> None:
-        self.record.passes = pass_reports(template.report["passes"])
+        self.record.passes = pass_reports(template.report["passes"], template.untuned)
         with self.bench.phases("audit"):
             self.auditor.findings += template.findings
             self.auditor.built(self.record)
 
     def _missed(self, template: Template) -> None:
-        misses = [f"{p.name}: {p.miss}" for p in self.record.passes if p.miss]
-        self._mark(self.record.arm, "pass_miss", "match", "; ".join(misses) or "no pass changed the graph")
+        self._mark(self.record.arm, "pass_miss", "match", misses.message(self.record.passes))
         self.record.arm.output = self._output(CANDIDATE, template)
         template.close()
 
@@ -368,9 +368,10 @@ def speed_of(measured: Arms, arm: str, result: Result) -> Speed:
     )
 
 
-def pass_reports(items: Iterable[Mapping[str, Any]]) -> list[PassReport]:
+def pass_reports(items: Iterable[Mapping[str, Any]], untuned: Collection[str] = ()) -> list[PassReport]:
     """Return a candidate's reports on its passes, capped and escaped. No verdict depends on them.
 
+    ``untuned`` are the names of the passes whose kernels could have been tuned and were not.
     Subgraphs of a task have most texts in common, and a run keeps all reports: each text is kept once.
     """
     return [
@@ -380,6 +381,8 @@ def pass_reports(items: Iterable[Mapping[str, Any]]) -> list[PassReport]:
             operators=[intern(printable(str(op))[:60]) for op in item.get("operators", [])][:500],
             miss=intern(printable(str(item.get("miss", "")), LINES)[:1000]),
             computed=[intern(printable(str(op))[:60]) for op in item.get("computed", [])][:50],
+            nearness=float(item.get("nearness", 0.0)),
+            untuned=item.get("name") in untuned,
         )
         for item in list(items)[:200]
     ]

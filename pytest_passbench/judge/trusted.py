@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from pytest_passbench.candidate.layout import Candidate, PassDir
+from pytest_passbench.core import misses
 from pytest_passbench.core.record import ArmResult, Record
 from pytest_passbench.core.seed import Secret
 from pytest_passbench.core.settings import Settings
@@ -86,11 +87,10 @@ class TrustedSession:
             built = build(self.settings.pipeline, module, as_passes(loaded), values, LocalKernels(loaded))
             record.passes = pass_reports(asdict(report) for report in built.reports)
             if not built.rewritten:
-                record.arm.status, record.arm.phase = "pass_miss", "match"
+                record.arm = ArmResult("pass_miss", "match", misses.message(record.passes), speed_note=NOTE)
                 return
             found = built.call(*[value.clone() for value in values])
         self._compare(record, _outputs(expected), _outputs(found), values)
-
 
     def _compare(
         self, record: Record, expected: list[Output], found: list[Output], values: list[torch.Tensor]

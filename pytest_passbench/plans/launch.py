@@ -296,6 +296,11 @@ class LaunchPlan:
         return tuple(step for step in steps if isinstance(step, TritonLaunch))
 
     @property
+    def tunable(self) -> bool:
+        """True if a launch has several configurations."""
+        return any(isinstance(step, Tuned) and len(step.choices) > 1 for step in self.steps)
+
+    @property
     def uses_triton(self) -> bool:
         """True if one of its kernels is Triton's."""
         return any(isinstance(kernel, TritonKernel) for kernel in self.kernels)

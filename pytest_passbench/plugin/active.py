@@ -178,7 +178,8 @@ class Active:
             return None
         from pytest_passbench.plugin import xdist
 
-        return xdist.LongestFirst(config, log, self.state.progress.costs)
+        together = bool(self.state.settings.baselines)
+        return xdist.LongestFirst(config, log, self.state.progress.costs, together)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from pytest_passbench.core import misses
 from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.escape import line as one_line
 from pytest_passbench.core.ladder import BITWISE, NEVER
@@ -97,9 +98,10 @@ def _rows(record: Record) -> Iterator[tuple[str, str]]:
     yield "message", arm.message
     yield "outputs", ", ".join(f"{i}: {_from(at)}" for i, at in enumerate(arm.correct_from))
     yield "worst", arm.worst
-    for report in record.passes:
-        if arm.status == "pass_miss" and report.miss and report.miss not in arm.message:
-            yield "miss", f"{report.name}: {report.miss}"
+    if arm.status == "pass_miss":
+        for text in misses.lines(record.passes):
+            if text not in arm.message:
+                yield "miss", text
     for finding in record.findings:
         place = f"{finding.file}:{finding.line}: " if finding.file else ""
         yield finding.severity, f"{place}{finding.message} [{finding.layer}: {finding.rule}]"

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from xdist.scheduler import LoadScheduling
 
+from pytest_passbench.plugin.nodeid import split
+
 if TYPE_CHECKING:
     import pytest
     from xdist.workermanage import WorkerController
@@ -65,13 +67,15 @@ class LongestFirst(LoadScheduling):  # type: ignore[misc]
     """A scheduler that hands out one item at a time, the most costly first: no long task is left for the end.
 
     Each worker holds the item it runs and one more, which xdist's workers need in order to start. The order
-    depends on the costs and the node ids alone.
+    depends on the costs and the node ids alone. With ``together`` a worker gets the items of a task one after the
+    other, as long as other tasks are left for the others: it measures the task's baselines once for all candidates.
     """
 
-    def __init__(self, config: pytest.Config, log: Any, costs: dict[str, int]) -> None:
+    def __init__(self, config: pytest.Config, log: Any, costs: dict[str, int], together: bool = False) -> None:
         super().__init__(config, log)
         self.collection: list[str] | None = None
-        self._costs = costs
+        self._costs, self._together = costs, together
+        self._begun: dict[str, WorkerController] = {}  # the worker that got a task's first item
 
     def schedule(self) -> None:
         """Start handing out, or go on with workers that came later. Called by xdist's controller."""
@@ -103,6 +107,20 @@ class LongestFirst(LoadScheduling):  # type: ignore[misc]
     def _hand_out(self, node: WorkerController) -> None:
         # One that was told to end takes no more: what a killed worker leaves is for the one in its place.
         if self.pending and not node.shutting_down and len(self.node2pending[node]) < 2:
-            index = self.pending.pop(0)
+            index = self._next(node)
+            self.pending.remove(index)
             self.node2pending[node].append(index)
             node.send_runtest_some([index])
+
+    def _next(self, node: WorkerController) -> int:
+        """Return the pending item for a worker: of a task that it has begun, else of one that nobody has."""
+        waiting: list[int] = self.pending
+        if not self._together:
+            return waiting[0]
+        assert self.collection is not None
+        tasks = {index: split(self.collection[index])[0] for index in waiting}
+        mine = [index for index, task in tasks.items() if self._begun.get(task) is node]
+        fresh = [index for index, task in tasks.items() if task not in self._begun]
+        chosen = [*mine, *fresh, *waiting][0]
+        self._begun.setdefault(tasks[chosen], node)
+        return chosen

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import exp, log, sqrt
 
 from pytest_passbench.core.ladder import T_FROZEN, T_STRICT
+from pytest_passbench.core.misses import causes
 from pytest_passbench.core.record import RAN, ArmResult, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.score import board, es
@@ -225,16 +226,17 @@ def _ending(record: Record) -> str:
 
 
 def miss_table(run: Run, candidate: str) -> Table:
-    """Return the table of passes on subgraphs that no pass changed, with the nearest place to a match."""
-    misses = Counter(
-        (record.task, item.name, item.miss)
+    """Return the table of passes on subgraphs that no pass changed, grouped by cause, nearest to a match first."""
+    counts = Counter(
+        (record.task, cause)
         for record in run.of(candidate)
         if record.arm.status == "pass_miss"
-        for item in record.passes
-        if not item.matches
+        for cause in causes(record.passes)
     )
-    found = tuple((task, name, str(count), miss or NONE) for (task, name, miss), count in misses.items())
-    about = "Passes on subgraphs where no pass matched, with the place that was nearest to a match."
+    tasks = list(dict.fromkeys(task for task, _ in counts))
+    nearest = sorted(counts.items(), key=lambda item: (tasks.index(item[0][0]), -item[0][1].nearness))
+    found = tuple((task, cause.who, str(count), cause.text or NONE) for (task, cause), count in nearest)
+    about = "Passes on subgraphs where no pass matched, and why. The one nearest to a match leads."
     return Table(f"Misses: {candidate}", ("task", "pass", "subgraphs", "nearest"), found, about=about)
 
 
@@ -285,6 +287,7 @@ def notes(run: Run) -> list[str]:
     for note, count in unmeasured.items():
         why = f" ({note})" if note else ""
         said.append(f"The speed of {count} correct subgraphs was not measured{why}, so AS is not available.")
+    said += _untuned(run)
     if "width" in run.noise:
         width = 100.0 * float(run.noise["width"])
         said.append(f"Noise: of two identical programs, 95 % measured within {width:.1f} % of each other here.")
@@ -292,6 +295,15 @@ def notes(run: Run) -> list[str]:
         said.append(f"Merged from {len(run.parts)} files.")
         said += [f"Shard {shard} is not among them: none of its tasks counts here." for shard in _absent(run)]
     return said
+
+
+def _untuned(run: Run) -> list[str]:
+    """Return a sentence on the passes whose kernels could have been tuned and were not."""
+    passes = {(r.candidate, r.folder, item.name) for r in run.records for item in r.passes if item.untuned}
+    if not passes:
+        return []
+    have = "1 pass has" if len(passes) == 1 else f"{len(passes)} passes have"
+    return [f"Nothing was tuned: {have} @triton.autotune; the first valid configuration was taken."]
 
 
 def harness_failures(run: Run) -> list[str]:

@@ -17,7 +17,7 @@ from pytest_passbench.plans.launch import ALIGNMENT_BYTES, Argument, Form, Reque
 from pytest_passbench.plans.values import ValueRefused, encode
 from pytest_passbench.rewrite.effects import early_users
 from pytest_passbench.rewrite.errors import PassError
-from pytest_passbench.rewrite.explain import explain
+from pytest_passbench.rewrite.explain import explain, nearness
 from pytest_passbench.rewrite.inplace import thread_inplace
 from pytest_passbench.rewrite.match import Match, Search, Target
 from pytest_passbench.rewrite.meta import call, evaluate, fold_metadata, metadata_nodes, record_values, value_of
@@ -106,6 +106,7 @@ def _apply(item: Pass, pattern: Pattern, target: Target, kernels: Kernels) -> tu
             target.refresh()
     if not report.matches:
         report.miss = explain(pattern, target, search.best)
+        report.nearness = nearness(pattern, search.best)
     return report, covered
 
 

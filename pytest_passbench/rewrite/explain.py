@@ -1,4 +1,4 @@
-"""The reason why a pass matched nowhere, in one line."""
+"""The reason why a pass matched nowhere, in one line, and how near it was to a match."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ def explain(pattern: Pattern, target: Target, best: Miss | None) -> str:
     if absent:
         return f"the graph has no {absent[0]}; it has {_listed(target)}"
     return f"nearest: {best.text}" if best is not None else f"the graph has no {anchor}; it has {_listed(target)}"
+
+
+def nearness(pattern: Pattern, best: Miss | None) -> float:
+    """Return the share, 0 to 1, of the pattern's operators that had a partner at the nearest place."""
+    return min(1.0, best.depth / len(pattern.calls)) if best is not None else 0.0
 
 
 def _listed(target: Target) -> str:

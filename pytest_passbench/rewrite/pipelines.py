@@ -140,12 +140,15 @@ def _built(call: GraphFunction, results: list[Rewritten]) -> BuiltGraph:
 
 
 def _summed(reports: list[PassReport]) -> list[PassReport]:
-    """Return a report per pass over all graphs. A miss counts only if no graph matched."""
+    """Return a report per pass over all graphs. A miss counts only if no graph matched: the nearest one."""
     total: dict[str, PassReport] = {}
     for report in reports:
         known = total.setdefault(report.name, PassReport(report.name))
         known.matches += report.matches
         known.operators += report.operators
         known.computed += report.computed
-        known.miss = "" if known.matches else (known.miss or report.miss)
+        if known.matches:
+            known.miss, known.nearness = "", 0.0
+        elif not known.miss or report.nearness > known.nearness:
+            known.miss, known.nearness = report.miss, report.nearness
     return list(total.values())

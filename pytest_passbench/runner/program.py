@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from pytest_passbench.core.record import PassReport
 from pytest_passbench.protocol import Order
 from pytest_passbench.rewrite.passes import Kernels, Pass
 from pytest_passbench.rewrite.pipelines import BuiltGraph, build, build_baseline
@@ -28,10 +29,15 @@ def prepare(order: Order, sample: list[torch.Tensor], kernels: Kernels) -> Built
     return build_baseline("eager" if order.arm == "eager" else f"{order.arm}-baseline", module, sample)
 
 
+def _as_data(report: PassReport) -> dict[str, Any]:
+    """Return a report as data, but for what the judge knows by itself."""
+    return {name: value for name, value in asdict(report).items() if name != "untuned"}
+
+
 def facts(built: BuiltGraph) -> dict[str, Any]:
     """Return the report of the passes, for the record, as JSON-ready data."""
     return {
-        "passes": [asdict(report) for report in built.reports],
+        "passes": [_as_data(report) for report in built.reports],
         "operators": list(built.operators),
         "rewritten": built.rewritten,
     }

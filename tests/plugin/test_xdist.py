@@ -87,9 +87,7 @@ def test_ctrl_c_writes_what_there_is(bench):
         """
     )
     command = [sys.executable, "-m", "pytest", "--passbench", "--candidate=passes", "-n2", *LEAN]
-    process = subprocess.Popen(
-        command, cwd=bench.path, stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
+    process = subprocess.Popen(command, cwd=bench.path, stdout=subprocess.PIPE, text=True, start_new_session=True)
     deadline = time.monotonic() + 40
     while not (bench.path / "seen").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -117,9 +115,9 @@ class Node:
         self.shutting_down = True
 
 
-def scheduler(pytestconfig, costs, nodes):
+def scheduler(pytestconfig, costs, nodes, together=False):
     config = SimpleNamespace(getvalue=lambda name: ["popen"] * len(nodes), getoption=lambda name: None)
-    made = xdist.LongestFirst(config, None, costs)
+    made = xdist.LongestFirst(config, None, costs, together)
     for node in nodes:
         made.add_node(node)
         made.add_node_collection(node, list(costs))
@@ -148,6 +146,16 @@ def test_what_a_crashed_worker_had_not_begun_goes_to_its_replacement(pytestconfi
     made.add_node_collection(fresh, list(costs))
     made.schedule()
     assert (nodes[1].sent, fresh.sent) == ([1, 3], [2])
+
+
+def test_with_a_baseline_a_worker_gets_all_candidates_of_a_task_while_there_are_other_tasks(pytestconfig):
+    nodes = [Node("gw0"), Node("gw1")]
+    costs = {"a::a[x]": 2, "a::a[y]": 2, "a::a[z]": 2, "b::b[x]": 1, "b::b[y]": 1, "b::b[z]": 1}
+    made = scheduler(pytestconfig, costs, nodes, together=True)
+    assert [node.sent for node in nodes] == [[0, 1], [3, 4]]
+    made.mark_test_complete(nodes[1], 3)
+    made.mark_test_complete(nodes[1], 4)  # it has its last one, and takes over from the other worker
+    assert nodes[1].sent == [3, 4, 5, 2]
 
 
 def test_few_tasks_and_more_workers_all_end(pytestconfig):

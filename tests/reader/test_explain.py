@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_passbench.core.run import Run
+from pytest_passbench.report.tables import notes
+
 HELPER = """
 def checked(x):
     print("width", x.shape[-1])
@@ -73,6 +76,17 @@ def test_of_several_configurations_one_is_taken_where_nothing_can_be_tuned(trito
     (record,) = bench.judge().values()
     assert record.correct, record.arm.message
     assert record.arm.speed_note == "not measured (Triton's interpreter)"
+    assert [item.untuned for item in record.passes] == [True]
+    said = "Nothing was tuned: 1 pass has @triton.autotune; the first valid configuration was taken."
+    assert said in notes(Run(records=[record]))
+
+
+def test_of_a_single_configuration_there_is_nothing_to_tune(triton, bench, wrapper):
+    bench.task(dtypes=("float32",))
+    bench.candidate({"p": wrapper(LAUNCH, TRITON.replace(', triton.Config({"BLOCK": 512})', ""))})
+    (record,) = bench.judge().values()
+    assert record.correct, record.arm.message
+    assert [item.untuned for item in record.passes] == [False]
 
 
 @pytest.mark.parametrize(

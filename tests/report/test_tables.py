@@ -101,6 +101,15 @@ def test_a_narrow_terminal_says_what_it_leaves_out(run):
     assert "(results.md also has: t = -10, -9, -8, -7, -6)" in terminal.summary(run, 80)
 
 
+def test_passes_that_were_not_tuned_are_counted_once(run):
+    said = "Nothing was tuned: 2 passes have @triton.autotune; the first valid configuration was taken."
+    assert "Nothing was tuned" not in terminal.summary(run, 100)
+    for record in run.records[:2]:
+        record.passes = [PassReport(name, 1, untuned=True) for name in ("fuse_gelu", "fuse_norm")]
+    assert said in terminal.summary(run, 100)
+    assert said.replace("@", "&#64;") in markdown.render(run)
+
+
 def test_a_speed_that_was_not_measured_is_said_and_no_number():
     run = run_of(judged("one", "a", correct(None, note="Triton's interpreter")), judged("one", "b", correct(4.0)))
     _, mine, _ = tables.board_table(run).rows

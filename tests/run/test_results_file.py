@@ -57,6 +57,11 @@ def arms(outputs):
     )
 
 
+passes = st.builds(
+    PassReport, text, st.integers(0, 9), miss=text, nearness=st.floats(0.0, 1.0), untuned=st.booleans()
+)
+
+
 def records_of(outputs):
     return st.builds(
         Record,
@@ -69,7 +74,7 @@ def records_of(outputs):
         eager_error64=st.lists(number, max_size=2),
         arm=arms(outputs),
         baselines=st.dictionaries(text, arms(outputs), max_size=1),
-        passes=st.lists(st.builds(PassReport, name=text, matches=st.integers(0, 9), miss=text), max_size=1),
+        passes=st.lists(passes, max_size=1),
         findings=st.lists(st.builds(Finding, text, text, text, text, text, st.integers(0, 9)), max_size=1),
         durations=st.dictionaries(text, st.floats(0.0, 1e9), max_size=2),
     )

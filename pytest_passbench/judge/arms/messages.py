@@ -136,6 +136,18 @@ class Whole(Schema):
         return value
 
 
+@dataclass(frozen=True)
+class Share(Schema):
+    """A number from 0 to 1, both included."""
+
+    def check(self, value: object, path: str) -> float:
+        if type(value) is not float and type(value) is not int:
+            raise BadMessage(path, f"is {_kind(value)}, not a number")
+        if not 0 <= value <= 1:
+            raise BadMessage(path, f"is {_shown(value)}, not in 0 to 1")
+        return float(value)
+
+
 #: An address, or 0 for none.
 ADDRESS = Whole(0, ADDRESS_END - 1)
 

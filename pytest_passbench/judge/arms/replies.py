@@ -11,6 +11,7 @@ from pytest_passbench.judge.arms.messages import (
     Kinds,
     OneOf,
     Row,
+    Share,
     Text,
     Whole,
     Word,
@@ -51,6 +52,7 @@ _PASS = Fields(
         "operators": _OPERATORS,
         "miss": _LONG,
         "computed": _OPERATORS,
+        "nearness": Share(),
     }
 )
 

@@ -44,6 +44,10 @@ class Answer(Protocol):
     def findings(self) -> tuple[Finding, ...]:
         """The findings about the plan."""
 
+    @property
+    def untuned(self) -> tuple[str, ...]:
+        """The pass, if its plan has a launch of several configurations that nobody will measure."""
+
     def descriptors(self) -> tuple[int, ...]:
         """Return a new file descriptor of each library. The caller closes them."""
 
@@ -68,6 +72,7 @@ class Template:
         self.cores = os.sched_getaffinity(0)
         self.report: dict[str, Any] = {}
         self.findings: list[Finding] = []
+        self.untuned: set[str] = set()  # names of passes
 
     def wait(self, planner: Answering | None = None) -> dict[str, Any]:
         """Wait until the program is built, and answer its requests for launch plans. Return its report.
@@ -107,6 +112,7 @@ class Template:
                 for descriptor in descriptors:
                     os.close(descriptor)
             self.findings += [finding for finding in answer.findings if finding not in self.findings]
+            self.untuned.update(answer.untuned)
         raise ArmFailure("integrity", "build", "asks for launch plans without end, or has no passes to ask for")
 
     def _settle(self) -> None:

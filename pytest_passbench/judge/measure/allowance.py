@@ -46,7 +46,8 @@ AGAIN = Allowance(seconds=4.0, pairs=MAX_PAIRS, precise=0.01)
 class Budget:
     """A run's budget in seconds of wall time (None: no limit), spent evenly over ``expected`` subgraphs.
 
-    It begins with the first subgraph, not with the start of the sandboxes.
+    It begins with the first subgraph, not with the start of the sandboxes. Costs are known by the number of arms: a
+    subgraph with a baseline, which compiles for seconds, says little of the next candidate's without.
     """
 
     seconds: float | None
@@ -54,8 +55,7 @@ class Budget:
     clock: Callable[[], float] = time.monotonic
     _end: float = 0.0
     _done: int = 0
-    _pair_costs: list[float] = field(default_factory=list)
-    _other_costs: list[float] = field(default_factory=list)
+    _costs: dict[int, list[tuple[float, float]]] = field(default_factory=dict)  # of a pair, and without pairs
     _totals: list[float] = field(default_factory=list)
 
     def begin(self, subgraphs: int, expected: int = 0) -> None:
@@ -69,20 +69,24 @@ class Budget:
         if self.seconds is None:
             return DEFAULT
         share = (self._end - self.clock()) / max(1, self.expected - self._done)
-        left = max(0.0, share - _mean(self._other_costs, SUBGRAPH_COST_SECONDS))
-        cost = _mean(self._pair_costs, PAIR_COST_SECONDS * arms / 2)
+        known = self._costs.get(arms) or [costs for group in self._costs.values() for costs in group]
+        left = max(0.0, share - _mean([other for _, other in known], SUBGRAPH_COST_SECONDS))
+        cost = _mean([pair for pair, _ in known], PAIR_COST_SECONDS * arms / 2)
         pair = pair_seconds([cost], left)
         return Allowance(pair, left * pair / (pair + cost))
 
-    def done(self, durations: Mapping[str, float], pairs: int) -> None:
-        """Note what a subgraph with so many pairs has cost: seconds by phase. Starting sandboxes is not counted."""
+    def done(self, durations: Mapping[str, float], pairs: int, arms: int) -> None:
+        """Note what a subgraph with so many pairs and arms has cost: seconds by phase.
+
+        Starting sandboxes is not counted.
+        """
         seconds = sum(spent for phase, spent in durations.items() if phase != "start")
         other = sum(spent for phase, spent in durations.items() if phase in OUTSIDE_PAIRS)
         self._done += 1
         self._totals.append(seconds)
         if pairs:
-            self._pair_costs.append(max(0.0, seconds - other - durations.get("blocks", 0.0)) / pairs)
-            self._other_costs.append(other)
+            pair = max(0.0, seconds - other - durations.get("blocks", 0.0)) / pairs
+            self._costs.setdefault(arms, []).append((pair, other))
 
     def skip(self) -> None:
         """Note a subgraph that took no time, since there was nothing to judge."""

@@ -45,11 +45,13 @@ class Answer:
     """The answer to a template's request: a plan, and its kernels ready to be loaded.
 
     ``compiled`` has the libraries, and after them the machine code of all Triton kernels in one piece, if any.
+    ``untuned`` has the name of the pass if a launch has several configurations, and the first one will be taken.
     """
 
     message: dict[str, Any]
     compiled: tuple[bytes, ...]
     findings: tuple[Finding, ...]
+    untuned: tuple[str, ...] = ()
 
     def descriptors(self) -> tuple[int, ...]:
         """Return a new descriptor of each item of ``compiled``. The caller closes them."""
@@ -105,7 +107,8 @@ class Planner:
         size = sum(table.nbytes for table in plan.tables)
         said = f"pass {request.name} brings {size} bytes of constant tables"
         findings = (warning("plan", "table", said),) if size else ()
-        return Answer({"plan": plan.to_data(), **message}, compiled, findings)
+        untuned = (request.name,) if capability is None and plan.tunable else ()
+        return Answer({"plan": plan.to_data(), **message}, compiled, findings, untuned)
 
     def located(self, message: str) -> str:
         """Return a message with the places in Triton kernels as places in the candidate's files."""

@@ -30,7 +30,7 @@ from pytest_passbench.judge.arms.messages import (
 from pytest_passbench.judge.arms.wire import hear, socket_pair
 from pytest_passbench.protocol import LENGTH, ProtocolError, receive, send
 
-PASS = {"name": "p", "matches": 1, "operators": ["aten::add"], "miss": "", "computed": []}
+PASS = {"name": "p", "matches": 1, "operators": ["aten::add"], "miss": "", "computed": [], "nearness": 0.5}
 READY = {
     "status": "ready", "passes": [PASS], "operators": ["aten::add"], "rewritten": True, "missed": False,
     "mutated": [0], "outputs": 1, "interpreted": False,

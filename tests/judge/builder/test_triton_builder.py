@@ -384,6 +384,13 @@ def test_a_configuration_may_fail_and_not_all_of_them(folder: Path) -> None:
         answer(folder, [{"tuned": [[wrong], [wrong]]}], "mistaken")
 
 
+@pytest.mark.parametrize(("capability", "untuned"), [(None, ("p",)), (HOPPER, ())], ids=["interpreter", "device"])
+def test_configurations_that_nobody_measures_are_told(folder: Path, capability: int | None, untuned: Any) -> None:
+    choices = [[launched(BLOCK=size)] for size in (64, 128)]
+    assert answer(folder, [{"tuned": choices}], capability=capability).untuned == untuned
+    assert answer(folder, [{"tuned": choices[:1]}], capability=capability).untuned == ()
+
+
 def test_a_launch_that_does_not_fit_its_kernel_is_a_failure_of_the_plan(folder: Path) -> None:
     with pytest.raises(ArmFailure, match="launches plain without its parameter m") as caught:
         answer(folder, [launched("plain", x=OUT, n=3)], "plain")

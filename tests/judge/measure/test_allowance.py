@@ -16,7 +16,7 @@ def test_a_budget_is_shared_among_those_left():
     assert budget.allowance(2).pair == MAX_PAIR_SECONDS  # two seconds each are plenty
     now.time = 19.0
     for _ in range(5):
-        budget.done({"blocks": 0.2, "build": 0.1, "fork": 3.5}, pairs=6)
+        budget.done({"blocks": 0.2, "build": 0.1, "fork": 3.5}, pairs=6, arms=2)
     tight = budget.allowance(2)
     assert tight.pair == MIN_PAIR_SECONDS
     assert tight.seconds < 0.2
@@ -25,3 +25,12 @@ def test_a_budget_is_shared_among_those_left():
     assert budget.allowance(2).seconds == 0.0  # overdrawn: the least that gives an interval
     assert Budget(None).allowance(2) == DEFAULT
     assert Budget(None).spare(1e9)
+
+
+def test_a_baseline_that_compiled_for_long_takes_nothing_from_those_measured_without():
+    budget = Budget(20.0, 10, clock=lambda: 0.0)
+    budget.begin(10, 10)
+    budget.done({"build": 9.0, "fork": 0.3}, pairs=6, arms=3)
+    assert budget.allowance(3).seconds == 0.0
+    budget.done({"build": 0.1, "fork": 0.3}, pairs=6, arms=2)
+    assert budget.allowance(2).seconds > 0.0
