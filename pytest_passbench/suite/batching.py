@@ -43,7 +43,7 @@ def level_fault(graph: Graph) -> str | None:
             used = "the graph returns a value" if node.op == "output" else f"{node.name} uses a value"
             return f"{used} of a torch.vmap level that is closed"
         if node.op == "output" and opened:
-            return f"{len(opened)} torch.vmap levels stay open: there are more {OPEN} than {CLOSE}"
+            return f"a torch.vmap level stays open: there are more {OPEN} than {CLOSE}"
         if node.op == "output" and inside[node]:
             return "the graph returns a batched tensor of torch.vmap"
         if not is_batching(node):

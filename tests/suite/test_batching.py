@@ -50,7 +50,7 @@ def test_the_twin_in_float64():
 
 
 BAD = [
-    ("stay open", f"t = {OPEN}; return (x,)"),
+    ("stays open", f"t = {OPEN}; return (x,)"),
     ("no torch.vmap level is open", f"t = {CLOSE}; return (x,)"),
     ("level 2 is not open", f"t = {OPEN}; y = torch._C._functorch._add_batch_dim(x, 0, 2); d = {CLOSE}; return (x,)"),
     ("level 0 is not open", f"t = {OPEN}; y = torch._C._functorch._add_batch_dim(x, 0, 0); d = {CLOSE}; return (x,)"),
