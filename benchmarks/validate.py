@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -63,29 +64,50 @@ def main() -> int:
         seconds = time.perf_counter() - begin
     print(out, end="")
     print(f"{args.folders} folders, {broken} broken; exit code {code}")
-    print(f"{seconds:.1f} s; at most {peak.stop() / 2**20:,.0f} MiB in {peak.processes} processes")
+    peak.stop()
+    print(f"{seconds:.1f} s, {peak.processor_seconds:.1f} s of a core's time; load {os.getloadavg()[0]:.1f}")
+    print(f"at most {peak.bytes / 2**20:,.0f} MiB in {peak.processes} processes")
     return 0
 
 
 class Peak:
-    """The largest sum of the resident memory of a process and those below it (shared pages counted once: PSS)."""
+    """The largest sum of the resident memory of a process and those below it (shared pages counted once: PSS).
+
+    ``processor_seconds`` is the time on a core that they took, as far as it was seen four times a second.
+    """
 
     def __init__(self, pid: int) -> None:
-        self._pid, self._most, self.processes = pid, 0, 0
+        self._pid, self.bytes, self.processes = pid, 0, 0
+        self._times: dict[int, float] = {}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch)
         self._thread.start()
 
-    def stop(self) -> int:
-        """Return the most bytes that were seen."""
+    @property
+    def processor_seconds(self) -> float:
+        """The sum over the processes."""
+        return sum(self._times.values())
+
+    def stop(self) -> None:
+        """Look no more."""
         self._ended.set()
         self._thread.join()
-        return self._most
 
     def _watch(self) -> None:
         while not self._ended.wait(0.25):
-            sizes = [size for pid in family(self._pid) if (size := proportional(pid))]
-            self._most, self.processes = max(self._most, sum(sizes)), max(self.processes, len(sizes))
+            seen = list(family(self._pid))
+            sizes = [size for pid in seen if (size := proportional(pid))]
+            self.bytes, self.processes = max(self.bytes, sum(sizes)), max(self.processes, len(sizes))
+            self._times.update((pid, taken) for pid in seen if (taken := processor_seconds(pid)))
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the seconds that a process has run on a core."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def family(pid: int) -> Iterator[int]:

@@ -69,8 +69,8 @@ def discover(path: Path) -> list[TaskRef]:
     """Return the tasks at a path, in the order of their paths.
 
     The path is a task file, a published sample, a bare subgraph folder, or a folder that holds any of these at
-    any depth. Bare subgraph folders often share a name; their parent's name is then put before it. Raises
-    UserError if there are no tasks, if a header cannot be read, or if two tasks have the same id.
+    any depth. Published folders often share a name; names of their parents are then put before it. Raises
+    UserError if there are no tasks, if a header cannot be read, or if two task files have the same id.
     """
     refs = []
     for found, kind in walk(path):
