@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_passbench.commands.causes import Causes
+from pytest_passbench.commands.progress import Progress
 from pytest_passbench.core.checks import count, share
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.files import kind_of
@@ -39,6 +41,9 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     checking = actions.add_parser("validate", help="build every graph and run it on fake tensors")
     checking.add_argument(
         "paths", type=Path, nargs="+", metavar="PATH", help="task files, samples, or folders of them"
+    )
+    checking.add_argument(
+        "--processes", type=count, metavar="N", help="how many at a time (default: as many as cores, if it pays)"
     )
     checking.set_defaults(action=validate)
     curating = actions.add_parser("check", help="run every curation rule on every subgraph")
@@ -137,30 +142,33 @@ def check(args: argparse.Namespace) -> int:
 
 
 def validate(args: argparse.Namespace) -> int:
-    """Print the problems of task files, then the counts. Return 1 if there is any problem, else 0."""
-    checked = bad = 0
+    """Print the problems of tasks, then the counts and the causes. Return 1 if there is any problem, else 0."""
+    from pytest_passbench.suite import find, workers
+
+    members: list[workers.Member] = []
+    progress, causes, bad = Progress(), Causes(), 0
+
+    def report(problems: Sequence[UserError]) -> None:
+        causes.add(problems)
+        progress.clear()
+        for problem in problems:
+            print(f"passbench: error: {problem}", file=sys.stderr)
+
     for path in args.paths:
-        for problems in problems_at(path):
-            checked += 1
-            bad += bool(problems)
-            for problem in problems:
-                print(f"passbench: error: {problem}", file=sys.stderr)
-    print(f"{checked} tasks checked, {bad} bad" if bad else f"{checked} tasks valid")
-    return 1 if bad else 0
-
-
-def problems_at(path: Path) -> Iterator[list[UserError]]:
-    """Yield the problems of each task at a path; the others are checked even if one cannot be read."""
-    from pytest_passbench.suite import find
-    from pytest_passbench.suite.validate import problems
-
-    try:
-        members = find.walk(path)
-    except UserError as error:
-        yield [error]
-        return
-    for member, kind in members:
         try:
-            yield list(problems(find.read(member, kind)))
+            members += find.walk(path)
         except UserError as error:
-            yield [error]
+            report([error])
+            bad += 1
+    checked = bad + len(members)
+    found = workers.checked(members, args.processes or workers.default_processes(len(members)))
+    for number, problems in enumerate(found, 1):
+        bad += bool(problems)
+        if problems:
+            report(problems)
+        progress.show(f"{number} of {len(members)} tasks checked, {bad} bad")
+    progress.clear()
+    print(f"{checked} tasks checked, {bad} bad" if bad else f"{checked} tasks valid")
+    for line in causes.lines():
+        print(line)
+    return 1 if bad else 0

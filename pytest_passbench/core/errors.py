@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 MAX_PART = 1_000
@@ -19,6 +21,10 @@ class UserError(Exception):
         self.what, self.where, self.remedy = _short(what), where, remedy
         place = f"{_short(str(where))}: " if where is not None else ""
         super().__init__(f"{place}{self.what}" + (f" ({_short(remedy)})" if remedy else ""))
+
+    def __reduce__(self) -> tuple[Callable[..., UserError], tuple[object, ...]]:
+        """Return what pickle makes the same error of, in another process."""
+        return partial(type(self), self.what, where=self.where, remedy=self.remedy), ()
 
 
 def _short(text: str) -> str:

@@ -14,6 +14,7 @@ from pytest_passbench.forge.clean import is_inplace
 from pytest_passbench.forge.conditions import is_degenerate
 from pytest_passbench.forge.null import passes
 from pytest_passbench.forge.probe import Probe, downstream
+from pytest_passbench.suite.batching import is_batching
 from pytest_passbench.suite.opnames import is_metadata, op_name, operator_sequence
 
 Rule = Callable[[Probe], Iterator[str]]
@@ -69,7 +70,7 @@ def finite(probe: Probe) -> Iterator[str]:
 def dead_operators(probe: Probe) -> Iterator[str]:
     """Yield operators whose value is never used."""
     for node in probe.module.graph.nodes:
-        if node.op != "output" and not node.users and not is_inplace(node):
+        if node.op != "output" and not node.users and not is_inplace(node) and not is_batching(node):
             yield f"{node.name} ({op_name(node)}) is never used"
 
 
@@ -80,6 +81,8 @@ def removable(probe: Probe) -> Iterator[str]:
     REMOVAL_T.
     """
     module = probe.pure
+    if any(is_batching(node) for node in module.graph.nodes):
+        return  # no part of it can run alone
     for node in module.graph.nodes:
         if node.op in ("placeholder", "output") or is_metadata(node) or is_exempt(node):
             continue

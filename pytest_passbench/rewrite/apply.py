@@ -24,7 +24,10 @@ from pytest_passbench.rewrite.meta import call, evaluate, fold_metadata, metadat
 from pytest_passbench.rewrite.operators import covered_names, operator_names
 from pytest_passbench.rewrite.passes import Kernels, Pass
 from pytest_passbench.rewrite.pattern import Pattern, prepare
+from pytest_passbench.suite import batching
 from pytest_passbench.suite.allowlist import METHODS, spelling
+
+_BROKEN_OFF = "torch.compile breaks the graph off at a torch.vmap level; --passbench-pipeline=direct keeps it whole"
 
 
 @dataclass
@@ -52,6 +55,8 @@ def apply_passes(gm: GraphModule, passes: list[Pass], example_inputs: list[Any],
     Raises PassError for a pass that cannot be applied.
     """
     patterns = [_prepare(item) for item in passes]
+    if batching.is_batched(example_inputs):
+        return Rewritten(gm, [PassReport(item.name, miss=_BROKEN_OFF) for item in passes])
     graph = Graph()
     graph.output(graph.graph_copy(gm.graph, {}))
     work = GraphModule(gm, graph)
@@ -157,7 +162,8 @@ class _Splice:
     def _computed(self, node: Node, values: dict[Node, Any]) -> Node:
         """Add an operator of ``replacement_args`` to the graph, and return it. Raises PassError for no operator."""
         name = str(getattr(node.target, "__name__", node.target))
-        if node.target not in METHODS if node.op == "call_method" else spelling(node.target) is None:
+        unknown = node.target not in METHODS if node.op == "call_method" else spelling(node.target) is None
+        if unknown or batching.is_batching(node):
             raise PassError(self.item.name, f"replacement_args calls {name}, which is not an operator of a graph")
         args, kwargs = _substitute(node.args, values), _substitute(dict(node.kwargs), values)
         new = self.graph.create_node(node.op, node.target, args, kwargs)

@@ -16,6 +16,7 @@ from torch.fx import Node
 
 from pytest_passbench.rewrite.meta import storages, value_of
 from pytest_passbench.rewrite.normalise import Call, canonical
+from pytest_passbench.suite.batching import is_batched, is_batching
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ def hazards(nodes: tuple[Node, ...], returned: set[Node], order: dict[Node, int]
     matched = set(nodes)
     later = descendants(matched)
     moved = early_users(nodes, order)
-    problem = _outside_writes(nodes, matched, returned, later, order) or _moved(moved, nodes, order)
+    problem = _batched((*nodes, *moved)) or _outside_writes(nodes, matched, returned, later, order)
+    problem = problem or _moved(moved, nodes, order)
     if problem:
         return problem
     seen: dict[int, list[Node]] = {}  # the writers of each storage that others see
@@ -68,6 +70,14 @@ def hazards(nodes: tuple[Node, ...], returned: set[Node], order: dict[Node, int]
         writer = next(iter(seen.values()))[-1]
         return f"{writer.name} changes a tensor that is used elsewhere, and without it nothing is left to replace"
     return Effects(kept=kept)
+
+
+def _batched(nodes: tuple[Node, ...]) -> str:
+    """Return the reason if one of these belongs to a level of torch.vmap, where it has to stay, or nothing."""
+    for node in nodes:
+        if is_batching(node) or any(is_batched(value_of(n)) for n in (node, *node.all_input_nodes)):
+            return f"{node.name} works on a batched tensor of torch.vmap, which no kernel takes"
+    return ""
 
 
 def leaks(node: Node, matched: set[Node], returned: set[Node]) -> bool:

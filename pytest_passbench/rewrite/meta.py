@@ -14,6 +14,7 @@ from torch.fx.node import map_arg
 
 from pytest_passbench.plans.values import MAX_ITEMS
 from pytest_passbench.rewrite import names
+from pytest_passbench.suite import batching
 
 _MAX_BITS = 64  # of an integer of metadata
 _GROWING = frozenset({operator.pow, operator.mul, operator.imul})
@@ -99,7 +100,7 @@ def record_values(gm: GraphModule, example_inputs: list[Any]) -> None:
 
     FakeTensor would do without data. But it imports Dynamo and SymPy, whose memory would be in each fork.
     """
-    with torch.no_grad():
+    with torch.no_grad(), batching.closing():
         _Recorder(gm, garbage_collect_values=False).record([_copy(value) for value in example_inputs])
 
 
@@ -128,7 +129,7 @@ def value_of(node: Any) -> Any:
 def storages(value: Any) -> set[int]:
     """Return the identities of the storages behind a value. Two values that share one are aliases."""
     if isinstance(value, torch.Tensor):
-        return {value.untyped_storage()._cdata}
+        return {batching.unbatched(value).untyped_storage()._cdata}
     if isinstance(value, (tuple, list)):
         return set().union(*(storages(item) for item in value))
     return set()

@@ -21,6 +21,7 @@ from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.meta import forget_values
 from pytest_passbench.rewrite.opaque import opaque
 from pytest_passbench.rewrite.passes import Kernels, Pass
+from pytest_passbench.suite import batching
 
 GraphFunction = Callable[..., tuple[Any, ...]]
 
@@ -119,7 +120,8 @@ def _pass_error(error: BaseException) -> PassError | None:
 
 def _called(call: Callable[..., Any], example_inputs: list[Any]) -> GraphFunction:
     """Return ``call`` after a call on clones, which an in-place graph may change."""
-    call(*[value.clone() if isinstance(value, torch.Tensor) else value for value in example_inputs])
+    with batching.closing():
+        call(*[value.clone() if isinstance(value, torch.Tensor) else value for value in example_inputs])
     return call
 
 

@@ -28,6 +28,7 @@ from pytest_passbench.protocol import (
 from pytest_passbench.runner import memory
 from pytest_passbench.runner.output_tables import OutputTables
 from pytest_passbench.runner.pages import MappedPages, Slot
+from pytest_passbench.suite.batching import close_levels
 from pytest_passbench.walls import harden, seccomp
 
 
@@ -132,5 +133,6 @@ def _one(block: Block, spacer: memory.Spacer, depth: int, calls: int, flags: int
             block.run(calls)
     except BaseException:
         block.tables.say(traceback.format_exc())
+        close_levels()
         return OUTCOME_RAISED
     return OUTCOME_OK

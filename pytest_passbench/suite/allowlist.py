@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.suite import batching
 
 Function = Callable[..., Any]
 
@@ -120,6 +121,8 @@ def namespaces() -> Mapping[str, Mapping[str, Function]]:
         **{f"torch._C._{name}": _public(getattr(torch._C, f"_{name}")) for name in families},
         "torch._C._VariableFunctions": _public(torch._C._VariableFunctions),
         "torch._VF": _public(torch._C._VariableFunctions),
+        "torch._functorch.predispatch": _plain(getattr(torch._functorch, "predispatch", None), batching.CALLS),
+        "torch._C._functorch": _plain(torch._C._functorch, batching.CALLS),
         "operator": arithmetic,
         "_operator": arithmetic,
         "math": _plain(math, _MATH),

@@ -69,10 +69,10 @@ class _Builder(ast.NodeVisitor):
     def __init__(self, program: ParsedSource, device: str) -> None:
         import torch
 
-        from pytest_passbench.suite import allowlist, constants
+        from pytest_passbench.suite import allowlist, batching, constants
 
         self.program, self.torch = program, torch
-        self.allowlist, self.constants = allowlist, constants
+        self.allowlist, self.batching, self.constants = allowlist, batching, constants
         self.device = torch.device(device)
         self.graph = torch.fx.Graph()
         self.env: dict[str, Any] = {}
@@ -141,6 +141,8 @@ class _Builder(ast.NodeVisitor):
         if not all(isinstance(v, self.torch.fx.Node) for v in values):
             self.fail("an output is not a value that the graph computes", node, "return tensors, one tuple of them")
         self.graph.output(values)
+        if problem := self.batching.level_fault(self.graph):
+            self.fail(problem, node, "open and close each level inside the graph")
 
     def store(self, target: ast.expr, value: Any) -> None:
         if isinstance(target, ast.Name):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -70,8 +69,8 @@ def discover(path: Path) -> list[TaskRef]:
     """Return the tasks at a path, in the order of their paths.
 
     The path is a task file, a published sample, a bare subgraph folder, or a folder that holds any of these at
-    any depth. Bare subgraph folders often share a name; their parent's name is then put before it. Raises
-    UserError if there are no tasks, if a header cannot be read, or if two tasks have the same id.
+    any depth. Published folders often share a name; names of their parents are then put before it. Raises
+    UserError if there are no tasks, if a header cannot be read, or if two task files have the same id.
     """
     refs = []
     for found, kind in walk(path):
@@ -167,16 +166,38 @@ def _entries(folder: Path) -> Iterator[Path]:
 
 
 def _with_own_ids(refs: list[TaskRef]) -> list[TaskRef]:
-    """Return the tasks, with their parent's name before ids that several published folders share."""
-    counts = Counter(ref.id for ref in refs)
-    seen: dict[str, TaskRef] = {}
-    for ref in refs:
-        name = ref.id
-        if ref.kind != "task" and counts[name] > 1:
-            name = published.identifier(f"{ref.path.resolve().parent.name}-{name}")
-        if name in seen:
-            raise UserError(
-                f"task id {name!r} is also that of {seen[name].path}", where=ref.path, remedy="rename one"
-            )
-        seen[name] = replace(ref, header=replace(ref.header, id=name))
-    return list(seen.values())
+    """Return the tasks. If published folders share an id, they get the names of their parents before it.
+
+    There are as many parents as tell the folders apart. If none do, since links lead to one folder twice, the later
+    ones are numbered. Raises UserError if two task files have the same id.
+    """
+    groups: dict[str, list[int]] = {}
+    for position, ref in enumerate(refs):
+        groups.setdefault(ref.id, []).append(position)
+    names: dict[int, str] = {}
+    for name, positions in groups.items():
+        files = [position for position in positions if refs[position].kind == "task"]
+        if len(files) > 1:
+            first, second = refs[files[0]], refs[files[1]]
+            raise UserError(f"task id {name!r} is also that of {first.path}", where=second.path, remedy="rename one")
+        folders = [position for position in positions if position not in files]
+        own = [name] * len(folders) if len(positions) == 1 else _with_parents(name, [refs[p].path for p in folders])
+        names.update(zip(folders, own, strict=True))
+        names.update(dict.fromkeys(files, name))
+    taken = {ref.id for ref in refs if ref.kind == "task"}
+    for position in sorted(names, key=lambda position: len(groups[refs[position].id]) > 1):  # kept ids go first
+        if refs[position].kind != "task":
+            names[position] = published.distinct(names[position], taken)
+            taken.add(names[position])
+    return [replace(ref, header=replace(ref.header, id=names[i])) for i, ref in enumerate(refs)]
+
+
+def _with_parents(name: str, folders: list[Path]) -> list[str]:
+    """Return ids that put parents' names before ``name``, so many that all differ, or else as many as there are."""
+    parents = [folder.resolve().parent.parts[1:] for folder in folders]
+    own: list[str] = []
+    for depth in range(1, max(map(len, parents), default=0) + 1):
+        own = [published.identifier("-".join((*parts[-depth:], name))) for parts in parents]
+        if len(set(own)) == len(own):
+            return own
+    return [published.identifier("-".join((*parts[-1:], name))) for parts in parents]

@@ -7,6 +7,7 @@ from typing import Any
 
 _NONE = frozenset(
     {
+        "torch.autograd.function.FunctionCtx",  # the context of a backward pass, which no graph here has
         "torch._C._log_api_usage_once",
         "torch._C._set_grad_enabled",  # no graph here records gradients
         "torch.set_grad_enabled",

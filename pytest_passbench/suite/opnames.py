@@ -9,6 +9,7 @@ import torch
 import torch.fx
 
 from pytest_passbench.suite.allowlist import spelling, words
+from pytest_passbench.suite.batching import is_batching
 
 _SYNONYMS = dict(
     pair.split("=")
@@ -132,7 +133,7 @@ def _metadata_by_form(node: torch.fx.Node) -> bool | None:
     if node.op not in ("call_function", "call_method"):
         return True
     name, source = op_name(node), node.args[0] if node.args else None
-    if name in METADATA_OPS:
+    if name in METADATA_OPS or is_batching(node):
         return True
     if (name == "getitem" or node.target is getattr) and isinstance(source, torch.fx.Node):
         return yields_tuple(source)
@@ -142,7 +143,7 @@ def _metadata_by_form(node: torch.fx.Node) -> bool | None:
 
 def _may_be_number(node: torch.fx.Node) -> bool:
     """Return True if a node's form allows it to be a number: a size, or arithmetic."""
-    if node.op == "placeholder" or _metadata_by_form(node) is False:
+    if node.op == "placeholder" or is_batching(node) or _metadata_by_form(node) is False:
         return False
     source = node.args[0] if node.args else None
     is_item = op_name(node) == "getitem" and isinstance(source, torch.fx.Node)

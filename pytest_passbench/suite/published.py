@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import itertools
 import json
 import math
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,7 @@ def _read(path: Path) -> str:
 def _listed(folder: Path) -> list[str]:
     path = folder / LIST
     names = [line.strip() for line in _read(path).splitlines()]
-    names = [name for name in names if name and not name.startswith("#")]
+    names = list(dict.fromkeys(name for name in names if name and not name.startswith("#")))
     if len(names) > MAX_SUBGRAPHS:
         raise UserError(f"names more than {MAX_SUBGRAPHS:,} subgraphs", where=path, remedy="split the sample")
     if not names:
@@ -102,6 +103,12 @@ def identifier(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.+-]+", "-", text).strip("-._+") or "sample"
 
 
+def distinct(name: str, taken: Container[str]) -> str:
+    """Return an id that is not taken: the name, or the name with the first free number from 2 on."""
+    numbers = (f"{name}-{number}" for number in itertools.count(2))
+    return name if name not in taken else next(found for found in numbers if found not in taken)
+
+
 def _header(folder: Path, count: int, ours: dict[str, Any]) -> TaskHeader:
     lists = {key: ours.get(key) for key in ("ops", "sources", "tags")}
     known = {key: tuple(map(str, found)) if isinstance(found, list) else () for key, found in lists.items()}
@@ -117,8 +124,7 @@ def _task(folder: Path, members: list[tuple[str, Path]]) -> Task:
     for name, path in members:
         records.append(_graph_net(path))
         subgraph = _subgraph(name, path, records[-1], graphs)
-        if subgraph.id in ids:
-            raise UserError(f"two subgraphs have the id {subgraph.id!r}", where=folder / LIST, remedy="rename one")
+        subgraph = replace(subgraph, id=distinct(subgraph.id, ids))
         ids.add(subgraph.id)
         subgraphs.append(subgraph)
     header = _header(folder, len(subgraphs), records[0].get(_OURS, {}))

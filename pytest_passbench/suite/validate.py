@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import (
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.task import Subgraph, Task
-from pytest_passbench.suite import scalars
+from pytest_passbench.suite import batching, scalars
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.instantiate import example_inputs
 from pytest_passbench.suite.limits import limited_memory
@@ -76,7 +76,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _run(subgraph: Subgraph, gm: torch.fx.GraphModule) -> None:
-    with torch.no_grad(), _quiet():
+    with torch.no_grad(), _quiet(), batching.closing():
         try:
             with FakeTensorMode(allow_non_fake_inputs=True):
                 inputs = [torch.empty(s.shape, dtype=getattr(torch, s.dtype)) for s in subgraph.inputs]

@@ -42,6 +42,20 @@ def test_a_sound_task_has_no_complaints() -> None:
     assert said(GOOD) == []
 
 
+def test_the_calls_around_a_level_of_vmap_are_no_dead_operators() -> None:
+    place = "torch._functorch.predispatch"
+    body = (
+        f"tmp_0 = {place}._vmap_increment_nesting(8, 'error')",
+        f"tmp_1 = {place}._add_batch_dim(in_0, 0, 1)",
+        "tmp_2 = torch.nn.functional.layer_norm(tmp_1, (64,), in_1, in_2, 1e-05)",
+        "tmp_3 = torch.nn.functional.gelu(tmp_2)",
+        f"tmp_4 = {place}._remove_batch_dim(tmp_3, 1, 8, 0)",
+        f"tmp_5 = {place}._vmap_decrement_nesting()",
+        "return (tmp_4,)",
+    )
+    assert said(task("layer_norm gelu", *body)) == []
+
+
 @pytest.mark.parametrize(
     ("rule", "planted"),
     [

@@ -97,3 +97,49 @@ def test_a_closure_with_another_plan_each_time_is_refused(bench: Any) -> None:
     arm = judged(bench, ANOTHER_PLAN).arm
     assert (arm.status, arm.phase) == ("runtime_fail", "plan")
     assert "recorded twice, differs at step 2" in arm.message
+
+
+AT_A_LEVEL = """
+def forward(in_0):
+    tmp_0 = torch.nn.functional.relu(in_0)
+    tmp_1 = tmp_0 * 2.0
+    tmp_2 = torch._functorch.predispatch._vmap_increment_nesting(6, 'error')
+    tmp_3 = torch._functorch.predispatch._add_batch_dim(tmp_1, 0, 1)
+    tmp_4 = torch.softmax(tmp_3, 0)
+    tmp_5 = torch._functorch.predispatch._remove_batch_dim(tmp_4, 1, 6, 0)
+    tmp_6 = torch._functorch.predispatch._vmap_decrement_nesting()
+    return (tmp_5,)
+"""
+DOUBLED_RELU = '''
+import torch
+from pytest_passbench.kernels import cpp
+
+lib = cpp.load("""#include <cstdint>
+extern "C" void doubled(const float* x, float* out, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) out[i] = x[i] > 0 ? 2 * x[i] : 0;
+}""")
+
+def doubled(x):
+    out = torch.empty_like(x)
+    lib.doubled(x, out, x.numel())
+    return out
+
+def pattern(x):
+    return torch.nn.functional.relu(x) * 2.0
+
+def replacement_args(x):
+    return (x,)
+
+def replacement_func():
+    return doubled
+'''
+
+
+@pytest.mark.parametrize("pipeline", ["direct", "dynamo"])
+def test_a_graph_with_a_level_of_vmap(bench: Any, pipeline: str) -> None:
+    bench.task("level", AT_A_LEVEL, ((6, 8),), ops=("relu", "mul", "softmax"))
+    bench.candidate({"doubled": DOUBLED_RELU})
+    record = bench.judge(pipeline=pipeline, budget=0.5)["level/float32-x1"]
+    assert record.arm.status == "ran", record.arm.message
+    assert record.correct
+    assert record.passes[0].operators == ["relu", "mul"]

@@ -5,17 +5,24 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
+from batched_masks import PLACES, mask_source
 from checkout import TESTS
 from rewrite_helpers import build, graph, reference
 
+from pytest_passbench.plans.graphs import Traced
 from pytest_passbench.reader.importing import LoadedPass
+from pytest_passbench.reader.local import LocalKernels, as_passes
+from pytest_passbench.rewrite import pipelines
 from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.rewrite.passes import Pass
 from pytest_passbench.rewrite.pipelines import build_baseline, warm_up
+from pytest_passbench.suite.build import build_graph
 
 # Dynamo and Inductor import parts of torch and of the standard library that warn of their own deprecation.
 pytestmark = [
@@ -178,3 +185,66 @@ def test_a_fork_calls_without_compiling(pipeline):
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120
     )
     assert "same in the fork" in done.stdout, done.stderr
+
+
+def doubled(x):
+    return F.relu(x) * 2
+
+
+def masks():
+    return [torch.rand(2, 5) > 0.3, torch.arange(5), torch.randn(2, 1, 5, 5)]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("pipeline", FAST + SLOW)
+def test_passes_beside_levels_of_vmap(pipeline, place):
+    before = build_graph(mask_source(place), "model.py")
+    built = build(pipeline, before, [reference(doubled)], masks())
+    assert built.rewritten
+    for _ in range(2):
+        values = masks()
+        torch.testing.assert_close(built.call(*values), before(*values))
+    assert torch._C._functorch.maybe_current_level() is None
+
+
+def test_no_kernel_gets_a_batched_tensor():
+    before = build_graph(mask_source(), "model.py")
+    built = build("direct", before, [reference(lambda x, y: x <= y)], masks())
+    assert not built.rewritten
+    assert "le works on a batched tensor of torch.vmap, which no kernel takes" in built.reports[0].miss
+
+
+def test_a_match_does_not_move_what_stands_at_a_level():
+    """The mask uses one result of the match before the other one is computed: it would have to move."""
+
+    def pattern(x, y):
+        return x > 0, y.tanh()
+
+    text = """
+    def forward(in_0, in_1):
+        a = in_0 > 0
+        n = torch._C._functorch._vmap_increment_nesting(3, 'error')
+        b = torch._C._functorch._add_batch_dim(a, 0, 1)
+        c = torch._C._functorch._remove_batch_dim(~b, 1, 3, 0)
+        n_1 = torch._C._functorch._vmap_decrement_nesting()
+        d = in_1.tanh()
+        return (c, d)
+    """
+    before = build_graph(textwrap.dedent(text), "model.py")
+    built = build("direct", before, [reference(pattern)], [torch.randn(3), torch.randn(3)])
+    assert not built.rewritten
+    assert "b works on a batched tensor of torch.vmap" in built.reports[0].miss
+
+
+def test_replacement_args_opens_no_level():
+    """The process that reads a candidate may send any name; tracing its functions would not make such a call."""
+    loaded = [reference(doubled)]
+    (item,) = as_passes(loaded)
+    arguments = torch.fx.Graph()
+    x = arguments.placeholder("x")
+    arguments.output((arguments.call_function(torch._C._functorch._add_batch_dim, (x, 0, 1)),))
+    item = Pass(item.name, item.pattern, Traced(arguments, (x,)))
+    with pytest.raises(PassError, match="_add_batch_dim, which is not an operator of a graph"):
+        pipelines.build(
+            "direct", graph("return (torch.relu(in_0) * 2,)"), [item], [torch.randn(3)], LocalKernels(loaded)
+        )

@@ -87,6 +87,44 @@ def test_missing_empty_and_ambiguous_paths(everything, tmp_path):
         discover(everything)
 
 
+@pytest.fixture
+def sample(tmp_path):
+    """A published sample: two subgraph folders, without what this package writes into them."""
+    folder = tmp_path / "sample"
+    write_sample(read_task(TASKS / f"{EMBEDDING}.task.yaml"), folder)
+    for path in folder.rglob("graph_net.json"):
+        path.write_text("{}")
+    return folder
+
+
+def found_ids(folder):
+    return {str(ref.path.relative_to(folder)): ref.id for ref in discover(folder)}
+
+
+def test_samples_of_one_name_get_as_many_parents_names_as_tell_them_apart(tmp_path, sample):
+    root = tmp_path / "root"
+    for place in ("timm/a/0/x", "timm/b/0/x", "nlp/a/0/x", "nlp/a/1/y", "nlp/c/1/y", "nlp/a/1/z"):
+        shutil.copytree(sample, root / place)
+    assert found_ids(root) == {
+        "nlp/a/0/x": "nlp-a-0-x",
+        "nlp/a/1/y": "a-1-y",
+        "nlp/a/1/z": "z",
+        "nlp/c/1/y": "c-1-y",
+        "timm/a/0/x": "timm-a-0-x",
+        "timm/b/0/x": "timm-b-0-x",
+    }
+
+
+def test_samples_that_no_parent_tells_apart_are_numbered(tmp_path, sample):
+    root = tmp_path / "root"
+    shutil.copytree(sample, root / "a" / "x")
+    (root / "b").symlink_to(root / "a")
+    (root / "c").symlink_to(root / "a")
+    shutil.copytree(sample, root / "a-x-2")
+    assert found_ids(root) == {"a-x-2": "a-x-2", "a/x": "a-x", "b/x": "a-x-3", "c/x": "a-x-4"}
+    assert [ref.load().id for ref in discover(root)] == [ref.id for ref in discover(root)]
+
+
 def test_suites_go_by_tags(everything):
     refs = discover(everything)
     chosen = {suite: {r.id for r in select(refs, suite)} for suite in ("lite", "train", "full", "all")}
@@ -208,7 +246,7 @@ def test_validating_reports_every_bad_file_and_exits_1(tmp_path, capsys):
     assert f"bad0.task.yaml{BAD[0][2]}" in lines[0]
     for number, (_, _, message) in enumerate(BAD):
         assert any(f"bad{number}.task.yaml{message}" in line for line in lines)
-    assert out == "6 tasks checked, 4 bad\n"
+    assert out.splitlines()[0] == "6 tasks checked, 4 bad"
 
 
 def test_validating_good_tasks(capsys, everything):

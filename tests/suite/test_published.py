@@ -137,6 +137,14 @@ def test_a_sample_in_both_code_styles(sample):
     assert read_folder_header(sample) == replace(task.header, ops=(), sources=())
 
 
+def test_subgraphs_of_one_name_get_distinct_ids(sample):
+    write(sample, "float32-0", PLAIN)
+    (sample / "graph_list.txt").write_text("float32/0\nfloat32-0\nfloat32/1\nfloat32/0\n")
+    task = read_sample(sample)
+    assert [s.id for s in task.subgraphs] == ["float32-0", "float32-0-2", "float32-1"]
+    assert read_folder_header(sample).subgraphs == 3
+
+
 def test_clean_up_is_dropped_but_none_that_is_read_is_not(tmp_path):
     model = """
 class GraphModule:

@@ -1,0 +1,63 @@
+"""Tasks checked by :mod:`pytest_passbench.suite.validate`, in this process or in several of its own."""
+
+from __future__ import annotations
+
+import multiprocessing as mp
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.suite import find
+
+MIN_TASKS = 100
+"""The number of tasks for each process by default: with fewer, it starts for longer than it checks."""
+_CHUNK = 8  # tasks that a process is handed at a time
+
+Member = tuple[Path, find.Kind]
+
+
+def default_processes(tasks: int) -> int:
+    """Return how many processes check this many tasks: one for each usable core at most."""
+    return max(1, min(len(os.sched_getaffinity(0)), tasks // MIN_TASKS))
+
+
+def checked(members: Sequence[Member], processes: int) -> Iterator[list[UserError]]:
+    """Yield the problems of each task, in order. The others are checked even if one cannot be read.
+
+    ``processes`` tasks are checked at a time. Raises UserError if a process ends by itself.
+    """
+    if processes == 1:
+        yield from map(problems_of, members)
+        return
+    context = mp.get_context("forkserver")  # it imports torch once, for all processes
+    context.set_forkserver_preload(["torch._dynamo", "pytest_passbench.suite.validate"])
+    pool = ProcessPoolExecutor(processes, context, _begin)
+    try:
+        yield from pool.map(problems_of, members, chunksize=_CHUNK)
+    except BrokenProcessPool:
+        remedy = "--processes=1 shows the task at which it ends"
+        raise UserError("a process that checked tasks ended by itself", remedy=remedy) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def problems_of(member: Member) -> list[UserError]:
+    """Return the problems of the task at a path of a kind."""
+    from pytest_passbench.suite.validate import problems
+
+    try:
+        return list(problems(find.read(*member)))
+    except UserError as error:
+        return [error]
+
+
+def _begin() -> None:
+    """Prepare a process: one thread, and Ctrl+C is left to the process that started it."""
+    import torch
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
