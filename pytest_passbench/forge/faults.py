@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-import pytest_passbench
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
+from pytest_passbench.core.paths import PACKAGE
 from pytest_passbench.forge.models import Case
 
 LIBRARIES = (
-    str(Path(str(pytest_passbench.__file__)).parent),
+    str(PACKAGE),
     sysconfig.get_path("purelib"),
     sysconfig.get_path("stdlib"),
     "<",
@@ -44,7 +44,10 @@ def fault_of(case: Case, error: Exception, remedy: str | None) -> UserError:
             model(*args, **kwargs)
     except Exception as cause:
         return user_fault(f"forward fails on {_forms(inputs)}: ", cause, case.name, remedy)
-    return user_fault("torch.compile cannot capture it: ", error, case.name, "try its parts one by one")
+    root: BaseException = error
+    while (before := root.__cause__ or root.__context__) is not None:  # Dynamo's own message may not say why
+        root = before
+    return user_fault("torch.compile cannot capture it: ", root, case.name, "try its parts one by one")
 
 
 def user_fault(what: str, cause: BaseException, where: str | Path, remedy: str | None = None) -> UserError:

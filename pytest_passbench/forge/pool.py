@@ -49,8 +49,11 @@ def run_jobs(jobs: Sequence[Job], processes: int, timeout: float) -> list[str]:
             say = progress.update if job.target.exists() else progress.note
             say(f"[{done}/{done + len(todo) + len(running)}] {job.name}{_outcome(job)}")
         time.sleep(0.02)
-    progress.clear()
-    return [job.name for job in jobs if not job.target.exists()]
+    failed = [job.name for job in jobs if not job.target.exists()]
+    if done:
+        reasons = f"; the reasons of {len(failed)} failures lie in {jobs[0].target.parent}/*.failed" if failed else ""
+        progress.note(f"{done} jobs ended{reasons}")
+    return failed
 
 
 def _attempt(job: Job) -> None:

@@ -70,7 +70,8 @@ def make(case: Case, count: int, progress: Progress, remedy: str | None = None) 
     progress.stage(f"capturing {case.name}")
     graphs, made = _captured(case, remedy), Made(count)
     if graphs:
-        for left in set(case.variants) - {graph.variant for graph in graphs}:
+        have = {graph.variant for graph in graphs}
+        for left in (variant for variant in case.variants if variant not in have):
             what = f"batch {left.batch}, size {left.size} is left out"
             progress.note(f"{what}: the model fails there, or computes something else")
         _Search(case, graphs, made, progress).run()

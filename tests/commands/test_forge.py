@@ -88,6 +88,16 @@ class Wants(nn.Module):
         super().__init__()
 
 
+@torch.compiler.allow_in_graph
+def with_numpy(x):
+    return torch.tensor(x.numpy().sum()) + x
+
+
+class Opaque(nn.Module):
+    def forward(self, x):
+        return with_numpy(x) * 2
+
+
 class Outside(nn.Module):
     @torch._dynamo.disable
     def forward(self, x):
@@ -166,6 +176,15 @@ def test_inputs_by_name_and_an_argument_that_is_a_dict(folder: Path) -> None:
     assert _ops(folder) >= {"getitem", "tanh", "gelu"}
 
 
+def test_a_size_that_the_model_cannot_take_is_left_out_with_a_note(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _forge("Scaled", "--input=float b n", "--size=128,64", "--size=128,32", "--tasks=1") == 0
+    assert "forge: batch 128, size 32 is left out: the model fails there" in capsys.readouterr().err
+    (task,) = _tasks(folder)
+    assert all((128, 64) in [spec.shape for spec in subgraph.inputs] for subgraph in task.subgraphs)
+
+
 def test_fewer_tasks_than_asked_for_are_explained_by_rule(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _forge("Scaled", X, "--size=4,32", "--tasks=9") == 0
     made = len(_tasks(folder))
@@ -229,6 +248,7 @@ def test_a_wrong_input_spec_is_named_with_a_right_one(
         ("Block", [X], "forward(x, y) does not take 1 inputs: missing a required argument: 'y'"),
         ("Scaled", ["--input=float b n 65"], "forward fails on float32 [1, 224, 65]: RuntimeError: "),
         ("Mapping", [X], "a dict or a list needs example_inputs() in the file"),
+        ("Opaque", [X], "torch.compile cannot capture it: RuntimeError: "),
         ("Raises", [X], "ValueError: needs three channels (give an --input"),
     ],
 )

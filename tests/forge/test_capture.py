@@ -146,7 +146,9 @@ def test_fusible_runs_end_where_a_kernel_more_is_needed(graphs: list[Graph]) -> 
     assert not any("linear" in ops for ops in found)
 
 
-def test_jobs_survive_a_crash_and_a_hang_and_are_not_done_twice(tmp_path: Path) -> None:
+def test_jobs_survive_a_crash_and_a_hang_and_are_not_done_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     import os
     import time
 
@@ -161,6 +163,9 @@ def test_jobs_survive_a_crash_and_a_hang_and_are_not_done_twice(tmp_path: Path) 
     assert "exit code 3" in reasons["dies"]
     assert "longer than" in reasons["hangs"]
     assert "ZeroDivisionError" in reasons["raises"]
+    said = capsys.readouterr().err
+    assert "raises: ZeroDivisionError" in said
+    assert f"4 jobs ended; the reasons of 3 failures lie in {tmp_path}/*.failed" in said
     (tmp_path / "good").write_text("2")
     run_jobs(jobs, 2, 1.0)
     assert (tmp_path / "good").read_text() == "2"
