@@ -4,26 +4,39 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_passbench.core.checks import count, seconds, whole
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import shown
+from pytest_passbench.core.escape import line, shown
+from pytest_passbench.core.files import kind_of
 
 if TYPE_CHECKING:
     from pytest_passbench.core.task import Task
     from pytest_passbench.forge.models import Case, Variant
+    from pytest_passbench.forge.single import Made
     from pytest_passbench.forge.steps import Recipe
 
 STEPS = ("capture", "windows", "select", "curate", "write")
 EXTRA = ("measure", "describe")
 DEFAULT_STEPS = ",".join(STEPS)
+EXAMPLES = """\
+an own model, whose inputs are floats of batch x size x 64 and token ids from 0 to 999:
+  passbench forge --model model.py:Block --input="float b n 64" --input="int1000 b n" --size=4,128 --out=mytasks
+a SPEC of --input is [NAME=]DTYPE SIZE...
+  DTYPE: float, bool, int1000 (0 to 999) or int5..99 (5 to 99)
+  SIZE:  b (batch), n (size), n/8, n*2 or a number
+arguments that are dicts or lists: define example_inputs() in the file, and give no --input
+"""
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("forge", help="make tasks from models", description=__doc__)
+    # fmt: off
+    parser = subparsers.add_parser("forge", help="make tasks from models", description=__doc__, epilog=EXAMPLES,
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--model", metavar="FILE.py:NAME", help="a module class, or a function that makes a module")
     source.add_argument("--hub", metavar="ID|DIR", help="a transformers configuration, by hub id or local folder")
@@ -32,8 +45,9 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     source.add_argument("--all", action="store_true", help="make the suite from all architectures that are here")
     source.add_argument("--list", action="store_true", help="the architectures that can be captured here")
     parser.add_argument("--input", action="append", default=[], metavar="SPEC",
-                        help="an input of --model, such as 'float b 3 n n' or 'int1000 b n'; repeatable")
-    parser.add_argument("--size", action="append", default=[], metavar="B,N", help="batch and size for --input")
+                        help="an input of --model, such as 'float b 3 n n' or 'ids=int1000 b n'; repeatable")
+    parser.add_argument("--size", action="append", default=[], metavar="B,N",
+                        help="batch and size for --input (default: 1,224); repeatable")
     parser.add_argument("--only", action="append", default=[], metavar="NAME",
                         help="only this library or library/architecture; repeatable")
     parser.add_argument("--steps", default=DEFAULT_STEPS, metavar="LIST",
@@ -49,23 +63,30 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument("--layout", choices=("task", "published"), default="task", help="form of the output")
     parser.add_argument("--processes", type=count, default=1, metavar="N", help="how many at a time (default: 1)")
     parser.add_argument("--timeout", type=seconds, default=200.0, metavar="S", help="seconds for one job")
-    parser.set_defaults(run=run)  # fmt: skip
+    parser.set_defaults(run=run)
+    # fmt: on
 
 
 def run(args: argparse.Namespace) -> int:
     """Make the tasks and print their paths, or do what another option asks."""
     import torch
 
+    from pytest_passbench.forge.quiet import quiet
+
+    for option in ("input", "size"):
+        if getattr(args, option) and not args.model:
+            raise UserError("goes with --model only", where=f"--{option}", remedy="add --model=FILE.py:ClassName")
     torch.set_num_threads(1)
-    if args.list:
-        return list_cases()
-    if args.verify:
-        return verify(args)
-    if args.model or args.hub:
-        return make_from_model(args)
-    if not args.all and not args.only and args.steps == DEFAULT_STEPS:
-        raise would_do(args)
-    return make_suite(args)
+    with quiet():
+        if args.list:
+            return list_cases()
+        if args.verify:
+            return verify(args)
+        if args.model or args.hub:
+            return make_from_model(args)
+        if not args.all and not args.only and args.steps == DEFAULT_STEPS:
+            raise would_do(args)
+        return make_suite(args)
 
 
 def would_do(args: argparse.Namespace) -> UserError:
@@ -111,13 +132,64 @@ def verify(args: argparse.Namespace) -> int:
 
 def make_from_model(args: argparse.Namespace) -> int:
     """Make tasks from one model of the user's or of a hub."""
-    from pytest_passbench.forge import single
+    from pytest_passbench.forge import hub, own, single
+    from pytest_passbench.forge.progress import Progress
 
+    if kind_of(args.out) not in (None, "folder"):
+        raise UserError(f"{args.out} is no folder", where="--out", remedy="name a folder, which may be new")
     if args.model:
-        case = single.case_of_file(args.model, args.input, [_size(text) for text in args.size])
+        case = own.case_of_file(args.model, args.input, [_size(text) for text in args.size])
     else:
-        case = single.case_of_hub(args.hub)
-    return _write(args, single.tasks_of(case, args.tasks or 3))
+        case = hub.case_of_hub(args.hub)
+    remedy = None if args.hub else own.TYPED if args.input else own.DEFINED
+    progress = Progress()
+    try:
+        made = single.make(case, args.tasks or 3, progress, remedy)
+    finally:
+        progress.clear()
+    if not made.tasks:
+        raise none_made(case.name, made)
+    code = _write(args, made.tasks)
+    for text in shortfall(made):
+        print(text)
+    print(f"judge passes on them with: pytest --passbench --candidate=DIR {args.out}")
+    return code
+
+
+def none_made(name: str, made: Made) -> UserError:
+    """Return the message for a model of which no task could be made: how many runs each rule refused, and why."""
+    if not made.refused:
+        remedy = "name a module that computes with tensors, and without torch.compiler.disable"
+        return UserError("torch.compile captures no two connected operators of it", where=name, remedy=remedy)
+    why = "; ".join(f"{rule} {count}, such as {example}" for rule, count, example in made.by_rule())
+    what = f"no task: {_runs(len(made.refused))} refused, by rule: {why}"
+    return UserError(what, where=name, remedy=_remedy(made))
+
+
+def shortfall(made: Made) -> Iterator[str]:
+    """Yield lines that say why fewer tasks were made than asked for; no line if all were made."""
+    if len(made.tasks) >= made.asked:
+        return
+    head = f"asked for {made.asked} tasks, made {len(made.tasks)}"
+    if not made.refused:
+        yield f"{head}: the model has no further run of operators"
+        return
+    rules = made.by_rule()
+    counts = ", ".join(f"{rule} {count}" for rule, count, _ in rules)
+    yield f"{head}: {_runs(len(made.refused))} refused, by rule: {counts}"
+    for rule, _, example in rules:
+        yield f"  {rule}: {line(example)}"
+    yield f"  {_remedy(made)}"
+
+
+def _runs(count: int) -> str:
+    return f"{count} run of operators was" if count == 1 else f"{count} runs of operators were"
+
+
+def _remedy(made: Made) -> str:
+    if made.by_rule()[0][0] in ("eager_time", "elements"):
+        return "give it other inputs: by --size, or in example_inputs(); docs/suite.md explains the rules"
+    return "docs/suite.md explains the rules"
 
 
 def make_suite(args: argparse.Namespace) -> int:

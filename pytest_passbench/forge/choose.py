@@ -78,11 +78,14 @@ MAX_TASKS_PER_CASE = 5
 """The most tasks that come from one or two architectures alone, for each of these."""
 
 
-def select(found: Sequence[Choice], count: int, always: Sequence[Ops] = ()) -> list[Choice]:
+def select(found: Sequence[Choice], count: int, always: Sequence[Ops] = (), quotas: bool = True) -> list[Choice]:
     """Return ``count`` candidates, or fewer if there are no more: ``always`` first, then those with the largest
     gain.
+
+    ``quotas`` bound the shares of lengths (:data:`LENGTHS`) and of single architectures
+    (:data:`MAX_TASKS_PER_CASE`); they make no sense for one model.
     """
-    state = _State(found, count)
+    state = _State(found, count, quotas)
     known = {candidate.ops: candidate for candidate in found}
     for ops in always:
         if ops in known:
@@ -98,8 +101,8 @@ def select(found: Sequence[Choice], count: int, always: Sequence[Ops] = ()) -> l
 class _State:
     """The sequences chosen so far, and counts from which the gain of another one is computed."""
 
-    def __init__(self, found: Sequence[Choice], count: int) -> None:
-        self.count = count
+    def __init__(self, found: Sequence[Choice], count: int, quotas: bool) -> None:
+        self.count, self.quotas = count, quotas
         self.chosen: list[Choice] = []
         self.taken: set[Ops] = set()
         self.cores: Counter[Ops] = Counter()
@@ -117,7 +120,11 @@ class _State:
     def admits(self, one: Choice) -> bool:
         """Return True if the quotas leave room for ``one``, and at most one chosen sequence has the same core."""
         bucket = _bucket(one.ops)
-        if one.ops in self.taken or self.cores[one.core] >= 2 or self.lengths[bucket] >= bucket[2] * self.count + 1:
+        if one.ops in self.taken or self.cores[one.core] >= 2:
+            return False
+        if not self.quotas:
+            return True
+        if self.lengths[bucket] >= bucket[2] * self.count + 1:
             return False
         return len(one.cases) > 2 or min(self.cases[case] for case in one.cases) < MAX_TASKS_PER_CASE
 

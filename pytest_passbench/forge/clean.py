@@ -54,11 +54,17 @@ FUNCTIONAL = {operator.iadd: operator.add, operator.isub: operator.sub, operator
               operator.ior: operator.or_}  # fmt: skip
 
 
-def writes_inside(node: fx.Node, inside: Collection[fx.Node]) -> bool:
-    """Return True if an in-place ``node`` writes only into a value of ``inside`` that nothing else reads."""
+def writes_inside(node: fx.Node, inside: Collection[fx.Node], read_later: bool = False) -> bool:
+    """Return True if an in-place ``node`` writes only into a value of ``inside`` that nothing else reads.
+
+    With ``read_later`` true, others may read the value after ``node``: to them it is the result of ``node``.
+    """
     target = node.args[0] if node.args else None
-    fresh = isinstance(target, fx.Node) and target in inside and set(target.users) == {node}
-    return bool(fresh and node.target is not operator.setitem and not is_view(target))
+    if not isinstance(target, fx.Node) or target not in inside or is_view(target):
+        return False
+    if node.target is operator.setitem or node.kwargs.get("out") is not None:
+        return False
+    return all(user is node or (read_later and node < user) for user in target.users)
 
 
 def is_view(node: fx.Node) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from pytest_passbench.core.escape import line
 from pytest_passbench.forge.conditions import condition
 from pytest_passbench.forge.corpus import Graph
 from pytest_passbench.forge.decompose import calls, cut
 from pytest_passbench.forge.dtypes import DTYPES
-from pytest_passbench.forge.eager_time import eager_seconds, suits, too_long
+from pytest_passbench.forge.eager_time import MAX_SECONDS, MIN_SECONDS, eager_seconds, suits, too_long
 from pytest_passbench.forge.group import spread
 from pytest_passbench.forge.instances import Instance, curated, instances
 from pytest_passbench.forge.windows import Window, siblings
@@ -28,7 +30,7 @@ def draw(windows: Sequence[Window], corpus: Mapping[str, Sequence[Graph]]) -> li
             if piece is None or any(s.dtype not in KNOWN_DTYPES for s in piece.inputs):
                 continue
             for instance in instances(graph, piece):
-                if instance.ops == one.ops and MIN_ELEMENTS <= instance.elements <= MAX_ELEMENTS:
+                if instance.ops == one.ops:
                     found.setdefault(instance.key, instance)
     return list(found.values())
 
@@ -36,47 +38,59 @@ def draw(windows: Sequence[Window], corpus: Mapping[str, Sequence[Graph]]) -> li
 KNOWN_DTYPES = {"float32", "float64", "int64", "int32", "bool", "uint8", "int16", "int8"}
 
 
-def choose(pool: Sequence[Instance], quota: int, patience: int = 8) -> list[Instance]:
+@dataclass(frozen=True)
+class Chosen:
+    """The instances that a task gets, and why others were refused: ``rule: text`` each."""
+
+    instances: list[Instance]
+    refusals: list[str]
+
+
+def choose(pool: Sequence[Instance], quota: int, patience: int = 8) -> Chosen:
     """Return up to ``quota`` instances that pass every rule and take a fair time, spread over dtypes, sources and
     sizes.
 
     Trying ends when there are ``patience`` failures more than successes.
     """
     chosen: list[Instance] = []
+    fit = [one for one in pool if MIN_ELEMENTS <= one.elements <= MAX_ELEMENTS]
+    refusals = [_misfit(one) for one in pool if not MIN_ELEMENTS <= one.elements <= MAX_ELEMENTS]
     failures: Counter[tuple[str, str]] = Counter()
     hopeless: set[str] = set()
-    for attempt in spread(pool, 4 * quota):
+    for attempt in spread(fit, 4 * quota):
         if len(chosen) >= quota or sum(failures.values()) >= patience + len(chosen):
             break
         failed = failures[attempt.origin, attempt.dtype] >= 2 or attempt.source in hopeless
         full = sum(one.dtype == attempt.dtype for one in chosen) >= -(-quota // len(DTYPES)) + 1
         if failed or full:
             continue
-        made = measured(attempt)
+        made, refusal = measured(attempt)
         if made is None:
             failures[attempt.origin, attempt.dtype] += 1
             hopeless.add(attempt.source)
+            refusals.append(refusal)
         else:
             chosen.append(made)
-    return chosen
+    return Chosen(chosen, refusals)
 
 
-def measured(instance: Instance) -> Instance | None:
-    """Return the curated instance with its eager time in microseconds, or None if a rule or the time excludes it."""
-    if not _quick(instance):
-        return None
-    made, _ = curated(instance)
+def _misfit(instance: Instance) -> str:
+    return f"elements: {instance.elements:,} input elements; {MIN_ELEMENTS} to {MAX_ELEMENTS:,} are allowed"
+
+
+def measured(instance: Instance) -> tuple[Instance | None, str]:
+    """Return the curated instance with its eager time in microseconds; or None, and the rule that excludes it."""
+    try:
+        long = too_long(dataclasses.replace(instance, inputs=condition(instance.inputs)[0]).probe())
+    except Exception as error:  # a dtype or shape that these operators do not take
+        return None, f"runs: {line(f'{type(error).__name__}: {error}')}"
+    if long:
+        return None, f"eager_time: more than {MAX_SECONDS * 1e3:g} ms"
+    made, found = curated(instance)
     if made is None:
-        return None
+        return None, found[0]
     seconds = eager_seconds(made.probe())
     if not suits(seconds):
-        return None
-    return dataclasses.replace(made, meta=(*made.meta, ("eager_us", round(seconds * 1e6, 1))))
-
-
-def _quick(instance: Instance) -> bool:
-    """Return True if it runs, and soon enough to be checked."""
-    try:
-        return not too_long(dataclasses.replace(instance, inputs=condition(instance.inputs)[0]).probe())
-    except Exception:  # a dtype or shape that these operators do not take
-        return False
+        allowed = f"{MIN_SECONDS * 1e6:g} us to {MAX_SECONDS * 1e3:g} ms are allowed"
+        return None, f"eager_time: {seconds * 1e6:.1f} us; {allowed}"
+    return dataclasses.replace(made, meta=(*made.meta, ("eager_us", round(seconds * 1e6, 1)))), ""

@@ -6,6 +6,7 @@ outside it.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from torch import fx
 
 from pytest_passbench.forge.capture import ValueStats
 from pytest_passbench.forge.clean import is_heavy, is_inplace, writes_inside
+from pytest_passbench.suite.opnames import yields_tuple
 
 
 @dataclass(frozen=True)
@@ -62,12 +64,14 @@ def cut(
 ) -> Piece | None:
     """Return the run as a graph of its own, or None if that is not possible.
 
-    Values that enter or leave the run must be tensors, and no operator may write into values from outside.
+    Values that enter or leave the run must be tensors, and no operator may write into values from outside. Items of
+    a tuple that the run makes belong to it, even if the model takes them later.
     """
+    nodes = with_items(nodes)
     inside = set(nodes)
     entering = list(dict.fromkeys(a for n in nodes for a in n.all_input_nodes if a not in inside))
     leaving = [n for n in nodes if any(u not in inside for u in n.users) or not n.users]
-    if any(is_inplace(n) and not writes_inside(n, inside) for n in nodes):
+    if any(is_inplace(n) and not writes_inside(n, inside, read_later=True) for n in nodes):
         return None
     if not leaving or any(n.name not in values for n in (*entering, *leaving)):
         return None
@@ -75,14 +79,26 @@ def cut(
     for index, node in enumerate(entering):
         made[node] = graph.placeholder(f"in_{index}")
     for node in nodes:
-        made[node] = graph.node_copy(node, made.__getitem__)
-        made[node].meta = {"origin": node.name}
-    graph.output(tuple(made[n] for n in leaving))
+        made[node] = new = graph.node_copy(node, made.__getitem__)
+        new.meta = {"origin": node.name}
+        if is_inplace(node):  # later readers of the value that it writes into read its result, which is the same
+            made[node.args[0]] = new
+    graph.output(tuple(dict.fromkeys(made[n] for n in leaving)))
     stats = tuple(values[n.name] for n in entering)
     module = fx.GraphModule(torch.nn.Module(), graph)
     names = tuple(n.name for n in entering)
     origins = tuple(readable((original or {}).get(n.name, n.name), n.op) for n in entering)
     return Piece(module, stats, names, origins)
+
+
+def with_items(nodes: Sequence[fx.Node]) -> list[fx.Node]:
+    """Return the run with every item of the tuples that it makes; the missing ones stand behind their tuple."""
+    inside, made = set(nodes), list[fx.Node]()
+    for node in nodes:
+        made.append(node)
+        if yields_tuple(node):
+            made += [user for user in node.users if user not in inside and user.target is operator.getitem]
+    return made
 
 
 def readable(name: str, op: str) -> str:

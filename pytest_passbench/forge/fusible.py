@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from pytest_passbench.forge.capture import ValueStats
-from pytest_passbench.forge.decompose import cut
+from pytest_passbench.forge.decompose import Piece, cut
 
 
 def kernel_count(module: fx.GraphModule, inputs: Sequence[ValueStats]) -> int:
@@ -38,26 +38,27 @@ def kernel_count(module: fx.GraphModule, inputs: Sequence[ValueStats]) -> int:
 def fusible_runs(run: Sequence[fx.Node], values: dict[str, ValueStats]) -> list[tuple[int, int]]:
     """Return ranges of at least two operators of ``run`` that add no kernel, end to end.
 
-    Each range grows until the next operator would raise the number of kernels.
+    Each range grows until the next operator would raise the number of kernels. It is then cut back to the longest
+    part that can be a graph of its own.
     """
     ranges, start = [], 0
     while start < len(run) - 1:
-        end, count = start + 1, _count(run[start : start + 1], values)
+        end = last = start
+        count: int | None = None
         while end < len(run):
-            wider = _count(run[start : end + 1], values)
+            piece = cut(run[start : end + 1], values)
+            wider = None if piece is None else _count(piece)
             if wider is not None and count is not None and wider > max(count, 1):
                 break
-            count, end = wider if wider is not None else count, end + 1
-        if end - start >= 2:
-            ranges.append((start, end))
-        start = max(end, start + 1)
+            end, count = end + 1, wider if wider is not None else count
+            last = end if piece is not None else last
+        if last - start >= 2:
+            ranges.append((start, last))
+        start = max(last, start + 1)
     return ranges
 
 
-def _count(nodes: Sequence[fx.Node], values: dict[str, ValueStats]) -> int | None:
-    piece = cut(nodes, values)
-    if piece is None:
-        return None
+def _count(piece: Piece) -> int | None:
     try:
         return kernel_count(piece.module, piece.inputs)
     except Exception:  # not every operator has a lowering on fake inputs

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing as mp
-import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from pytest_passbench.forge.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,11 @@ class Job:
 def run_jobs(jobs: Sequence[Job], processes: int, timeout: float) -> list[str]:
     """Run the jobs that are not done, ``processes`` at a time, for at most ``timeout`` seconds each.
 
-    Return the names of the jobs that failed. Progress is printed on stderr.
+    Return the names of the jobs that failed. Progress is shown on stderr.
     """
     todo = [job for job in jobs if not job.target.exists() and not job.failure.exists()]
     running: dict[mp.process.BaseProcess, tuple[Job, float]] = {}
-    done, context = 0, mp.get_context("fork")
+    done, context, progress = 0, mp.get_context("fork"), Progress()
     while todo or running:
         while todo and len(running) < processes:
             job = todo.pop(0)
@@ -45,9 +46,14 @@ def run_jobs(jobs: Sequence[Job], processes: int, timeout: float) -> list[str]:
             job, _ = running.pop(process)
             _finish(process, job, timeout)
             done += 1
-            print(f"[{done}/{done + len(todo) + len(running)}] {job.name}{_outcome(job)}", file=sys.stderr)
+            say = progress.update if job.target.exists() else progress.note
+            say(f"[{done}/{done + len(todo) + len(running)}] {job.name}{_outcome(job)}")
         time.sleep(0.02)
-    return [job.name for job in jobs if not job.target.exists()]
+    failed = [job.name for job in jobs if not job.target.exists()]
+    if done:
+        reasons = f"; the reasons of {len(failed)} failures lie in {jobs[0].target.parent}/*.failed" if failed else ""
+        progress.note(f"{done} jobs ended{reasons}")
+    return failed
 
 
 def _attempt(job: Job) -> None:

@@ -2,130 +2,169 @@
 
 from __future__ import annotations
 
-import functools
-import importlib.util
-import inspect
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
-
-import torch
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.files import kind_of
 from pytest_passbench.core.task import Task
-from pytest_passbench.forge.choose import candidates, select
-from pytest_passbench.forge.corpus import capture_case
+from pytest_passbench.forge.choose import Choice, Ops, candidates, select
+from pytest_passbench.forge.corpus import Graph, capture_case
 from pytest_passbench.forge.curate import choose, draw
+from pytest_passbench.forge.decompose import calls
+from pytest_passbench.forge.faults import fault_of
 from pytest_passbench.forge.group import make_task
-from pytest_passbench.forge.models import Case, Variant
-from pytest_passbench.forge.sources.rows import draw as draw_input
-from pytest_passbench.forge.windows import fusible, matching, typical_windows
+from pytest_passbench.forge.models import Case
+from pytest_passbench.forge.progress import Progress
+from pytest_passbench.forge.windows import (
+    Window,
+    first_size,
+    fusible,
+    matching,
+    names,
+    real_ops,
+    typical_windows,
+    window,
+)
+from pytest_passbench.suite.limits import limited_memory
 
-EXAMPLE = "example_inputs"
-"""The function of this name in the user's file returns the inputs: a tuple or dict of tensors."""
+QUOTA = 6
+"""The most subgraphs of a task."""
+MAX_RUNS = 100
+"""The most runs of operators that are tried, if not three for each task asked for are more."""
+MAX_RUNS_PER_OPERATOR = 4
+"""The most short runs that are tried for an operator that no task has yet."""
+MAX_SHORT, MAX_PLACES = 8, 3
+"""The most calls of a short run, and the most places of an operator that short runs are taken from."""
+MAX_MERGES = 200
 
 
-def tasks_of(case: Case, count: int, quota: int = 6) -> list[Task]:
-    """Return up to ``count`` tasks from one case's fusible runs and repeated n-grams, the most valuable first.
+@dataclass
+class Made:
+    """The tasks of a model, and the runs of operators that were refused: of each, the rule and what it says."""
 
-    Raises UserError if no run of operators passes the curation rules.
+    asked: int
+    tasks: list[Task] = field(default_factory=list)
+    refused: dict[Ops, tuple[str, str]] = field(default_factory=dict)
+
+    @property
+    def tried(self) -> int:
+        """The number of runs of operators that were tried."""
+        return len(self.tasks) + len(self.refused)
+
+    def by_rule(self) -> list[tuple[str, int, str]]:
+        """Return each rule that refused runs, how many these are, and an example; the most frequent rule first."""
+        counts = Counter(rule for rule, _ in self.refused.values())
+        examples: dict[str, str] = {}
+        for ops, (rule, text) in self.refused.items():
+            examples.setdefault(rule, f"{' '.join(ops)}: {text}")
+        return [(rule, count, examples[rule]) for rule, count in counts.most_common()]
+
+
+def make(case: Case, count: int, progress: Progress, remedy: str | None = None) -> Made:
+    """Return up to ``count`` tasks of ``case``: of its fusible runs and repeated n-grams, the most valuable first.
+
+    Short runs about operators that these leave out come after them. Raises UserError, with ``remedy``, if the model
+    cannot be captured.
     """
-    graphs = capture_case(case)
-    found = [*fusible(graphs), *typical_windows({case.name: graphs}, 200)]
-    chosen = select(candidates(found, {case.name: case.modality}), 3 * count)
-    tasks = []
-    for one in chosen:
-        windows = list(matching(graphs, {one.ops}))
-        if subgraphs := choose(draw(windows, {case.name: graphs}), quota):
-            tasks.append(make_task(subgraphs))
-        if len(tasks) == count:
-            break
-    if not tasks:
-        raise UserError("no run of operators in this model passes the curation rules", where=case.name,
-                        remedy="give it larger inputs, or look at its graphs with torch.compile")  # fmt: skip
-    return tasks
+    progress.stage(f"capturing {case.name}")
+    graphs, made = _captured(case, remedy), Made(count)
+    if graphs:
+        have = {graph.variant for graph in graphs}
+        for left in (variant for variant in case.variants if variant not in have):
+            what = f"batch {left.batch}, size {left.size} is left out"
+            progress.note(f"{what}: the model fails there, or computes something else")
+        _Search(case, graphs, made, progress).run()
+    return made
 
 
-def case_of_file(spec: str, inputs: Sequence[str], sizes: Sequence[Variant]) -> Case:
-    """Return the case of ``FILE.py:Name``: a module class without arguments, a function that makes a module, or a
-    module.
-
-    Inputs come from the file's ``example_inputs()``, or from ``inputs`` in the notation of ``sources.rows``
-    ("float b 3 n n") at each of ``sizes``. Raises UserError if the file, the name or the inputs are missing, or
-    if the file cannot be imported.
-    """
-    path, _, name = spec.rpartition(":")
-    if not path or kind_of(Path(path)) != "file":
-        raise UserError("no such file", where=path or spec, remedy="write --model=FILE.py:ClassName")
-    module = _load(Path(path))
-    if not hasattr(module, name):
-        raise UserError(f"has no {name!r}", where=path, remedy="name a class, a function or a module of that file")
-    if not inputs and not hasattr(module, EXAMPLE):
-        raise UserError("does not define the model's inputs", where=path,
-                        remedy=f'define {EXAMPLE}(), or give --input="float b 3 n n"')  # fmt: skip
-    make = functools.partial(_notation, tuple(inputs)) if inputs else functools.partial(_examples, module)
-    return Case(
-        name=f"{Path(path).stem}/{name}",
-        modality="own",
-        build=functools.partial(_build, getattr(module, name), path),
-        inputs=make,
-        variants=tuple(sizes) if inputs and sizes else (Variant(1, 224),) if inputs else (Variant(1, 0),),
-        note=f"{Path(path).name}:{name}",
-    )
+def _captured(case: Case, remedy: str | None) -> list[Graph]:
+    with limited_memory():
+        try:
+            return capture_case(case)
+        except UserError:
+            raise
+        except Exception as error:  # the model's own
+            raise fault_of(case, error, remedy) from error
 
 
-def _load(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # the user's own code
-        raise UserError(f"cannot be imported: {type(error).__name__}: {error}", where=path) from error
-    return module
+class _Search:
+    """The runs of a model's graphs, tried one after another until enough tasks are made."""
+
+    def __init__(self, case: Case, graphs: Sequence[Graph], made: Made, progress: Progress) -> None:
+        self.case, self.graphs, self.made, self.progress = case, graphs, made, progress
+        whole = (real_ops(graphs[place], 0, len(calls(graphs[place].graph))) for place in first_size(graphs))
+        self.names = {name for ops in whole for name in ops}
+        self.attempts: Counter[str] = Counter()
+        self.seen: set[Ops] = set()
+
+    def run(self) -> None:
+        """Try the fusible and the repeated runs, then short ones: first about operators that no task has yet."""
+        self.progress.stage(f"looking for runs in {len(self.graphs)} graphs with {len(self.names)} operators")
+        self._try(self._ranked([*fusible(self.graphs), *self._typical()]))
+        if not self._ended():
+            self.progress.stage("looking for short runs about operators that no task has yet")
+            found = list(short(self.graphs, self.names))
+            self._try(self._about_new(self._ranked(found)))
+            self._try(self._ranked(found))
+
+    def _typical(self) -> list[Window]:
+        return typical_windows({self.case.name: list(self.graphs)}, MAX_MERGES)
+
+    def _ranked(self, found: Iterable[Window]) -> list[Choice]:
+        known = list(found)
+        worth = candidates(known, {self.case.name: self.case.modality})
+        open_ones = [one for one in worth if one.ops not in self.seen]
+        return select(open_ones, max(MAX_RUNS, 3 * self.made.asked), quotas=False)
+
+    def _about_new(self, ranked: Sequence[Choice]) -> Iterator[Choice]:
+        for one in ranked:
+            new = set(one.core) - {op for task in self.made.tasks for op in task.header.ops}
+            if any(self.attempts[op] < MAX_RUNS_PER_OPERATOR for op in new):
+                self.attempts.update(new)
+                yield one
+
+    def _try(self, choices: Iterable[Choice]) -> None:
+        for one in choices:
+            if self._ended():
+                break
+            self.progress.update(
+                f"{self.made.tried} runs tried, {len(self.made.tasks)} of {self.made.asked} tasks made; "
+                f"next: {' '.join(one.ops)}"
+            )
+            self._curate(one.ops)
+
+    def _curate(self, ops: Ops) -> None:
+        pool = draw(list(matching(self.graphs, {ops})), {self.case.name: self.graphs})
+        chosen = choose(pool, QUOTA)
+        self.seen.add(ops)
+        if chosen.instances:
+            self.made.tasks.append(make_task(chosen.instances))
+        else:
+            self.made.refused[ops] = most_frequent(chosen.refusals)
+
+    def _ended(self) -> bool:
+        return len(self.made.tasks) >= self.made.asked or self.made.tried >= max(MAX_RUNS, 3 * self.made.asked)
 
 
-def _build(made: Any, where: str) -> torch.nn.Module:
-    torch.manual_seed(0)
-    try:
-        model = made() if inspect.isclass(made) or inspect.isfunction(made) else made
-    except TypeError as error:
-        raise UserError(f"cannot be made without arguments: {error}", where=where,
-                        remedy="name a function without arguments that makes the model") from error  # fmt: skip
-    if not isinstance(model, torch.nn.Module):
-        raise UserError(f"gives a {type(model).__name__}, not a torch.nn.Module", where=where)
-    return model.eval()
+def short(graphs: Sequence[Graph], operators: Collection[str]) -> Iterator[Window]:
+    """Yield every window of 2 to :data:`MAX_SHORT` calls about the first places of each of ``operators``."""
+    counts: Counter[str] = Counter()
+    for place in first_size(graphs):
+        named = names(graphs[place])
+        for spot, name in enumerate(named):
+            if name not in operators or counts[name] == MAX_PLACES:
+                continue
+            counts[name] += 1
+            for start in range(max(0, spot - MAX_SHORT + 1), spot + 1):
+                for end in range(max(spot + 1, start + 2), min(start + MAX_SHORT, len(named)) + 1):
+                    yield from window(graphs, place, start, end, "short")
 
 
-def _notation(texts: Sequence[str], _model: torch.nn.Module, variant: Variant) -> tuple[torch.Tensor, ...]:
-    generator = torch.Generator().manual_seed(variant.batch * 100003 + variant.size)
-    return tuple(draw_input(text, variant, generator) for text in texts)
-
-
-def _examples(module: Any, _model: torch.nn.Module, _variant: Variant) -> Any:
-    torch.manual_seed(1)
-    make: Callable[[], Any] = getattr(module, EXAMPLE)
-    made = make()
-    return (made,) if isinstance(made, torch.Tensor) else made
-
-
-def case_of_hub(name: str) -> Case:
-    """Return the case of a ``transformers`` configuration: a folder with ``config.json``, or an id of a model hub.
-
-    Raises UserError if transformers is not installed, or if there is no such configuration.
-    """
-    if importlib.util.find_spec("transformers") is None:
-        raise UserError("transformers is not installed", remedy="pip install 'pytest-passbench[forge]'")
-    from transformers import AutoConfig
-
-    from pytest_passbench.forge.sources.transformers import case_of_config
-
-    try:
-        config = AutoConfig.from_pretrained(name)
-    except Exception as error:  # offline, unknown id, broken file: the library's own message names the reason
-        first = str(error).strip().splitlines()[0]
-        raise UserError(f"no configuration: {first}", where=name,
-                        remedy="name a folder with config.json, or check the network") from error  # fmt: skip
-    return case_of_config(config, Path(name).name)
+def most_frequent(refusals: Sequence[str]) -> tuple[str, str]:
+    """Return the rule that refused most of a run's instances, and what it said first."""
+    if not refusals:
+        return "inputs", "an input has a dtype that no task file has"
+    parts = [(rule, text.strip()) for rule, _, text in (one.partition(":") for one in refusals)]
+    rule = Counter(rule for rule, _ in parts).most_common(1)[0][0]
+    return next(one for one in parts if one[0] == rule)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.task import Task
 from pytest_passbench.forge import corpus_file, windows
 from pytest_passbench.forge.canonical import digest
@@ -61,8 +62,10 @@ class Wanted:
 def capture_step(recipe: Recipe, cases: Sequence[Case]) -> list[str]:
     """Capture each case into a file. Return the names of those that failed; the reasons lie beside the files."""
     folder = recipe.folder("captures")
-    jobs = [Job(c.name, folder / f"{c.name.replace('/', '__')}.json", functools.partial(_capture, c, folder))
-            for c in cases]
+    jobs = [
+        Job(c.name, folder / f"{c.name.replace('/', '__')}.json", functools.partial(_capture, c, folder))
+        for c in cases
+    ]
     return run_jobs(jobs, recipe.processes, recipe.timeout)
 
 
@@ -82,8 +85,10 @@ def windows_step(recipe: Recipe) -> list[str]:
     failed.
     """
     folder = recipe.folder("fusible")
-    jobs = [Job(path.stem, folder / path.name, functools.partial(_fusible, path, folder / path.name))
-            for path in sorted(recipe.folder("captures").glob("*.json"), key=lambda path: digest([path.name]))]
+    jobs = [
+        Job(path.stem, folder / path.name, functools.partial(_fusible, path, folder / path.name))
+        for path in sorted(recipe.folder("captures").glob("*.json"), key=lambda path: digest([path.name]))
+    ]
     failed = run_jobs(jobs, recipe.processes, recipe.timeout)
     typical = recipe.work / "typical.json"
     if not typical.exists():
@@ -136,16 +141,23 @@ def curate_step(recipe: Recipe, wanted: Sequence[Wanted]) -> list[str]:
         for one in windows.matching(graphs, ops):
             found.setdefault(one.ops, []).append(one)
     folder = recipe.folder("curated")
-    jobs = [Job(task_id(w.ops), folder / f"{task_id(w.ops)}.task.yaml",
-                functools.partial(_curate, w, found.get(w.ops, []), corpus, folder)) for w in wanted]
+    jobs = [
+        Job(
+            task_id(w.ops),
+            folder / f"{task_id(w.ops)}.task.yaml",
+            functools.partial(_curate, w, found.get(w.ops, []), corpus, folder),
+        )
+        for w in wanted
+    ]
     return run_jobs(jobs, recipe.processes, recipe.timeout)
 
 
 def _curate(wanted: Wanted, found: Sequence[windows.Window], corpus: dict[str, list[Graph]], folder: Path) -> None:
     chosen = choose(draw(_few(found), corpus), wanted.quota)
-    if len(chosen) < 3:
-        raise ValueError(f"only {len(chosen)} subgraphs of {len(found)} places pass the rules")
-    task = make_task(chosen, [wanted.tag] if wanted.tag else [])
+    if len(chosen.instances) < 3:
+        refused = f"; refused: {chosen.refusals[0]}" if chosen.refusals else ""
+        raise ValueError(f"only {len(chosen.instances)} subgraphs of {len(found)} places pass the rules{refused}")
+    task = make_task(chosen.instances, [wanted.tag] if wanted.tag else [])
     write_task(task, folder / f"{task.id}.task.yaml")
 
 
@@ -186,11 +198,15 @@ def write_step(tasks: Iterable[Task], out: Path, layout: str) -> list[Path]:
     for task in tasks:
         folder = Path("train") if "train" in task.header.tags else Path(task.header.modality)
         path = out / (folder / task.id if layout == "published" else folder / path_of(task.header).name)
-        if layout == "published":
-            write_sample(task, path)
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_task(task, path)
+        try:
+            if layout == "published":
+                write_sample(task, path)
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_task(task, path)
+        except OSError as error:
+            raise UserError(f"cannot be written: {error.strerror}", where=path,
+                            remedy="name a folder that you may write to: --out=DIR") from error  # fmt: skip
         written.append(path)
     return written
 

@@ -55,7 +55,7 @@ def shape_problem(shape: Sequence[int]) -> str | None:
 def check_memory(subgraph: Subgraph, where: Path | None = None) -> None:
     """Raise UserError if a subgraph's inputs alone take more memory than the machine has."""
     needed = sum(math.prod(spec.shape) * _item_bytes(spec.dtype) for spec in subgraph.inputs)
-    present = _machine_bytes()
+    present = machine_bytes()
     if needed > present:
         sizes = f"{needed / 2**30:,.0f} GiB, and the machine has {present / 2**30:,.0f} GiB"
         what = f"the inputs of subgraph {subgraph.id} take {sizes}"
@@ -70,7 +70,7 @@ def limited_memory() -> Iterator[None]:
     """
     before = resource.getrlimit(resource.RLIMIT_AS)
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    most = taken + _machine_bytes() // 2
+    most = taken + machine_bytes() // 2
     if before[0] != resource.RLIM_INFINITY:
         most = min(most, before[0])
     resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
@@ -80,7 +80,8 @@ def limited_memory() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def _machine_bytes() -> int:
+def machine_bytes() -> int:
+    """Return the size of the machine's memory in bytes."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 

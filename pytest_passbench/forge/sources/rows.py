@@ -14,15 +14,15 @@ from typing import Any
 import torch
 
 from pytest_passbench.forge.models import Case, Variant
+from pytest_passbench.forge.notation import parse
 
 
 @dataclass(frozen=True)
 class Row:
     """An architecture as data.
 
-    ``where`` is ``module:name``. ``inputs`` maps forward's arguments (or ``"0"``, ``"1"``, ... by position) to
-    a notation such as ``"float b 3 n n"`` or ``"int1000 b n"``. It is a dtype (``intK`` draws from 0 to K - 1),
-    then sizes. ``b`` is the variant's batch, and ``n`` its size (``n/8`` and ``n*2`` too).
+    ``where`` is ``module:name``. ``inputs`` maps forward's arguments (or ``"0"``, ``"1"``, ... by position) to the
+    notation of :mod:`pytest_passbench.forge.notation`, such as ``"float b 3 n n"`` or ``"int1000 b n"``.
     """
 
     name: str
@@ -72,24 +72,5 @@ def load(module: str) -> types.ModuleType:
 
 def _inputs(notation: dict[str, str], _model: torch.nn.Module, variant: Variant) -> Any:
     generator = torch.Generator().manual_seed(variant.batch * 100003 + variant.size)
-    made = {name: draw(text, variant, generator) for name, text in notation.items()}
+    made = {name: parse(text).draw(variant, generator) for name, text in notation.items()}
     return tuple(made.values()) if "0" in made else made
-
-
-def draw(text: str, variant: Variant, generator: torch.Generator) -> torch.Tensor:
-    """Return a tensor for one input's notation."""
-    dtype, *sizes = text.split()
-    shape = [size_of(word, variant) for word in sizes]
-    if dtype.startswith("int"):
-        return torch.randint(0, int(dtype[3:]), shape, generator=generator)
-    return torch.randn(shape, generator=generator)
-
-
-def size_of(word: str, variant: Variant) -> int:
-    """Return the size that ``b``, ``n``, ``n/8``, ``n*2`` or a number means for ``variant``."""
-    if word[0] not in "bn":
-        return int(word)
-    value = variant.batch if word[0] == "b" else variant.size
-    if word[1:2] == "/":
-        return value // int(word[2:])
-    return value * int(word[2:]) if word[1:2] == "*" else value
