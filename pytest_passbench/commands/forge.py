@@ -132,8 +132,8 @@ def verify(args: argparse.Namespace) -> int:
 
 def make_from_model(args: argparse.Namespace) -> int:
     """Make tasks from one model of the user's or of a hub."""
+    from pytest_passbench.core.progress import Progress
     from pytest_passbench.forge import hub, own, single
-    from pytest_passbench.forge.progress import Progress
 
     if kind_of(args.out) not in (None, "folder"):
         raise UserError(f"{args.out} is no folder", where="--out", remedy="name a folder, which may be new")
@@ -142,7 +142,7 @@ def make_from_model(args: argparse.Namespace) -> int:
     else:
         case = hub.case_of_hub(args.hub)
     remedy = None if args.hub else own.TYPED if args.input else own.DEFINED
-    progress = Progress()
+    progress = Progress("forge")
     try:
         made = single.make(case, args.tasks or 3, progress, remedy)
     finally:

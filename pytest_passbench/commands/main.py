@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -30,7 +31,10 @@ Each has ``add(subparsers)``, which sets ``run`` as its parser's default. Heavy 
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand and return the exit code: 1 if the user's input is at fault, 2 for wrong usage."""
+    """Run one subcommand and return the exit code: 1 if the user's input is at fault, 2 for wrong usage.
+
+    After Ctrl+C it is 130, as a shell says.
+    """
     args = parser().parse_args(argv)
     try:
         code = int(args.run(args))
@@ -39,6 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"passbench: error: {printable(str(error))}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("passbench: interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
     except BrokenPipeError:
         # The reading program (head, less) has ended, which is not an error. Python must not flush to it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_passbench.commands.causes import Causes
-from pytest_passbench.commands.progress import Progress
 from pytest_passbench.core.checks import count, share
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.files import kind_of
+from pytest_passbench.core.progress import Progress
 
 if TYPE_CHECKING:
     from pytest_passbench.core.task import Subgraph, TensorSpec
@@ -146,7 +146,7 @@ def validate(args: argparse.Namespace) -> int:
     from pytest_passbench.suite import find, workers
 
     members: list[workers.Member] = []
-    progress, causes, bad = Progress(), Causes(), 0
+    progress, causes, bad = Progress("validate"), Causes(), 0
 
     def report(problems: Sequence[UserError]) -> None:
         causes.add(problems)
@@ -166,7 +166,7 @@ def validate(args: argparse.Namespace) -> int:
         bad += bool(problems)
         if problems:
             report(problems)
-        progress.show(f"{number} of {len(members)} tasks checked, {bad} bad")
+        progress.update(f"{number} of {len(members)} tasks checked, {bad} bad")
     progress.clear()
     print(f"{checked} tasks checked, {bad} bad" if bad else f"{checked} tasks valid")
     for line in causes.lines():

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.progress import Progress
 from pytest_passbench.core.task import Task
 from pytest_passbench.forge.choose import Choice, Ops, candidates, select
 from pytest_passbench.forge.corpus import Graph, capture_case
@@ -15,7 +16,6 @@ from pytest_passbench.forge.decompose import calls
 from pytest_passbench.forge.faults import fault_of
 from pytest_passbench.forge.group import make_task
 from pytest_passbench.forge.models import Case
-from pytest_passbench.forge.progress import Progress
 from pytest_passbench.forge.windows import (
     Window,
     first_size,

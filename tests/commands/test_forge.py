@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import pty
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from pytest_passbench.core.task import Task
 from pytest_passbench.forge import curate
 from pytest_passbench.suite.find import discover
 
+RUN = "import sys; from pytest_passbench.commands.main import main; sys.exit(main())"
 MODELS = '''
 import torch
 import torch.nn.functional as F
@@ -337,3 +340,15 @@ def _read(master: int) -> bytes:
         return os.read(master, 65536)
     except OSError:  # Linux's answer once the other end is closed
         return b""
+
+
+def test_ctrl_c_ends_a_command_with_one_line(tmp_path):
+    (tmp_path / "slow.py").write_text("import pathlib, time\npathlib.Path('begun').touch()\ntime.sleep(100)\n")
+    command = [sys.executable, "-c", RUN, "forge", "--model=slow.py:M", "--out=out"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as running:
+        while not (tmp_path / "begun").exists() and running.poll() is None:
+            time.sleep(0.02)
+        running.send_signal(signal.SIGINT)
+        said = running.stderr.read()
+    assert (running.returncode, said.splitlines()[-1]) == (130, "passbench: interrupted")
+    assert "Traceback" not in said

@@ -9,14 +9,15 @@ import time
 
 from pytest_passbench.core.escape import line
 
-PLAIN_SECONDS = 10.0
-"""The least time between two updates if stderr is no terminal."""
+PLAIN_SECONDS, TERMINAL_SECONDS = 10.0, 0.1
+"""The least time between two updates, without and with a terminal."""
 
 
 class Progress:
-    """Lines about what a command does. ``stage`` and ``note`` are always shown, ``update`` now and then."""
+    """Lines about what ``command`` does. ``stage`` and ``note`` are always shown, ``update`` now and then."""
 
-    def __init__(self) -> None:
+    def __init__(self, command: str) -> None:
+        self._command = command
         self._terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._shown = time.monotonic()
 
@@ -28,16 +29,14 @@ class Progress:
             self.note(text)
 
     def update(self, text: str) -> None:
-        """Say how far the part has come; without a terminal every :data:`PLAIN_SECONDS` at most."""
-        if self._terminal:
-            self._write(text)
-        elif time.monotonic() - self._shown >= PLAIN_SECONDS:
-            self.note(text)
+        """Say how far the part has come, unless something was said a moment ago."""
+        if time.monotonic() - self._shown >= (TERMINAL_SECONDS if self._terminal else PLAIN_SECONDS):
+            self.stage(text)
 
     def note(self, text: str) -> None:
         """Write a line that stays."""
         self.clear()
-        print(f"forge: {line(text, 300)}", file=sys.stderr, flush=True)
+        print(f"{self._command}: {line(text, 300)}", file=sys.stderr, flush=True)
         self._shown = time.monotonic()
 
     def clear(self) -> None:
@@ -48,5 +47,6 @@ class Progress:
 
     def _write(self, text: str) -> None:
         width = shutil.get_terminal_size().columns - 1
-        sys.stderr.write(f"\r\x1b[K{line(f'forge: {text}', width)}")
+        sys.stderr.write(f"\r\x1b[K{line(f'{self._command}: {text}', width)}")
         sys.stderr.flush()
+        self._shown = time.monotonic()
