@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import torch
 
 from pytest_passbench.core.accuracy import MAX_GREATEST_RATIO, is_accurate, max_mean_ratio, worst
-from pytest_passbench.judge.verify.compare import WIDER, null_answers, pieces
+from pytest_passbench.judge.verify.compare import WIDER, fixed_nulls, mean_answer, pieces
 from pytest_passbench.judge.verify.outputs import Output
 
 _ROUNDED = (torch.float32, torch.float16, torch.bfloat16, torch.complex64)
@@ -65,17 +65,21 @@ class Reference:
     def _measure_eager(self) -> None:
         assert self._eager is not None
         limits, total = torch.finfo(self._eager.dtype), 0.0
+        least = limits.smallest_normal * limits.eps
         for exact, eager, _ in self._pieces(self._eager):
-            errors = _errors(exact, eager, eager)
-            unit = exact.abs().mul_(limits.eps).clamp_min_(limits.smallest_normal * limits.eps)
-            if not math.isfinite(float((unit + eager.to(exact.dtype).abs()).sum())):
+            errors, sum_, plain = _errors(exact, eager, eager)
+            size = exact.abs()
+            if not plain:
                 known = torch.isfinite(exact.to(eager.dtype))
-                unit = torch.where(known, unit, 0.0)
+                size = torch.where(known, size, 0.0)
                 # An eager that overflows on its way counts as rounded there.
-                errors = torch.where(known & ~torch.isfinite(eager), unit / 2, errors)
-            total += float(errors.sum())
+                errors = torch.where(known & ~torch.isfinite(eager), (size * limits.eps).clamp_min(least) / 2, errors)
+                sum_ = float(errors.sum())
+            total += sum_
             self.greatest = max(self.greatest, float(errors.amax()))
-            self._unit = max(self._unit, float(torch.minimum(unit, errors.mul_(_BEYOND_UNIT)).amax()))
+            if max(least, float(size.amax()) * limits.eps) > self._unit:
+                unit = size.mul_(limits.eps).clamp_min_(least)
+                self._unit = max(self._unit, float(torch.minimum(unit, errors.mul_(_BEYOND_UNIT)).amax()))
         self._mean = total / max(1, self._eager.numel())
 
     def _pieces(self, found: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
@@ -93,8 +97,8 @@ class Reference:
             return RIGHT if self._equals(found) else WRONG
         greatest = total = 0.0
         for exact, eager, other in self._pieces(found):
-            errors = _errors(exact, other, eager)
-            total += float(errors.sum())
+            errors, sum_, _ = _errors(exact, other, eager)
+            total += sum_
             greatest = max(greatest, float(errors.amax()))
         count = max(1, found.numel())
         dtype = str(self._eager.dtype).removeprefix("torch.")
@@ -121,34 +125,43 @@ class Reference:
         exact, eager, other = next(self._pieces(found), (None, None, None))
         if exact is None or eager is None or other is None:
             return False
-        return _ratio(float(_errors(exact, other, eager).amax()), self._least_greatest) > MAX_GREATEST_RATIO
+        return _ratio(float(_errors(exact, other, eager)[0].amax()), self._least_greatest) > MAX_GREATEST_RATIO
+
+    def _no_constant(self) -> bool:
+        """Return True if the first elements differ by so much that no constant is as accurate as eager's output."""
+        first = next(self._pieces(self._eager), None) if self._eager is not None and not self._exact else None
+        if first is None or first[0].is_complex():
+            return False
+        low, high = map(float, torch.aminmax(first[0]))
+        return (high - low) / 2 > MAX_GREATEST_RATIO * self._least_greatest
 
     def accepts_null(self, inputs: Sequence[torch.Tensor]) -> bool:
         """Return True if a null answer (zeros, a copy of an input, eager's mean) is as accurate as eager's output."""
         if self._eager is None:
             return False
-        for answer in null_answers(self._eager, inputs):
-            null = answer.to(self._eager.dtype).reshape(self._eager.shape)
-            if not self.surely_wrong(null) and self.errors(null).within:
-                return True
-        return False
+        answers = fixed_nulls(self._eager, inputs)
+        if not self._no_constant():
+            answers += mean_answer(self._eager)
+        nulls = (answer.to(self._eager.dtype).reshape(self._eager.shape) for answer in answers)
+        return any(not self.surely_wrong(null) and self.errors(null).within for null in nulls)
 
 
-def _errors(exact: torch.Tensor, found: torch.Tensor, eager: torch.Tensor) -> torch.Tensor:
-    """Return the absolute errors of flat tensors in float64.
+def _errors(exact: torch.Tensor, found: torch.Tensor, eager: torch.Tensor) -> tuple[torch.Tensor, float, bool]:
+    """Return the absolute errors of flat tensors in float64, their sum, and True if all values are finite.
 
     Infinities and NaN that should be there are no error: those of the rounded reference, and eager's. If the
     reference's rounding is not finite, then eager's value is right as well. All others are an infinite error.
     """
     # Half precision goes to float64 by way of float32, which is faster.
-    errors: torch.Tensor = found.to(WIDER.get(found.dtype, found.dtype)).to(exact.dtype).sub_(exact).abs()
-    if math.isfinite(float(errors.sum())):
-        return errors
+    errors = found.to(WIDER.get(found.dtype, found.dtype)).to(exact.dtype).sub_(exact).abs()
+    total = float(errors.sum())
+    if math.isfinite(total):
+        return errors, total, True
     rounded = exact.to(eager.dtype)
     odd = ~torch.isfinite(rounded)
     settled = (odd & _same(found, rounded)) | ((odd | ~torch.isfinite(eager)) & _same(found, eager))
-    errors = torch.where(torch.isnan(errors), math.inf, errors)
-    return torch.where(settled, 0.0, errors)
+    errors = torch.where(settled, 0.0, torch.where(torch.isnan(errors), math.inf, errors))
+    return errors, float(errors.sum()), False
 
 
 def _same(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -226,7 +226,7 @@ def _null_level(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> int:
     if expected.numel() == 0:
         return BITWISE
     flat, level = expected.reshape(-1), NEVER
-    nulls = null_answers(expected, inputs)
+    nulls = [*fixed_nulls(expected, inputs), *mean_answer(expected)]
     answers = [(_level(flat[:FIRST_SIZE], one[:FIRST_SIZE].to(flat.dtype)), one) for one in nulls]
     for first, answer in sorted(answers, key=itemgetter(0)):
         if first >= level:
@@ -235,13 +235,17 @@ def _null_level(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> int:
     return level
 
 
-def null_answers(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Return the null answers as flat tensors. Copies of inputs keep their dtypes."""
+def fixed_nulls(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return zeros and copies of inputs in place of an output, as flat tensors. The copies keep their dtypes."""
+    zeros = torch.zeros((), dtype=expected.dtype).expand(expected.numel())
+    return [zeros, *(value.reshape(-1) for value in inputs if value.shape == expected.shape)]
+
+
+def mean_answer(expected: torch.Tensor) -> list[torch.Tensor]:
+    """Return the mean of an output in place of it, as a flat tensor in a list; nothing if it has no floats."""
     flat = expected.reshape(-1)
-    answers = [torch.zeros((), dtype=flat.dtype).expand(flat.shape)]
-    answers += [t.reshape(-1) for t in inputs if t.shape == expected.shape]
-    if flat.is_floating_point():
-        wide = WIDER.get(flat.dtype, flat.dtype)
-        mean = math.fsum(float(piece.to(wide).sum()) for piece in flat.split(PIECE_SIZE)) / flat.numel()
-        answers.append(torch.tensor(mean, dtype=flat.dtype).expand(flat.shape))
-    return answers
+    if not flat.is_floating_point() or not flat.numel():
+        return []
+    wide = WIDER.get(flat.dtype, flat.dtype)
+    mean = math.fsum(float(piece.to(wide).sum()) for piece in flat.split(PIECE_SIZE)) / flat.numel()
+    return [torch.tensor(mean, dtype=flat.dtype).expand(flat.shape)]
