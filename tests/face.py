@@ -17,7 +17,7 @@ OK: dict = {}
 LEAN = [f"-pno:{name}" for name in ("anyio", "hypothesispytest", "timeout")]
 """Other plugins that may be installed: loading them again takes longer than most of the runs here."""
 
-CONFTEST = '''
+CONFTEST = """
 import os, signal, time
 from pathlib import Path
 import pytest
@@ -69,6 +69,8 @@ def record(task, subgraph, candidate, told):
     found.arm.correct_from = list(told.get("correct_from", [-11]))
     for name in ("status", "phase", "message", "output", "worst"):
         setattr(found.arm, name, told.get(name, getattr(found.arm, name)))
+    found.arm.greatest_ratio64 = found.arm.mean_ratio64 = told.get("ratios64", [])
+    found.arm.error64, found.eager_error64 = told.get("error64", []), told.get("eager_error64", [])
     found.passes = [PassReport("fuse", miss=told["miss"])] if "miss" in told else []
     found.findings = [Finding(*told["finding"])] if "finding" in told else []
     found.durations = told.get("durations", {})
@@ -78,7 +80,7 @@ def record(task, subgraph, candidate, told):
 @pytest.hookimpl(tryfirst=True)
 def pytest_passbench_make_session(config, settings, seed):
     return Judge(settings, seed)
-'''
+"""
 
 PASS = """
 import torch

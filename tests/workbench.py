@@ -124,8 +124,8 @@ class Bench:
         """Return the records of all tasks, as they come from this judge."""
         chosen = Candidate.open(candidate or self.folder / "cand")
         tasks = [read_task(path) for path in sorted(self.tasks.glob("*.yaml"))]
-        t = session.settings.tolerance
-        return [record for task in tasks for record in records(session, task, chosen, t)]
+        t, criterion = session.settings.tolerance, session.settings.criterion
+        return [record for task in tasks for record in records(session, task, chosen, t, criterion=criterion)]
 
 
 def make_wrapper(body: str, head: str = "") -> str:

@@ -76,7 +76,7 @@ def score_run(run: Run, args: argparse.Namespace) -> dict[str, Any]:
 
     settings = _settings(args, run.score_settings)
     scored = [_candidate(run, name, settings) for name in run.names]
-    rows = [_row(board.row(name, board.baseline_of(run, name), settings)) for name in run.baselines]
+    rows = [_baseline(run, name, settings) for name in run.baselines]
     first = scored[0] if scored else board.row("", board.tasks_of(run, ""), settings).scores.to_json()
     headline = {key: first[key] for key in ("s", "es", "as", "es_published", "as_published")}
     return {**_named(settings), **headline, "candidates": scored, "baselines": rows}
@@ -87,7 +87,20 @@ def _candidate(run: Run, name: str, settings: ScoreSettings) -> dict[str, Any]:
 
     tasks = board.tasks_of(run, name)
     scores = {task: es.evaluate(group, settings).to_json() for task, group in tasks.items()}
-    return {**_row(board.row(name, tasks, settings)), "tasks": scores}
+    accurate = board.row(name, board.tasks_of(run, name, "fp64"), settings)
+    return {**_row(board.row(name, tasks, settings)), "fp64": _accurate(run, accurate), "tasks": scores}
+
+
+def _baseline(run: Run, name: str, settings: ScoreSettings) -> dict[str, Any]:
+    from pytest_passbench.score import board
+
+    accurate = board.row(name, board.baseline_of(run, name, "fp64"), settings)
+    return {**_row(board.row(name, board.baseline_of(run, name), settings)), "fp64": _accurate(run, accurate)}
+
+
+def _accurate(run: Run, row: Row) -> dict[str, Any] | None:
+    """Return a row of scores by accuracy, or None if the file does not have it."""
+    return {key: value for key, value in _row(row).items() if key != "name"} if run.has_accuracy else None
 
 
 def _row(row: Row) -> dict[str, Any]:

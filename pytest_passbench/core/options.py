@@ -20,6 +20,7 @@ from pytest_passbench.core.checks import (
     shard,
     tolerance,
 )
+from pytest_passbench.core.criterion import CRITERIA
 from pytest_passbench.core.settings import LATEST, SUITES
 
 
@@ -59,6 +60,8 @@ OPTIONS = (
     Option("suite", one_of(*SUITES), "which tasks: lite, full, train or all (default: lite of the installed "
            "tasks, all of given ones)", "NAME"),
     Option("tolerance", tolerance, "t at which outputs must agree with eager, -10 to 0 (default: -5)", "T"),
+    Option("criterion", one_of(*CRITERIA), "what makes a case pass and counts in gates: agreement with eager at t "
+           "(ladder), being as accurate as eager (fp64), or either (default: ladder)", "NAME"),
     Option("device", device, "cpu, cuda or cuda:N (default: cpu)", "DEVICE"),
     Option("pipeline", one_of("dynamo", "direct", "inductor"), "how passes are applied: dynamo, direct or "
            "inductor (default: dynamo)", "NAME"),

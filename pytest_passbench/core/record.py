@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from pytest_passbench.core.accuracy import is_accurate
+from pytest_passbench.core.criterion import Criterion, levels
 from pytest_passbench.core.ladder import NEVER, T_STRICT, first_correct, right_at
 
 RAN = "ran"
@@ -70,7 +72,10 @@ class ArmResult:
 
     ``status`` is one of :data:`STATUSES`; RAN does not mean that the answer is right. ``correct_from`` has for each
     output the smallest t at which it passes: BITWISE and NEVER are its ends (:mod:`pytest_passbench.core.ladder`).
-    ``speed`` is None if nothing ran, or if the speed was not measured (then ``speed_note`` says why).
+    ``error64`` has for each output the greatest absolute error against float64, ``greatest_ratio64`` and
+    ``mean_ratio64`` the greatest and the mean error as ratios to eager's (docs/accuracy.md). They are empty if the
+    graph has no float64 form. ``speed`` is None if nothing ran, or if the speed was not measured (then
+    ``speed_note`` says why).
     """
 
     status: str = RAN
@@ -80,6 +85,8 @@ class ArmResult:
     correct_from: list[int] = field(default_factory=list)
     worst: str = ""
     error64: list[float] = field(default_factory=list)
+    greatest_ratio64: list[float] = field(default_factory=list)
+    mean_ratio64: list[float] = field(default_factory=list)
     speed: Speed | None = None
     speed_note: str = ""
 
@@ -88,10 +95,20 @@ class ArmResult:
         """The smallest t at which every output passes; NEVER if it passes at none, or did not run to its end."""
         return first_correct(self.correct_from) if self.status == RAN else NEVER
 
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> ArmResult:
+        """Return the result in a record's JSON. Raises KeyError or TypeError on a form that is not ours."""
+        values = {name: value for name, value in data.items() if name != "accurate"}
+        speed = values.get("speed")
+        return cls(**{**values, "speed": Speed(**speed) if speed is not None else None})
+
 
 @dataclass(slots=True)
 class Record:
-    """A subgraph judged for a candidate. ``tolerance`` is the run's t."""
+    """A subgraph judged for a candidate. ``tolerance`` is the run's t, ``criterion`` decides what is correct at it.
+
+    ``null_accurate``: a null answer is as accurate as eager's.
+    """
 
     task: str
     subgraph: str
@@ -100,7 +117,9 @@ class Record:
     dtype: str = ""
     dtypes: list[str] = field(default_factory=list)  # of eager's outputs
     tolerance: int = T_STRICT
+    criterion: Criterion = "ladder"
     null_from: int = NEVER
+    null_accurate: bool = False
     eager_error64: list[float] = field(default_factory=list)
     arm: ArmResult = field(default_factory=ArmResult)
     baselines: dict[str, ArmResult] = field(default_factory=dict)
@@ -116,27 +135,55 @@ class Record:
         """True unless a fault of the machine or of the harness kept it from being judged."""
         return self.arm.status != HARNESS_FAIL
 
+    def levels(self, criterion: Criterion, arm: str = "candidate") -> tuple[int, int]:
+        """Return the smallest t at which an arm is correct under a criterion, and the smallest for a null answer.
+
+        Raises KeyError if the record has no baseline of the arm's name.
+        """
+        result = self.result(arm)
+        return levels(criterion, result.first_correct, self.null_from, self.accurate(arm), self.null_accurate)
+
+    def accurate(self, arm: str = "candidate") -> bool | None:
+        """Return True if an arm's answer is as accurate as eager's; None if there is no answer or no float64 form.
+
+        Raises KeyError if the record has no baseline of the arm's name.
+        """
+        result = self.result(arm)
+        if result.status != RAN or not result.greatest_ratio64:
+            return None
+        return is_accurate(self.dtypes, result.greatest_ratio64, result.mean_ratio64)
+
+    def result(self, arm: str) -> ArmResult:
+        """Return the candidate's result, or that of the baseline of this name. Raises KeyError if there is none."""
+        return self.arm if arm == "candidate" else self.baselines[arm]
+
     @property
     def correct(self) -> bool:
-        """True if the candidate's answer is right at the run's t, null guard included (docs/scores.md)."""
-        return right_at(self.arm.first_correct, self.null_from, self.tolerance)
+        """True if the candidate's answer is right at the run's t by its criterion, null guard included."""
+        return right_at(*self.levels(self.criterion), self.tolerance)
+
+    @property
+    def nearer(self) -> bool:
+        """True if no output of the candidate is further from float64's than eager's, and one is nearer."""
+        pairs = list(zip(self.arm.error64, self.eager_error64, strict=False))
+        return all(mine <= eager for mine, eager in pairs) and any(mine < eager for mine, eager in pairs)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the record as JSON-ready builtins."""
-        return asdict(self)
+        """Return the record as JSON-ready builtins, with what follows from the error ratios of each arm."""
+        data = asdict(self)
+        data["arm"]["accurate"] = self.accurate()
+        for name, baseline in data["baselines"].items():
+            baseline["accurate"] = self.accurate(name)
+        return data
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Record:
         """Return the record that :meth:`to_json` wrote. Raises KeyError or TypeError on a form that is not ours."""
         known = {f.name for f in fields(cls)}
         values = {key: value for key, value in data.items() if key in known}
-        values["arm"] = _arm(data["arm"])
-        values["baselines"] = {name: _arm(arm) for name, arm in data.get("baselines", {}).items()}
+        values["arm"] = ArmResult.from_json(data["arm"])
+        baselines = data.get("baselines", {})
+        values["baselines"] = {name: ArmResult.from_json(arm) for name, arm in baselines.items()}
         values["passes"] = [PassReport(**item) for item in data.get("passes", [])]
         values["findings"] = [Finding(**item) for item in data.get("findings", [])]
         return cls(**values)
-
-
-def _arm(data: dict[str, Any]) -> ArmResult:
-    speed = data.get("speed")
-    return ArmResult(**{**data, "speed": Speed(**speed) if speed is not None else None})

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from pytest_passbench.core.criterion import CRITERIA, Criterion
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import ScoreSettings
 
@@ -61,6 +62,19 @@ class Run:
         score = self.settings.get("score")
         given = score if isinstance(score, dict) else {}
         return ScoreSettings(**{name: value for name, value in given.items() if name in known})
+
+    @property
+    def criterion(self) -> Criterion:
+        """The criterion of the run's cases and gates. A file without one is of before there was a second."""
+        named = self.settings.get("criterion")
+        return next((criterion for criterion in CRITERIA if criterion == named), "ladder")
+
+    @property
+    def has_accuracy(self) -> bool:
+        """True if errors against float64 were compared with eager's, as in all files since there is the criterion."""
+        return any(
+            arm.greatest_ratio64 for record in self.records for arm in (record.arm, *record.baselines.values())
+        )
 
     @property
     def names(self) -> list[str]:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from pytest_passbench.core.criterion import Criterion
+
 Pipeline = Literal["dynamo", "direct", "inductor"]
 Policy = Literal["kernels", "open"]
 Audit = Literal["off", "standard", "paranoid"]
@@ -44,6 +46,7 @@ class Settings:
     suite: str = "lite"
     only_matching: bool = False
     tolerance: int = -5
+    criterion: Criterion = "ladder"
     device: str = "cpu"
     pipeline: Pipeline = "dynamo"
     policy: Policy = "kernels"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_passbench.candidate.layout import Candidate, PassDir
+from pytest_passbench.core.accuracy import worst
 from pytest_passbench.core.record import ArmResult, Record
 from pytest_passbench.core.seed import Secret
 from pytest_passbench.core.settings import Settings
@@ -55,9 +56,7 @@ class Case:
         """Return the case's part of the run's secret. Each ``attempt`` at judging it has another one."""
         return Secret(seed, self.task.id, self.subgraph.id, self.candidate.name, attempt)
 
-    def orders(
-        self, settings: Settings, arms: Iterable[str], passes: tuple[dict[str, Any], ...]
-    ) -> dict[str, Order]:
+    def orders(self, settings: Settings, arms: Iterable[str], passes: tuple[dict[str, Any], ...]) -> dict[str, Order]:
         """Return the program of each arm: the subgraph's source text, and the candidate's with its ``passes``."""
         source, origin = self.task.graphs[self.subgraph.graph], f"{self.task.path.name}:{self.subgraph.graph}"
         orders = {name: Order(name, source, origin, settings.device) for name in arms}
@@ -74,8 +73,11 @@ def keep_found(record: Record, earlier: Record) -> None:
     for arm, before in pairs:
         levels = zip(arm.correct_from, before.correct_from, strict=False)
         arm.correct_from = [max(now, then) for now, then in levels] or arm.correct_from
+        arm.greatest_ratio64 = worst(arm.greatest_ratio64, before.greatest_ratio64)
+        arm.mean_ratio64 = worst(arm.mean_ratio64, before.mean_ratio64)
         arm.worst = arm.worst or before.worst
         arm.output = arm.output or before.output  # what passes print is printed when they are read, once
     record.null_from = max(record.null_from, earlier.null_from)
+    record.null_accurate = record.null_accurate and earlier.null_accurate
     for phase, seconds in earlier.durations.items():
         record.durations[phase] = record.durations.get(phase, 0.0) + seconds

@@ -11,7 +11,6 @@ from typing import Any
 
 from pytest_passbench.core import misses
 from pytest_passbench.core.escape import LINES, printable
-from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.record import RAN, ArmResult, PassReport, Record, Speed
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure
@@ -29,6 +28,7 @@ from pytest_passbench.judge.measure.allowance import Allowance
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.judge.verify.checker import Checker
+from pytest_passbench.judge.verify.late import LateReference
 from pytest_passbench.judge.witness import raise_if_fault
 from pytest_passbench.protocol import Order
 from pytest_passbench.timing.looks import Stopping
@@ -37,7 +37,7 @@ from pytest_passbench.timing.rounds import BLOCK_SECONDS, calls_per_block, shape
 
 MAX_PROBES = 20
 LONG_CALL_SECONDS, VERY_LONG_CALL_SECONDS = 4e-3, 40e-3  # cold caches change such calls little
-REFERENCES = 1  # probes that are compared with float64
+REFERENCES = 1  # probes that are compared with float64. Of later calls, chance decides
 PROBE_SHARE = 0.25  # of later probes that are verified
 SETTLED = 0.9  # of the time seen before. A slower probe shows that calls no longer get faster
 MIN_BLOCK_SHARE = 0.7  # of the length of a measured block, for the last probe
@@ -258,6 +258,8 @@ class Subject:
                     self.auditor.measured(template, clock, checker, per_call, self.measured)
         finally:
             clock.close()
+            if checker.late is not None:
+                checker.late.close()
         self._note_standings(checker)
 
     def _probe(self, clock: CpuClock, checker: Checker) -> dict[str, float]:
@@ -269,16 +271,18 @@ class Subject:
         clock.calls = self.bench.layout.slots
         clock.fork()
         calls, arms = 1, [arm for arm in self.templates if arm != FLOAT64]
-        times = dict.fromkeys(arms, math.inf)
+        times, exact = dict.fromkeys(arms, math.inf), 0.0
         for number in range(MAX_PROBES):
             before = max(times.values())
             if number == REFERENCES:
-                clock.leave_out(FLOAT64)
+                runner = clock.take_out(FLOAT64)
+                if runner is not None:
+                    checker.late = LateReference(runner, self.bench, exact + checker.reference_seconds)
                 checker.share = PROBE_SHARE
             for arm in arms:
                 times[arm] = min(times[arm], clock.block(arm, calls).per_call)
             if number < REFERENCES and FLOAT64 in self.templates:
-                clock.block(FLOAT64, calls)
+                exact = clock.block(FLOAT64, calls).seconds
             slowest = max(times.values())
             warm = all(clock.warm[arm] for arm in arms)
             if number and slowest > (LONG_CALL_SECONDS if warm else VERY_LONG_CALL_SECONDS):
@@ -296,9 +300,9 @@ class Subject:
         return bool(self.templates[arm].report.get("interpreted"))
 
     def _drop_wrong(self, checker: Checker) -> None:
-        """Drop the arms that are right at no t, since their speed would not count."""
+        """Drop the arms that no criterion accepts, since their speed would not count."""
         for arm, standing in checker.standings.items():
-            if standing.status != RAN or NEVER in standing.correct_from:
+            if standing.wrong:
                 self.result(arm).speed_note = "not measured: the outputs are wrong"
                 template = self.templates.pop(arm)
                 self.result(arm).output = self._output(arm, template)
@@ -333,10 +337,14 @@ class Subject:
 
     def _note_standings(self, checker: Checker) -> None:
         self.record.null_from, self.record.dtypes = checker.null_from, checker.dtypes
-        self.record.eager_error64 = checker.errors.get(EAGER, [])
+        self.record.eager_error64 = checker.eager_errors
+        self.record.null_accurate = bool(checker.eager_errors) and checker.null_accurate
         for arm, standing in checker.standings.items():
-            result = self.result(arm)
-            result.error64 = checker.errors.get(arm, [])
+            result, accuracy = self.result(arm), standing.accuracy
+            result.error64 = accuracy.errors
+            result.greatest_ratio64, result.mean_ratio64 = accuracy.greatest_ratios, accuracy.mean_ratios
+            if standing.broken:
+                result.greatest_ratio64 = [math.inf] * len(accuracy.greatest_ratios)
             result.correct_from, result.worst = standing.correct_from, standing.worst
             if standing.status != RAN:
                 self._mark(result, standing.status, "verify", standing.message)

@@ -193,7 +193,8 @@ class TaskItem(pytest.Item):
             for record in self._known(task, state):
                 self._take(record, state, self.selected)
             known = [record.subgraph for record in self.records]
-            for record in records(state.judge, task, self.candidate, state.settings.tolerance, known):
+            t, criterion = state.settings.tolerance, state.settings.criterion
+            for record in records(state.judge, task, self.candidate, t, known, criterion):
                 self._take(record, state, self.selected)
         finally:
             state.live.show("")

@@ -25,6 +25,10 @@ MAX_TEXT_CHARS = 1000
 """Characters shown of a message."""
 
 
+NEARER = "nearer to float64 than eager"
+"""Said of an answer that is further from eager's than t allows, and better."""
+
+
 class TaskFailedError(Exception):
     """The failure of a task: some of its subgraphs are not correct at the run's t. ``records``: all its records."""
 
@@ -50,13 +54,20 @@ class TaskFailedError(Exception):
 
 
 def standing(record: Record) -> str:
-    """Return how the candidate did on a subgraph: its status and phase, or whether the answer is correct at t."""
+    """Return how the candidate did on a subgraph: its status and phase, or whether the answer is correct."""
     arm = record.arm
     if arm.status != RAN:
         return arm.status + (f" in {printable(arm.phase)}" if arm.phase else "")
     if record.correct:
         return "correct"
-    if arm.first_correct > record.tolerance:
+    if record.criterion == "ladder" or record.accurate() is None:
+        return _on_ladder(record)
+    inaccurate = "no more accurate than a null answer" if record.accurate() else "less accurate than eager"
+    return inaccurate if record.criterion == "fp64" else f"{_on_ladder(record)}, and {inaccurate}"
+
+
+def _on_ladder(record: Record) -> str:
+    if record.arm.first_correct > record.tolerance:
         return f"not correct at t = {record.tolerance}"
     return f"no better at t = {record.tolerance} than a null answer, which passes from t = {record.null_from} on"
 
@@ -65,7 +76,8 @@ def reason(record: Record) -> str:
     """Return why a subgraph failed, in a few words: its standing, and the message or the worst element."""
     arm = record.arm
     if arm.status == RAN:
-        return standing(record) + (f"; {arm.worst}" if arm.worst else "")
+        nearer = NEARER if record.nearer else ""
+        return "; ".join(filter(None, [standing(record), nearer, arm.worst]))
     return standing(record) + (f": {arm.message}" if arm.message else "")
 
 
@@ -98,6 +110,12 @@ def _rows(record: Record) -> Iterator[tuple[str, str]]:
     yield "message", arm.message
     yield "outputs", ", ".join(f"{i}: {_from(at)}" for i, at in enumerate(arm.correct_from))
     yield "worst", arm.worst
+    yield "accuracy", (NEARER if arm.status == RAN and record.nearer else "")
+    ratios = zip(arm.greatest_ratio64, arm.mean_ratio64, strict=False)
+    yield (
+        "float64",
+        ", ".join(f"{i}: greatest error {a:.3g} of eager's, mean {b:.3g}" for i, (a, b) in enumerate(ratios)),
+    )
     if arm.status == "pass_miss":
         for text in misses.lines(record.passes):
             if text not in arm.message:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.seed import commitment
+from pytest_passbench.core.settings import Settings
 from pytest_passbench.plugin.state import State
 
 MAX_STRAYS = 3  # folders for no known task that are named
@@ -14,7 +15,8 @@ def lines(state: State) -> list[str]:
     settings = state.settings
     rows = [
         f"passbench: device: {settings.device}{_cpu(state)}, threads: {settings.threads}, "
-        f"pipeline: {settings.pipeline}, policy: {settings.policy}, t: {settings.tolerance}{_sandbox(state)}",
+        f"pipeline: {settings.pipeline}, policy: {settings.policy}, t: {settings.tolerance}{_criterion(settings)}"
+        f"{_sandbox(state)}",
         *(line(f"candidate: {c.name}, content {c.content_hash[:16]}") for c in state.ledger.candidates),
         state.selection.describe(settings) + _shard(settings.shard),
     ]
@@ -33,6 +35,10 @@ def lines(state: State) -> list[str]:
 def _cpu(state: State) -> str:
     model = state.ledger.environment.get("cpu")
     return f" ({line(str(model), 60)})" if model and state.settings.device == "cpu" else ""
+
+
+def _criterion(settings: Settings) -> str:
+    return "" if settings.criterion == "ladder" else f", criterion: {settings.criterion}"
 
 
 def _sandbox(state: State) -> str:

@@ -26,6 +26,7 @@ def check(run: Run, gates: Sequence[tuple[str, float]]) -> list[GateResult]:
 
 def _check(run: Run, candidate: str, name: str, least: float) -> GateResult:
     value, whose = metric(run, candidate, name), f"{name} of {one_line(candidate)}"
+    whose += f" ({run.criterion})" if run.criterion != "ladder" else ""
     missing = sum(item.status == NOT_JUDGED for group in tasks_of(run, candidate).values() for item in group)
     if missing and name == "gmean":  # the mean of what is correct: a failure does not lower it
         line = f"gate failed: {whose} leaves out {missing} subgraphs that were not judged"

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import exp, log, sqrt
 
+from pytest_passbench.core.criterion import Criterion
 from pytest_passbench.core.ladder import T_FROZEN, T_STRICT
 from pytest_passbench.core.misses import causes
-from pytest_passbench.core.record import RAN, ArmResult, Record, Speed
+from pytest_passbench.core.record import RAN, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.score import board, es
 from pytest_passbench.score.subgraph import ACCURACY, NOT_JUDGED, Judged, from_record
@@ -101,64 +102,85 @@ def tolerance(run: Run) -> int:
     return int(run.settings.get("tolerance", T_STRICT))
 
 
-def rows(run: Run) -> list[board.Row]:
-    """Return the board's rows of all candidates, then of all baselines."""
+def correct_when(run: Run) -> str:
+    """Return in words when a case of the run is correct."""
+    agrees, accurate = f"at t = {tolerance(run)}", "as accurate as eager"
+    return {"ladder": agrees, "fp64": accurate, "either": f"{agrees}, or {accurate}"}[run.criterion]
+
+
+def rows(run: Run, criterion: Criterion = "ladder") -> list[board.Row]:
+    """Return the board's rows of all candidates, then of all baselines, under a criterion."""
     settings = run.score_settings
-    mine = [board.row(name, board.tasks_of(run, name), settings) for name in run.names]
-    return mine + [board.row(name, board.baseline_of(run, name), settings) for name in run.baselines]
+    mine = [board.row(name, board.tasks_of(run, name, criterion), settings) for name in run.names]
+    return mine + [board.row(name, board.baseline_of(run, name, criterion), settings) for name in run.baselines]
 
 
 def board_table(run: Run) -> Table:
-    """Return the table of AS, G-Mean, Correctness and fast_1: eager first, candidates, then baselines."""
-    headers = ("", "AS", "AS published", "G-Mean", "correct %", "fast_1 %", "subgraphs")
-    eager = ("eager", "1.000", "1.000", "1.000", "100.0", "100.0", NONE)
+    """Return the table of AS, G-Mean, Correctness and fast_1: eager first, candidates, then baselines.
+
+    Columns with "(fp64)" are by accuracy, the others by agreement.
+    """
+    headers = (
+        "", "AS", "AS (fp64)", "AS published", "G-Mean", "correct %", "correct (fp64) %", "fast_1 %", "subgraphs",
+    )  # fmt: skip
+    eager = ("eager", "1.000", "1.000", "1.000", "1.000", "100.0", "100.0", "100.0", NONE)
     means = [speed_up(run.of(name), "candidate", run, T_STRICT) for name in run.names]
     means += [speed_up(run.beside(name), name, run, T_STRICT) for name in run.baselines]
-    found = (_board_row(row, mean) for row, mean in zip(rows(run), means, strict=True))
+    accurate = [row if run.has_accuracy else None for row in rows(run, "fp64")]
+    found = (_board_row(*about) for about in zip(rows(run), accurate, means, strict=True))
     about = (
         "AS, a score for all t together. Of what is correct at t = -5: G-Mean, the mean speed-up with its 95 % "
-        "interval, and fast_1, the share that is faster than eager."
+        "interval, and fast_1, the share that is faster than eager. (fp64): correct is what is as accurate as eager, "
+        "judged by the graph in float64."
     )
     return Table("Board", headers, (eager, *found), about=about)
 
 
-def _board_row(row: board.Row, mean: str) -> tuple[str, ...]:
+def _board_row(row: board.Row, accurate: board.Row | None, mean: str) -> tuple[str, ...]:
+    """Return a row of the board. ``accurate`` is the row by accuracy, None if the file does not have it."""
     return (
         row.name,
         _score(row.scores.as_),
+        NONE if accurate is None else _score(accurate.scores.as_),
         _score(row.scores.as_published),
         mean,
         _percent(row.correct, NONE),
+        NONE if accurate is None else _percent(accurate.correct, NONE),
         _percent(row.fast1, NOT_MEASURED if row.subgraphs else NONE),
         f"{row.subgraphs - row.missing}/{row.subgraphs}" if row.missing else str(row.subgraphs),
     )
 
 
 def es_table(run: Run) -> Table:
-    """Return the table of ES(t), with the null guard, at every t: eager, candidates, baselines."""
+    """Return the table of ES(t), with the null guard, at every t: eager, candidates, baselines.
+
+    A row with "(fp64)" is by accuracy, the one before it by agreement.
+    """
     steps = es.ladder(run.score_settings.interpretation)
     eager = ("eager", *("1.000" for _ in steps))
+    pairs = zip(rows(run), rows(run, "fp64"), strict=True)
+    named = [found for agreeing, accurate in pairs for found in ((agreeing, ""), (accurate, " (fp64)"))]
     curves = tuple(
         (
-            f"{row.name} ({NOT_MEASURED})" if row.scores.as_ is None else row.name,
+            row.name + mark + (f" ({NOT_MEASURED})" if row.scores.as_ is None else ""),
             *(_score(row.scores.es[t], NONE) for t in steps),
         )
-        for row in rows(run)
+        for row, mark in named
+        if run.has_accuracy or not mark
     )
     about = (
         "The mean speed-up at tolerance t, where a failure counts b (see Settings), unless t tolerates it. An answer "
-        "that is no better than zeros is a failure."
+        "that is no better than zeros is a failure. (fp64): correct is what is as accurate as eager, whatever t."
     )
     return Table("ES(t)", ("t", *map(str, steps)), (eager, *curves), about=about)
 
 
 def task_table(run: Run, candidate: str) -> Table:
     """Return a line per task: speed-up, baselines' speed-up, correct of judged, operators covered, outcome."""
-    at = tolerance(run)
     headers = ("task", "speed-up", *run.baselines, "correct", "covered", "task AS", "outcome")
     grouped = {task: [record for record in run.of(candidate) if record.task == task] for task in run.tasks}
-    title = f"Tasks: {candidate} (correct: at t = {at})"
-    judged = board.tasks_of(run, candidate)
+    title = f"Tasks: {candidate} (correct: {correct_when(run)})"
+    judged = board.tasks_of(run, candidate, run.criterion)
     lines = tuple(_task(task, group, judged.get(task, ()), run) for task, group in grouped.items())
     about = (
         "Speed-up: eager time / candidate time, the mean of what is correct, with its 95 % interval. Covered: "
@@ -173,8 +195,8 @@ def _task(task: str, records: list[Record], judged: Sequence[Judged], run: Run) 
     correct = [record for record in records if record.correct]
     return (
         task,
-        speed_up(correct, "candidate", run, at),
-        *(speed_up(records, name, run, at) for name in run.baselines),
+        speed_up(correct, "candidate", run, at, run.criterion),
+        *(speed_up(records, name, run, at, run.criterion) for name in run.baselines),
         f"{len(correct)}/{len(judged)}",
         covered(records),
         _score(es.evaluate(judged, run.score_settings).as_) if judged else NONE,
@@ -182,20 +204,15 @@ def _task(task: str, records: list[Record], judged: Sequence[Judged], run: Run) 
     )
 
 
-def speed_up(records: Iterable[Record], arm: str, run: Run, at: int) -> str:
+def speed_up(records: Iterable[Record], arm: str, run: Run, at: int, criterion: Criterion = "ladder") -> str:
     """Return the geometric mean speed-up of what is correct at ``at`` and was measured, with its interval."""
     have = [record for record in records if arm == "candidate" or arm in record.baselines]
-    correct = [arm_of(record, arm) for record in have if from_record(record, arm).correct_at(at)]
+    correct = [record.result(arm) for record in have if from_record(record, arm, criterion).correct_at(at)]
     offset = float(run.noise.get("offset", 0.0))
     interval = combined([item.speed for item in correct if item.speed is not None], offset)
     if interval is None:
         return NOT_MEASURED if correct else NONE
     return str(interval)
-
-
-def arm_of(record: Record, arm: str) -> ArmResult:
-    """Return the record's candidate, or its baseline of that name."""
-    return record.arm if arm == "candidate" else record.baselines[arm]
 
 
 def covered(records: Sequence[Record]) -> str:
@@ -241,7 +258,7 @@ def miss_table(run: Run, candidate: str) -> Table:
 
 
 def failure_table(run: Run, candidate: str) -> Table:
-    """Return the table of subgraphs that are not correct at the run's t, with messages and findings.
+    """Return the table of subgraphs that are not correct by the run's criterion, with messages and findings.
 
     Subgraphs of a task that failed alike share a row.
     """
@@ -252,7 +269,7 @@ def failure_table(run: Run, candidate: str) -> Table:
             alike.setdefault(key, []).append(record.subgraph)
     more = {key: f" and {len(names) - 1} more" if len(names) > 1 else "" for key, names in alike.items()}
     found = tuple((key[0], names[0] + more[key], *key[1:]) for key, names in alike.items())
-    about = f"Subgraphs that are not correct at t = {tolerance(run)}, and why."
+    about = f"Subgraphs that are not correct ({correct_when(run)}), and why."
     return Table(f"Failures: {candidate}", ("task", "subgraph", "status", "phase", "why"), found, about=about)
 
 
@@ -261,15 +278,9 @@ def _why(record: Record) -> str:
     for finding in record.findings:
         place = f" ({finding.file}:{finding.line})" if finding.file else ""
         said.append(f"{finding.severity} [{finding.layer}/{finding.rule}] {finding.message}{place}")
-    if record.arm.status == RAN and nearer(record):
+    if record.arm.status == RAN and record.nearer:
         said.append("nearer to float64 than eager is")
     return "; ".join(part for part in said if part) or NONE
-
-
-def nearer(record: Record) -> bool:
-    """Return True if no output of the candidate is further from float64's than eager's, and one is nearer."""
-    pairs = list(zip(record.arm.error64, record.eager_error64, strict=False))
-    return all(mine <= eager for mine, eager in pairs) and any(mine < eager for mine, eager in pairs)
 
 
 def notes(run: Run) -> list[str]:
@@ -287,6 +298,9 @@ def notes(run: Run) -> list[str]:
     for note, count in unmeasured.items():
         why = f" ({note})" if note else ""
         said.append(f"The speed of {count} correct subgraphs was not measured{why}, so AS is not available.")
+    by_ladder = sum(record.accurate() is None and record.arm.status == RAN for record in run.records)
+    if by_ladder and run.has_accuracy:
+        said.append(f"{by_ladder} subgraphs have no float64 form: under (fp64) they count by agreement.")
     said += _untuned(run)
     if "width" in run.noise:
         width = 100.0 * float(run.noise["width"])

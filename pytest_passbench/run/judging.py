@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from pytest_passbench.candidate.layout import Candidate
+from pytest_passbench.core.criterion import Criterion
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
@@ -61,16 +62,21 @@ def make_judge(settings: Settings, seed: bytes, worker: int = 0) -> Judge:
 
 
 def records(
-    judge: Judge, task: Task, candidate: Candidate, tolerance: int, known: Collection[str] = ()
+    judge: Judge,
+    task: Task,
+    candidate: Candidate,
+    tolerance: int,
+    known: Collection[str] = (),
+    criterion: Criterion = "ladder",
 ) -> Iterator[Record]:
     """Yield the judge's records of a task and a candidate, but of the subgraphs that are ``known`` already.
 
-    The run's t is put into each: judges need not do that.
+    The run's t and criterion are put into each: judges need not do that.
     """
     left = tuple(item for item in judge.selected(task, candidate) if item.id not in known)
     asked = replace(task, subgraphs=left) if known else task
     for record in judge.judge(asked, candidate) if left else ():
-        record.tolerance = tolerance
+        record.tolerance, record.criterion = tolerance, criterion
         if known:
             record.task_hash = task_hash(task)
         yield record
@@ -80,13 +86,14 @@ def judge_all(
     judge: Judge, ledger: Ledger, tasks: Sequence[Task], on_record: Callable[[Record], None] | None = None
 ) -> None:
     """Judge every task for every candidate of the ledger, which takes each record as it is made."""
+    t, criterion = ledger.settings.tolerance, ledger.settings.criterion
     judge.expected = sum(len(task.subgraphs) for task in tasks) * len(ledger.candidates)
     for task in tasks:
         for candidate in ledger.candidates:
             ledger.expect(task.id, candidate.name, len(judge.selected(task, candidate)))
     for task in tasks:
         for candidate in ledger.candidates:
-            for record in records(judge, task, candidate, ledger.settings.tolerance):
+            for record in records(judge, task, candidate, t, criterion=criterion):
                 ledger.add(record)
                 if on_record is not None:
                     on_record(record)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
 
 #: The settings that decide what is judged, and how.
-DECIDING = ("tasks", "suite", "shard", "tolerance", "device", "pipeline", "policy", "audit", "audit_skip", "sandbox",
-            "baselines", "threads", "timeout")  # fmt: skip
+DECIDING = ("tasks", "suite", "shard", "tolerance", "criterion", "device", "pipeline", "policy", "audit",
+            "audit_skip", "sandbox", "baselines", "threads", "timeout")  # fmt: skip
 
 
 def run_seed(given: str | None) -> bytes:

@@ -44,7 +44,8 @@ def _settings(run: Run) -> Settings:
 
 def _again(judge: Judge, record: Record, task: Task, candidate: Candidate) -> Iterator[str]:
     wanted = tuple(subgraph for subgraph in task.subgraphs if subgraph.id == record.subgraph)
-    found = list(records(judge, replace(task, subgraphs=wanted), candidate, record.tolerance))
+    again = replace(task, subgraphs=wanted)
+    found = list(records(judge, again, candidate, record.tolerance, criterion=record.criterion))
     name = f"{record.task}/{record.subgraph}"
     if not found:
         yield f"{name}: there is no such subgraph"
@@ -55,7 +56,7 @@ def _again(judge: Judge, record: Record, task: Task, candidate: Candidate) -> It
     elif now.arm.status != record.arm.status and record.arm.phase != "disqualified":
         yield f"{name}: {record.arm.status} in the file, {now.arm.status} now"
     elif now.correct != record.correct:
-        yield f"{name}: correct at t = {record.tolerance} in only one of the file and now"
+        yield f"{name}: correct at t = {record.tolerance} ({record.criterion}) in only one of the file and now"
     elif now.arm.speed and record.arm.speed and not _near(now.arm.speed, record.arm.speed):
         yield f"{name}: {record.arm.speed.ratio:.3f} times as fast in the file, {now.arm.speed.ratio:.3f} now"
 

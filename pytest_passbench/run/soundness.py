@@ -50,6 +50,12 @@ def _of_record(record: Record) -> Iterator[str]:
 def _of_arm(arm: ArmResult, outputs: int) -> Iterator[str]:
     if arm.status == RAN and outputs and len(arm.correct_from) not in (0, outputs):
         yield f"correct_from: {len(arm.correct_from)} values, and {outputs} outputs"
+    for name in ("greatest_ratio64", "mean_ratio64"):
+        ratios = getattr(arm, name)
+        if ratios and outputs and len(ratios) != outputs:
+            yield f"{name}: {len(ratios)} values, and {outputs} outputs"
+        if any(ratio < 0 for ratio in ratios):
+            yield f"{name}: a ratio below 0"
     if arm.speed is not None:
         for fault in _of_speed(arm.speed):
             yield f"speed.{fault}"

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_passbench.core.criterion import Criterion
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.ladder import T_STRICT
 from pytest_passbench.core.settings import METRICS, ScoreSettings
@@ -104,39 +105,40 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return geomean(known) if len(known) == len(values) else None
 
 
-def tasks_of(run: Run, candidate: str) -> dict[str, list[Judged]]:
-    """Return a candidate's subgraphs by task, as many as were selected; those without a record count as not
-    judged.
+def tasks_of(run: Run, candidate: str, criterion: Criterion = "ladder") -> dict[str, list[Judged]]:
+    """Return a candidate's subgraphs by task, as many as were selected, under a criterion.
 
-    Those that the harness failed to judge are left out, and tasks of which none is left.
+    Those without a record count as not judged. Those that the harness failed to judge are left out, and tasks of
+    which none is left.
     """
     tasks: dict[str, list[Judged]] = {task: [] for task in run.tasks}
     failed = Counter(record.task for record in run.of(candidate) if not record.judged)
     for record in run.of(candidate):
         if record.judged:
-            tasks.setdefault(record.task, []).append(from_record(record))
+            tasks.setdefault(record.task, []).append(from_record(record, criterion=criterion))
     for task, group in tasks.items():
         group += [Judged(NOT_JUDGED)] * (run.count(candidate, task) - len(group) - failed[task])
     return {task: group for task, group in tasks.items() if group or not failed[task]}
 
 
-def baseline_of(run: Run, name: str) -> dict[str, list[Judged]]:
+def baseline_of(run: Run, name: str, criterion: Criterion = "ladder") -> dict[str, list[Judged]]:
     """Return a baseline's subgraphs by task, as measured beside the first candidate that has them.
 
     Subgraphs that the baseline was not run on are left out. A task without any counts as missing.
     """
     tasks: dict[str, list[Judged]] = {task: [] for task in run.tasks}
     for record in run.beside(name):
-        tasks.setdefault(record.task, []).append(from_record(record, name))
+        tasks.setdefault(record.task, []).append(from_record(record, name, criterion))
     return tasks
 
 
 def metric(run: Run, candidate: str, name: str) -> float | None:
     """Return the figure that a gate compares: ``AS``, ``correct`` and ``fast1`` (shares in 0 .. 1) or ``gmean``.
 
-    It is None if a speed was not measured or nothing was judged. Raises UserError for another name.
+    It is that of the run's criterion. It is None if a speed was not measured or nothing was judged. Raises UserError
+    for another name.
     """
-    found = row(candidate, tasks_of(run, candidate), run.score_settings)
+    found = row(candidate, tasks_of(run, candidate, run.criterion), run.score_settings)
     match name:
         case "AS":
             return found.scores.as_

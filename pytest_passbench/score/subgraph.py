@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pytest_passbench.core.criterion import Criterion
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import shown
 from pytest_passbench.core.ladder import BITWISE, NEVER, T_FROZEN, first_correct, guarded
@@ -96,15 +97,19 @@ def level(failure: str, interpretation: Interpretation) -> int:
     return LEVELS[interpretation][failure]
 
 
-def from_record(record: Record, arm: str = "candidate") -> Judged:
-    """Return a record's candidate, or its baseline named ``arm``. Raises KeyError if it has no such baseline."""
-    judged = record.arm if arm == "candidate" else record.baselines[arm]
+def from_record(record: Record, arm: str = "candidate", criterion: Criterion = "ladder") -> Judged:
+    """Return a record's candidate, or its baseline named ``arm``, as judged under a criterion.
+
+    Raises KeyError if the record has no such baseline.
+    """
+    judged, (first, null_from) = record.result(arm), record.levels(criterion, arm)
+    correct_from = tuple(judged.correct_from)
     return Judged(
         status=judged.status,
         dtypes=tuple(record.dtypes),
-        correct_from=tuple(judged.correct_from),
+        correct_from=correct_from if criterion == "ladder" else (first,) * len(correct_from),
         speedup=judged.speed.ratio if judged.speed is not None else None,
-        null_from=record.null_from,
+        null_from=null_from,
     )
 
 

@@ -184,6 +184,46 @@ def test_a_gate_ends_the_run_with_one_line(bench, gate, code, line):
     assert result.ret == code
 
 
+FUSED = {"correct_from": [-2], "ratios64": [0.5], "error64": [1e-3], "eager_error64": [2e-3]}
+COARSE = {"correct_from": [-5], "ratios64": [3.0]}
+
+
+@pytest.mark.parametrize(
+    ("criterion", "fused", "coarse"),
+    [("ladder", "failed", "passed"), ("fp64", "passed", "failed"), ("either", "passed", "passed")],
+)
+def test_cases_and_gates_are_by_the_criterion_that_is_asked_for(bench, criterion, fused, coarse):
+    bench.task("fused", FUSED)
+    bench.task("coarse", COARSE)
+    result = bench.run(
+        "--candidate=passes", f"--passbench-criterion={criterion}", "--passbench-fail-under=correct=0.9"
+    )
+    outcomes = result.parseoutcomes()
+    assert {name: outcomes.get(name, 0) for name in ("passed", "failed")} == {
+        name: [fused, coarse].count(name) for name in ("passed", "failed")
+    }
+    whose = "correct of passes" + ("" if criterion == "ladder" else f" ({criterion})")
+    met = "passed: " + whose + " is 1, *" if criterion == "either" else "failed: " + whose + " is 0.5, *"
+    result.stdout.fnmatch_lines([f"gate {met}"])
+    run = results(bench)
+    assert run["settings"]["criterion"] == criterion
+    assert {(record["task"], record["arm"]["accurate"]) for record in run["records"]} == {
+        ("fused", True),
+        ("coarse", False),
+    }
+    shown = result.stdout.str()
+    assert ("nearer to float64 than eager" in shown) == (criterion == "ladder")
+    assert ("s0: less accurate than eager" in shown) == (criterion == "fp64")
+    assert (f"criterion: {criterion}" in shown) == (criterion != "ladder")
+
+
+def test_a_criterion_that_there_is_not_is_a_usage_error(bench):
+    bench.task("one")
+    result = bench.run("--candidate=passes", "--passbench-criterion=best")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*'best' is not one of ladder, fp64, either"])
+
+
 def test_what_was_not_measured_passes_no_gate(bench):
     bench.task("one", {"ratio": None})
     result = bench.run("--candidate=passes", "--passbench-fail-under=AS=0.1")

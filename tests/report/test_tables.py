@@ -64,11 +64,56 @@ def lines(text, start):
 
 def test_the_board_has_eager_candidate_and_baseline(run):
     eager, mine, inductor = tables.board_table(run).rows
-    assert eager[:6] == ("eager", "1.000", "1.000", "1.000", "100.0", "100.0")
-    assert (mine[0], mine[4], mine[5], mine[6]) == ("mine", "28.6", "14.3", "6/7")
-    assert mine[3].startswith("1.000 [0.98")
+    assert eager[:8] == ("eager", *["1.000"] * 4, *["100.0"] * 3)
+    assert (mine[0], mine[5], mine[7], mine[8]) == ("mine", "28.6", "14.3", "6/7")
+    assert mine[4].startswith("1.000 [0.98")
     assert inductor[0] == "inductor"
-    assert inductor[4] == "100.0"
+    assert inductor[5] == "100.0"
+
+
+def with_accuracy(run):
+    """Let poor/a, which is off eager's rounding, be as accurate as eager, and good/b, which agrees, be less so."""
+    for record in run.records:
+        if record.arm.status == "ran":
+            record.arm.greatest_ratio64, record.arm.mean_ratio64 = [1.0], [0.4]
+            if record.subgraph == "b":
+                record.arm.correct_from, record.arm.mean_ratio64 = [-6], [2.0]
+        record.baselines["inductor"].greatest_ratio64 = record.baselines["inductor"].mean_ratio64 = [1.0]
+    return run
+
+
+def test_the_board_has_accuracy_beside_agreement(run):
+    board_table = tables.board_table(run)
+    assert {row[board_table.headers.index("correct (fp64) %")] for row in board_table.rows[1:]} == {"-"}
+    board_table = tables.board_table(with_accuracy(run))
+    at = [board_table.headers.index(name) for name in ("correct %", "correct (fp64) %")]
+    assert [[row[index] for index in at] for row in board_table.rows[1:]] == [["28.6", "28.6"], ["100.0", "100.0"]]
+    names = [row[0] for row in tables.es_table(run).rows]
+    assert names == ["eager", "mine", "mine (fp64)", "inductor", "inductor (fp64)"]
+    assert "(correct: as accurate as eager)" in tables.task_table(with_criterion(run, "fp64"), "mine").title
+
+
+def with_criterion(run, criterion):
+    run.settings["criterion"] = criterion
+    for record in run.records:
+        record.criterion = criterion
+    return run
+
+
+@pytest.mark.parametrize(
+    ("criterion", "good", "poor"), [("ladder", "2/2", "0/2"), ("fp64", "1/2", "1/2"), ("either", "2/2", "1/2")]
+)
+def test_cases_are_counted_by_the_runs_criterion(run, criterion, good, poor):
+    rows = {row[0]: row for row in tables.task_table(with_criterion(with_accuracy(run), criterion), "mine").rows}
+    assert (rows["good"][3], rows["poor"][3]) == (good, poor)
+
+
+def test_80_columns_have_both_criteria_and_a_whole_speed_up(run):
+    text = terminal.summary(with_accuracy(run), 80)
+    assert max(map(len, text.splitlines())) <= 80
+    (header,) = (line for line in text.splitlines() if line.lstrip().startswith("AS "))
+    assert re.split(r"\s{2,}", header.strip()) == ["AS", "AS (fp64)", "G-Mean", "correct %", "correct (fp64) %"]
+    assert re.search(r"^mine .* 1\.\d+ \[0\.\d+, 1\.\d+\] ", text, re.MULTILINE)
 
 
 def test_the_summary_has_every_part(run):
@@ -113,8 +158,8 @@ def test_passes_that_were_not_tuned_are_counted_once(run):
 def test_a_speed_that_was_not_measured_is_said_and_no_number():
     run = run_of(judged("one", "a", correct(None, note="Triton's interpreter")), judged("one", "b", correct(4.0)))
     _, mine, _ = tables.board_table(run).rows
-    assert (mine[1], mine[2], mine[4], mine[5]) == ("not measured", "not measured", "100.0", "not measured")
-    assert mine[3].startswith("4.000")
+    assert (mine[1], mine[3], mine[5], mine[7]) == ("not measured", "not measured", "100.0", "not measured")
+    assert mine[4].startswith("4.000")
     text = terminal.summary(run, 100)
     assert "mine (not measured)" in text
     assert "Triton's interpreter" in text
@@ -125,14 +170,14 @@ def test_a_speed_that_was_not_measured_is_said_and_no_number():
 
 def test_where_nothing_was_measured_there_is_no_mean():
     run = run_of(judged("one", "a", correct(None)))
-    assert tables.board_table(run).rows[1][3] == "not measured"
+    assert tables.board_table(run).rows[1][4] == "not measured"
     assert tables.task_table(run, "mine").rows[0][1] == "not measured"
     assert board.metric(run, "mine", "gmean") is None
 
 
 def test_markdown_has_the_same_numbers_and_the_failures(run):
     text = markdown.render(run)
-    assert "| eager | 1.000 | 1.000 | 1.000 | 100.0 | 100.0 | - |" in text
+    assert "| eager | 1.000 | 1.000 | 1.000 | 1.000 | 100.0 | 100.0 | 100.0 | - |" in text
     assert "| good | 1.000 [0.986, 1.014] | 0.800 [0.789, 0.811] | 2/2 | 1/2 |" in text
     assert "torch.matmul in a replacement (p.py:12)" in text
     assert "nearer to float64 than eager is" in text

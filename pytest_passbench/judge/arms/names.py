@@ -5,4 +5,4 @@ from __future__ import annotations
 CANDIDATE = "candidate"
 EAGER = "eager"
 TWIN = "eager-again"  # eager in a second sandbox: any difference between the two is the machine's noise
-FLOAT64 = "float64"  # eager in double precision: called in the probe only, never timed for a score
+FLOAT64 = "float64"  # eager in double precision: called for some of the verified calls, never timed for a score

@@ -17,7 +17,6 @@ import numpy as np
 import torch
 
 from pytest_passbench.core.ladder import NEVER, T_FROZEN, tolerances
-from pytest_passbench.core.record import RAN
 from pytest_passbench.judge.arms.forks import ArmFailed, blaming
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
@@ -58,7 +57,7 @@ class Beyond:
         for beyond in ordered:
             if not beyond.doubtful and time.monotonic() > deadline:
                 return
-            if self.standing.status != RAN or NEVER in self.standing.correct_from:
+            if self.standing.wrong:
                 return
             try:
                 with blaming(EAGER):
@@ -128,7 +127,7 @@ def judged(
         if wrong is None:
             continue
         where, right, got = wrong
-        verdict.correct_from[index] = NEVER
+        verdict.correct_from[index], verdict.broken = NEVER, True
         verdict.worst = f"output {index}{where}: expected {right:.9g}, got {got:.9g} {said}"
         verdict.excess = float("inf")
         if got != got or abs(got) == float("inf"):

@@ -119,9 +119,10 @@ class Blocks:
         verdict = compare(ours, theirs, self.bench.tolerance, names)
         if verdict.status not in (RAN, "nan_inf"):
             return [violation("outputs", "form", f"{verdict.message}, {where} only")]
+        accurate, t = self.standing.accuracy.accurate, self.bench.tolerance
         levels = enumerate(zip(verdict.correct_from, self.standing.correct_from, strict=False))
-        most = self.bench.tolerance + ROUNDING_LEVELS
-        new = [output for output, (now, before) in levels if before <= self.bench.tolerance and now > most]
+        right = [(output, now, before) for output, (now, before) in levels if before <= t or accurate]
+        new = [output for output, now, before in right if now > max(t, before) + ROUNDING_LEVELS]
         wrong = [output for output in new if beyond_rounding(ours[output].value, theirs[output].value)]
         if not wrong:
             self.standing.add(verdict)

@@ -120,9 +120,16 @@ class CpuClock:
 
     def leave_out(self, arm: str) -> None:
         """End the runner of an arm, if it has one."""
-        if arm in self._runners:
-            self._runners.pop(arm).close()
+        runner = self.take_out(arm)
+        if runner is not None:
+            runner.close()
+
+    def take_out(self, arm: str) -> Runner | None:
+        """Return the runner of an arm, if it has one. It is in no further round, and the caller ends it."""
+        runner = self._runners.pop(arm, None)
+        if runner is not None:
             self._batch = NO_INPUTS
+        return runner
 
     def _settle(self, arm: str) -> None:
         """Run blocks until one touches no new memory. The allocator needs a few blocks to reuse the same places."""

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 
+from pytest_passbench.core.accuracy import worst
 from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.record import RAN
 from pytest_passbench.judge.arms.forks import blaming
 from pytest_passbench.judge.arms.names import EAGER, FLOAT64
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.inputs import Batch, Inputs
+from pytest_passbench.judge.verify.accuracy import Accuracy, references
 from pytest_passbench.judge.verify.aliasing import changed_input, owners, shares_more
-from pytest_passbench.judge.verify.compare import Comparison, compare, greatest_error, null_from
+from pytest_passbench.judge.verify.compare import Comparison, compare, null_from
+from pytest_passbench.judge.verify.late import LateReference
 from pytest_passbench.judge.verify.outputs import Output, read_call
 from pytest_passbench.judge.verify.overlap import overlap, shared_by_calls
 from pytest_passbench.protocol import Layout
@@ -38,10 +42,19 @@ class Standing:
     worst: str = ""
     excess: float = 0.0
     calls: int = 0
+    broken: bool = False
+    accuracy: Accuracy = field(default_factory=Accuracy)
+
+    @property
+    def wrong(self) -> bool:
+        """True if no criterion accepts the answers so far."""
+        never = NEVER in self.correct_from and not self.accuracy.accurate
+        return self.status != RAN or self.broken or never
 
     def add(self, verdict: Comparison) -> None:
         """Add the comparison of a further call. The worst result counts."""
         self.calls += 1
+        self.broken |= verdict.broken
         before = self.correct_from or [min(verdict.correct_from, default=NEVER)] * len(verdict.correct_from)
         self.correct_from = [max(a, b) for a, b in zip(before, verdict.correct_from, strict=True)]
         if verdict.status != RAN and self.status == RAN:
@@ -59,8 +72,11 @@ class Checker:
         self._inputs, self._layout, self._mutated = inputs, layout, tuple(mutated)
         self._tolerance, self._rng = tolerance, rng
         self.standings: dict[str, Standing] = {}
-        self.errors: dict[str, list[float]] = {}
-        self.null_from = NEVER
+        self.eager_errors: list[float] = []
+        self.null_from, self.null_accurate = NEVER, True
+        #: Eager in float64 for some of the calls after the probe, if there is one; and the seconds of judging by one.
+        self.late: LateReference | None = None
+        self.reference_seconds = 0.0
         self.dtypes: list[str] = []
         self.share, self._late, self._late_share = 1.0, math.inf, 0.0
         self._null_calls = 0
@@ -93,7 +109,6 @@ class Checker:
         values = self._inputs.call(batch, call)
         self.dtypes = [output.form.dtype or "int64" for output in expected]
         self._note_null(expected, values)
-        self._note_errors(outputs)
         sharing = owners(runners[EAGER], self._layout, expected, call)
         for arm, runner in runners.items():
             if arm not in (EAGER, FLOAT64):
@@ -101,6 +116,9 @@ class Checker:
                     verdict = compare(expected, outputs[arm], self._tolerance, self._names(len(expected)))
                     self._look_at_memory(runner, call, sharing, outputs[arm], values, verdict)
                 self.standings.setdefault(arm, Standing()).add(verdict)
+        exact = outputs.get(FLOAT64) or (self.late.outputs(values) if self.late is not None else None)
+        if exact is not None:
+            self._note_accuracy(exact, outputs, values)
 
     @staticmethod
     def _read(arm: str, runner: Runner, call: int, like: Sequence[Output] = ()) -> list[Output]:
@@ -156,15 +174,18 @@ class Checker:
         self.null_from = level if self._null_calls == 0 else max(self.null_from, level)
         self._null_calls += 1
 
-    def _note_errors(self, outputs: Mapping[str, list[Output]]) -> None:
-        """Note each arm's greatest absolute error against float64 for each output, if it can be computed."""
-        reference = outputs.get(FLOAT64)
-        if reference is None:
+    def _note_accuracy(
+        self, exact: list[Output], outputs: Mapping[str, list[Output]], values: list[torch.Tensor]
+    ) -> None:
+        """Note each arm's errors against float64, if the graph has a float64 form."""
+        begin = time.perf_counter()
+        found = references(exact, outputs[EAGER])
+        if found is None:
             return
-        for arm, found in outputs.items():
-            if arm == FLOAT64:
-                continue
-            errors = [greatest_error(ref, output) for ref, output in zip(reference, found, strict=True)]
-            if all(map(math.isfinite, errors)):
-                before = self.errors.get(arm, errors)
-                self.errors[arm] = [max(a, b) for a, b in zip(before, errors, strict=True)]
+        self.null_accurate = self.null_accurate and all(reference.accepts_null(values) for reference in found)
+        self.eager_errors = worst(self.eager_errors, [reference.greatest for reference in found])
+        for arm, standing in self.standings.items():
+            if arm in outputs:
+                pairs = zip(found, outputs[arm], strict=True)
+                standing.accuracy.add([reference.errors(output.value) for reference, output in pairs])
+        self.reference_seconds = time.perf_counter() - begin

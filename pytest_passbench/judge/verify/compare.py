@@ -40,7 +40,7 @@ class Comparison:
     """The result of comparing the outputs of a call.
 
     ``correct_from`` has the smallest t of each output. ``worst`` and ``excess`` are about the output that misses its
-    tolerance by most.
+    tolerance by most. ``broken``: an output is wrong by so much that no criterion accepts it.
     """
 
     status: str = RAN
@@ -48,6 +48,7 @@ class Comparison:
     correct_from: list[int] = field(default_factory=list)
     worst: str = ""
     excess: float = 0.0
+    broken: bool = False
 
 
 def compare(expected: Sequence[Output], found: Sequence[Output], tolerance: int, names: Sequence[str]) -> Comparison:
@@ -116,7 +117,7 @@ def _level(expected: torch.Tensor, found: torch.Tensor, enough: int = NEVER) -> 
     dtype, level = str(expected.dtype).removeprefix("torch."), T_MIN
     if tolerances(dtype, T_FROZEN) == (0.0, 0.0):
         return BITWISE if torch.equal(expected, found) else NEVER
-    for a, b in zip(_pieces(expected), _pieces(found), strict=True):
+    for a, b in zip(pieces(expected), pieces(found), strict=True):
         if level >= enough:
             break
         if _surely_within(a, b, *tolerances(dtype, level)):
@@ -125,7 +126,8 @@ def _level(expected: torch.Tensor, found: torch.Tensor, enough: int = NEVER) -> 
     return level
 
 
-def _pieces(flat: torch.Tensor) -> list[torch.Tensor]:
+def pieces(flat: torch.Tensor) -> list[torch.Tensor]:
+    """Return a flat tensor in pieces that fit into a core's cache. The first one is small."""
     return [flat[:FIRST_SIZE], *flat[FIRST_SIZE:].split(PIECE_SIZE)] if flat.numel() > FIRST_SIZE else [flat]
 
 
@@ -154,7 +156,7 @@ class _Errors:
     """
 
     def __init__(self, expected: torch.Tensor, found: torch.Tensor) -> None:
-        wide = torch.complex128 if expected.is_complex() else _WIDER.get(expected.dtype, torch.float64)
+        wide = torch.complex128 if expected.is_complex() else WIDER.get(expected.dtype, torch.float64)
         a, b = expected.to(wide), found.to(wide)
         self.error, self.magnitude, self.comparable = (a - b).abs(), a.abs(), True
         if not math.isfinite(float(self.error.amax())):
@@ -179,14 +181,14 @@ class _Errors:
         return float((self.error - (atol + rtol * self.magnitude)).amax()) <= 0
 
 
-_WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
+WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 
 
 def worst_element(expected: torch.Tensor, found: torch.Tensor, tolerance: int) -> Worst | None:
     """Return the element furthest outside its tolerance at t = ``tolerance``; None if all are within it."""
     limits = tolerances(str(expected.dtype).removeprefix("torch."), tolerance)
     greatest, place, begin = 0.0, 0, 0
-    for a, b in zip(_pieces(expected.reshape(-1)), _pieces(found.reshape(-1)), strict=True):
+    for a, b in zip(pieces(expected.reshape(-1)), pieces(found.reshape(-1)), strict=True):
         if a.numel() and not _surely_within(a, b, *limits):
             excess, index = (t.item() for t in _excess(a, b, *limits).max(0))
             if excess > greatest:
@@ -224,7 +226,7 @@ def _null_level(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> int:
     if expected.numel() == 0:
         return BITWISE
     flat, level = expected.reshape(-1), NEVER
-    nulls = _null_answers(expected, inputs)
+    nulls = [*fixed_nulls(expected, inputs), *mean_answer(expected)]
     answers = [(_level(flat[:FIRST_SIZE], one[:FIRST_SIZE].to(flat.dtype)), one) for one in nulls]
     for first, answer in sorted(answers, key=itemgetter(0)):
         if first >= level:
@@ -233,23 +235,17 @@ def _null_level(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> int:
     return level
 
 
-def _null_answers(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Return the null answers as flat tensors. Copies of inputs keep their dtypes."""
+def fixed_nulls(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return zeros and copies of inputs in place of an output, as flat tensors. The copies keep their dtypes."""
+    zeros = torch.zeros((), dtype=expected.dtype).expand(expected.numel())
+    return [zeros, *(value.reshape(-1) for value in inputs if value.shape == expected.shape)]
+
+
+def mean_answer(expected: torch.Tensor) -> list[torch.Tensor]:
+    """Return the mean of an output in place of it, as a flat tensor in a list; nothing if it has no floats."""
     flat = expected.reshape(-1)
-    answers = [torch.zeros((), dtype=flat.dtype).expand(flat.shape)]
-    answers += [t.reshape(-1) for t in inputs if t.shape == expected.shape]
-    if flat.is_floating_point():
-        wide = _WIDER.get(flat.dtype, flat.dtype)
-        mean = math.fsum(float(piece.to(wide).sum()) for piece in flat.split(PIECE_SIZE)) / flat.numel()
-        answers.append(torch.tensor(mean, dtype=flat.dtype).expand(flat.shape))
-    return answers
-
-
-def greatest_error(reference: Output, found: Output) -> float:
-    """Return the greatest absolute difference from a float64 reference; NaN if they can't be compared."""
-    a, b = reference.value, found.value
-    if a is None or b is None or a.shape != b.shape or a.dtype != torch.float64 or a.numel() == 0:
-        return float("nan")
-    wide = _WIDER.get(b.dtype, b.dtype)  # half precision goes to float64 by way of float32, which is faster
-    pieces = zip(a.reshape(-1).split(PIECE_SIZE), b.reshape(-1).split(PIECE_SIZE), strict=True)
-    return max(float(y.to(wide).to(torch.float64).sub_(x).abs_().amax()) for x, y in pieces)
+    if not flat.is_floating_point() or not flat.numel():
+        return []
+    wide = WIDER.get(flat.dtype, flat.dtype)
+    mean = math.fsum(float(piece.to(wide).sum()) for piece in flat.split(PIECE_SIZE)) / flat.numel()
+    return [torch.tensor(mean, dtype=flat.dtype).expand(flat.shape)]
