@@ -12,16 +12,18 @@ from torch import fx
 
 from pytest_passbench.forge.clean import is_inplace
 from pytest_passbench.forge.conditions import is_degenerate
-from pytest_passbench.forge.null import passes
-from pytest_passbench.forge.probe import Probe, downstream
+from pytest_passbench.forge.noticing import NOTICING_T, unnoticed
+from pytest_passbench.forge.probe import Probe
+from pytest_passbench.forge.variants import MAX_GUARD, flat_clamps, idle_activations
+from pytest_passbench.forge.waste import thrown_away
 from pytest_passbench.suite.opnames import is_metadata, op_name, operator_sequence
 
 Rule = Callable[[Probe], Iterator[str]]
 
+OTHER_SEED = 3
+"""The seed of an input's other values."""
 MIN_NULL_FROM = -2
 """The smallest t from which a null answer may pass."""
-REMOVAL_T = -5
-MAX_GUARD = 1e-3
 IDENTITIES = {
     "dropout", "contiguous", "detach", "clone", "alias", "to", "float", "half", "bfloat16", "type", "type_as",
     "view", "view_as", "reshape", "reshape_as", "flatten", "expand", "expand_as", "unflatten", "repeat", "getitem",
@@ -77,17 +79,30 @@ def removable(probe: Probe) -> Iterator[str]:
     """Yield operators that a pass could leave out unnoticed.
 
     It would hand on an input in place of the operator's result, and the outputs would still be correct at t =
-    REMOVAL_T.
+    NOTICING_T.
     """
-    module = probe.pure
-    for node in module.graph.nodes:
+    for node in probe.pure.graph.nodes:
         if node.op in ("placeholder", "output") or is_metadata(node) or is_exempt(node):
             continue
-        for stand_in in stand_ins(node, probe.values):
-            changed = downstream(module, probe.values, node, stand_in)
-            if all(_unnoticed(a, e) for a, e in zip(changed, probe.outputs, strict=True)):
-                yield f"without {node.name} ({op_name(node)}) nothing changes at t = {REMOVAL_T}"
-                break
+        if any(unnoticed(probe, node, stand_in) for stand_in in stand_ins(node, probe.values)):
+            yield f"without {node.name} ({op_name(node)}) nothing changes at t = {NOTICING_T}"
+
+
+def idle_inputs(probe: Probe) -> Iterator[str]:
+    """Yield inputs whose values do not matter: with other values all outputs are correct at t = NOTICING_T.
+
+    The other values are those of another draw (literal data in reverse order), and a float input's mean.
+    """
+    nodes = [node for node in probe.pure.graph.nodes if node.op == "placeholder"]
+    others = probe.draw(OTHER_SEED)
+    for node, spec, value, drawn in zip(nodes, probe.subgraph.inputs, probe.inputs, others, strict=True):
+        other = drawn if spec.data is None else value.flatten().flip(0).reshape(value.shape)
+        if unnoticed(probe, node, other):
+            yield f"other values of input {spec.name} change nothing at t = {NOTICING_T}"
+        elif value.is_floating_point() and value.numel() > 1:
+            mean = float(value.double().mean())
+            if unnoticed(probe, node, torch.full_like(value, mean)):
+                yield f"input {spec.name} could be its mean at t = {NOTICING_T}"
 
 
 def right_header(probe: Probe) -> Iterator[str]:
@@ -99,6 +114,7 @@ def right_header(probe: Probe) -> Iterator[str]:
 
 RULES: tuple[Rule, ...] = (
     right_header, degenerate_inputs, finite, constant_outputs, deterministic, null_answers, dead_operators, removable,
+    idle_inputs, flat_clamps, idle_activations, thrown_away,
 )  # fmt: skip
 
 
@@ -126,10 +142,6 @@ def stand_ins(node: fx.Node, values: dict[fx.Node, Any]) -> Iterator[torch.Tenso
         value = values[source]
         if isinstance(value, torch.Tensor) and value.shape == result.shape and value.dtype == result.dtype:
             yield value
-
-
-def _unnoticed(answer: Any, expected: torch.Tensor) -> bool:
-    return isinstance(answer, torch.Tensor) and answer.shape == expected.shape and passes(answer, expected, REMOVAL_T)
 
 
 def _bits(value: torch.Tensor) -> torch.Tensor:
