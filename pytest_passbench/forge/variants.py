@@ -100,4 +100,4 @@ def _bounded(call: Call) -> Iterator[tuple[str, Form]]:
 
 
 def _counts(bound: Any) -> bool:
-    return isinstance(bound, int | float) and (bound == 0 or abs(bound) > MAX_GUARD)
+    return isinstance(bound, int | float) and math.isfinite(bound) and (bound == 0 or abs(bound) > MAX_GUARD)
