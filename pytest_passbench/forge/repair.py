@@ -35,9 +35,9 @@ def repaired(
 
     ``known`` are changes that repaired other subgraphs of the task. They are tried first.
     """
-    for changes in known:
-        if not said(task, trial := changed(subgraph, changes)):
-            return trial, changes
+    for former in known:
+        if not said(task, trial := changed(subgraph, former)):
+            return trial, former
     best = subgraph
     changes: tuple[Change, ...] = ()
     left = said(task, best)
