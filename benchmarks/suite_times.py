@@ -1,7 +1,7 @@
 """Eager's times and the head-room of the suite's subgraphs, written into the task files.
 
-    python benchmarks/suite_times.py --eager     eager anew by the judge's own clock, on a quiet machine; then head-room
-    python benchmarks/suite_times.py             head-room alone, from the times that the files have
+    python benchmarks/suite_times.py --eager   eager anew by the judge's clock, on a quiet machine, then head-room
+    python benchmarks/suite_times.py           head-room alone, from the times that the files have
 
 Eager is judged against eager, as in any run. A subgraph that takes less than 5 us or more than 50 ms is named: the
 suite should not have it. The machine's rates are measured first.

@@ -1,4 +1,4 @@
-"""Head-room: how much faster than eager a subgraph could be at most, by the traffic and the arithmetic it cannot avoid.
+"""Head-room: how much faster than eager a subgraph could be at most.
 
 No program is faster than one that reads every input and writes every output once at the bandwidth of a copy, does the
 matrix products and convolutions at the best rate, and costs one call. The ratio of eager's time to that bound is the

@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
+from pytest_passbench.forge.headroom import Machine, headroom, of_task, work
 from pytest_passbench.forge.null import NEVER, least, null_from
 from pytest_passbench.forge.probe import Probe
+from pytest_passbench.forge.repair import repaired
 from pytest_passbench.forge.rules import complaints
 from pytest_passbench.forge.suite_check import check, sample
 from pytest_passbench.suite.find import discover
@@ -224,6 +226,33 @@ def test_a_sample_keeps_lite_tasks_and_is_the_same_every_time(tmp_path: Path) ->
     assert {"t0", "t1", "t2"} <= set(chosen)
     assert 3 <= len(chosen) < 20
     assert chosen == [r.id for r in sample(refs, 0.1)]
+
+
+def test_scaling_repairs_inputs_that_do_not_reach_a_clamp() -> None:
+    planted = task("layer_norm relu", NORM.format("in_0"), "return (torch.relu(tmp_0),)")
+    assert any("clamped at 6" in text for text in said(planted))
+    made, changes = repaired(planted, planted.subgraphs[0]) or (None, ())
+    assert made is not None
+    assert said(replace(planted, subgraphs=(made,))) == []
+    assert made.meta["widened"] is True
+    assert repaired(planted, planted.subgraphs[0], [changes]) == (made, changes)
+
+
+def test_no_scaling_repairs_an_input_without_effect() -> None:
+    planted = task("to tanh", "tmp_0 = in_0.to(in_1.dtype)", "return (torch.tanh(tmp_0),)", inputs=(X, A))
+    assert repaired(planted, planted.subgraphs[0]) is None
+
+
+def test_head_room_is_eagers_time_over_what_cannot_be_avoided() -> None:
+    rates = Machine(bandwidth=1e9, flops=1e9, call=1e-6)
+    square = replace(X, shape=(64, 64)), replace(A, shape=(64, 64))
+    added = work(Probe(planted := task("add", "return (in_0 + in_1,)", inputs=square), planted.subgraphs[0]))
+    assert (added.bytes, added.flops) == (3 * 4 * 64 * 64, 0)
+    assert headroom(added.seconds(rates) * 2e6, added, rates) == pytest.approx(2.0)
+    product = work(Probe(planted := task("matmul", "return (in_0 @ in_1,)", inputs=square), planted.subgraphs[0]))
+    assert product.flops == 2 * 64**3
+    assert product.seconds(rates) == pytest.approx(2 * 64**3 / 1e9 + 1e-6)
+    assert of_task([1.0, 2.049, 9.0]) == 2.0
 
 
 def test_null_answers_are_found_where_they_pass() -> None:
