@@ -61,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 def list_tasks(args: argparse.Namespace) -> int:
     """Print the tasks of a suite, one a line, or all headers as JSON."""
+    from pytest_passbench.suite import summary
     from pytest_passbench.suite.find import discover, installed_tasks, select
 
     path, suite = (installed_tasks(), "full") if args.path is None else (args.path, "all")
@@ -68,7 +69,8 @@ def list_tasks(args: argparse.Namespace) -> int:
     subgraphs = sum(r.header.subgraphs for r in refs)
     if args.json:
         tasks = [{**asdict(r.header), "kind": r.kind, "path": str(r.path)} for r in refs]
-        print(json.dumps({"count": len(refs), "subgraphs": subgraphs, "tasks": tasks}, indent=1))
+        head = {"count": len(refs), "subgraphs": subgraphs, "counts": summary.counts([ref.load() for ref in refs])}
+        print(json.dumps({**head, "tasks": tasks}, indent=1))
         return 0
     width = max((len(r.id) for r in refs), default=0)
     for ref in refs:
@@ -91,6 +93,8 @@ def show(args: argparse.Namespace) -> int:
     for name, values in (("sources", header.sources), ("tags", header.tags)):
         if values:
             print(f"{name}: {', '.join(values)}")
+    if header.headroom:
+        print(f"head-room: at most {header.headroom:g} times as fast as eager")
     for key, source in task.graphs.items():
         print(f"\n{key}:\n" + "".join(f"    {line}\n" for line in source.splitlines()), end="")
         for subgraph in task.subgraphs:

@@ -68,10 +68,13 @@ def problems(found: Run, tasks: dict[str, Task], candidate: Candidate | None) ->
     """Yield each way in which the results do not fit the tasks, the candidate or this code, in words."""
     from pytest_passbench.run import consistency
     from pytest_passbench.run.hashes import of_harness
+    from pytest_passbench.suite.edition import edition_of
     from pytest_passbench.suite.taskfile import task_hash
 
     counts = {name: expected_subgraphs(found, task, candidate) for name, task in tasks.items()}
-    yield from consistency.problems(found, counts, {name: task_hash(task) for name, task in tasks.items()})
+    editions = sorted({edition for task in tasks.values() if (edition := edition_of(task.path))})
+    contents = {name: task_hash(task) for name, task in tasks.items()}
+    yield from consistency.problems(found, counts, contents, editions)
     missing = [name for name in found.tasks if name not in tasks]
     if missing:
         yield f"tasks not found, so not checked: {', '.join(missing[:5])} (name their folder with --tasks)"

@@ -129,6 +129,7 @@ class Record:
     durations: dict[str, float] = field(default_factory=dict)  # seconds by phase
     folder: str = ""  # the pass directory that answered, within the candidate; "" for the candidate itself
     task_hash: str = ""  # SHA-256 of the task's contents
+    edition: str = ""  # of the suite that the task belongs to
 
     @property
     def judged(self) -> bool:

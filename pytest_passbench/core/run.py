@@ -21,8 +21,8 @@ class Run:
     ``tasks`` are the ids that were selected, judged or not; ``selected`` says for each candidate how many subgraphs
     of which task were to be judged; ``candidates`` have ``name``, ``path`` and ``content_hash``; ``started`` and
     ``finished`` are ISO 8601 times; ``parts`` says what a merged run was made of; ``hashes`` are the SHA-256 of each
-    task judged (``tasks``) and of the ``harness``. Of a run that was read, ``digest`` is what the file said, and
-    ``untouched`` is True if that is the digest of the file's contents.
+    task judged (``tasks``) and of the ``harness``, with the ``editions`` of the suites judged. Of a run that was
+    read, ``digest`` is what the file said, and ``untouched`` is True if that is the digest of the file's contents.
     """
 
     settings: dict[str, Any] = field(default_factory=dict)
@@ -90,6 +90,12 @@ class Run:
     def interpreted(self, task: str) -> bool:
         """Return True if a record of the task says that Triton's interpreter ran it."""
         return any(record.task == task and "interpreter" in record.arm.speed_note for record in self.records)
+
+    @property
+    def editions(self) -> list[str]:
+        """The editions of the suites whose tasks were judged. Results that name none are of the first."""
+        found = self.hashes.get("editions")
+        return list(found) if found is not None else ["1"] if self.records else []
 
     def count(self, candidate: str, task: str) -> int:
         """Return how many subgraphs of a task were to be judged for a candidate; 1 if the file does not say."""

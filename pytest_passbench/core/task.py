@@ -60,6 +60,8 @@ class TaskHeader:
     tags: tuple[str, ...]
     subgraphs: int
     modality: str = ""
+    headroom: float = 0.0
+    """How much faster than eager the median subgraph could be at most (docs/suite.md); 0 if it is not known."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from pytest_passbench.forge.corpus import Graph
 from pytest_passbench.forge.decompose import Piece
 from pytest_passbench.forge.dtypes import DTYPES, input_dtype, lower_graph
 from pytest_passbench.forge.probe import Probe
+from pytest_passbench.forge.repair import REPAIRABLE, repaired
 from pytest_passbench.forge.rules import complaints
 from pytest_passbench.suite.opnames import operator_sequence
 
@@ -87,11 +88,22 @@ def curated(instance: Instance) -> tuple[Instance | None, list[str]]:
         attempt = dataclasses.replace(instance, inputs=inputs, meta=meta)
         probe = attempt.probe()
         last = complaints(probe)
-        if any(not text.startswith(("removable", "null_answers")) for text in last):
+        if any(not text.startswith(REPAIRABLE) for text in last):
             return None, last
         if not last:
             attempt = dataclasses.replace(attempt, meta=(*meta, ("null_from", probe.null_from)))
             if probe.null_from >= 0:
                 return attempt, []
             best = best or attempt
-    return best, last
+    return (best, last) if best is not None else scaled_up(instance)
+
+
+def scaled_up(instance: Instance) -> tuple[Instance | None, list[str]]:
+    """Return the instance with some inputs scaled until it passes every rule, or None and the last complaints."""
+    inputs, _ = condition(instance.inputs)
+    probe = dataclasses.replace(instance, inputs=inputs).probe()
+    found = repaired(probe.task, probe.subgraph)
+    if found is None:
+        return None, complaints(probe)
+    made = dataclasses.replace(instance, inputs=found[0].inputs)
+    return dataclasses.replace(made, meta=(("widened", True), ("null_from", made.probe().null_from))), []

@@ -6,11 +6,11 @@ LITE = tuple(
     tuple(line.split())
     for line in """
 dropout add layer_norm
-mul add softmax to dropout
+add relu
 to pow mean add rsqrt mul to mul
 add to pow mean add rsqrt mul to mul
 silu mul
-mul getitem getitem neg cat mul add
+relu square
 div tanh mul add softmax to dropout
 mul pow mul add mul tanh add mul
 pow mean add rsqrt mul mul

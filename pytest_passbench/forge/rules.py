@@ -12,17 +12,19 @@ from torch import fx
 
 from pytest_passbench.forge.clean import is_inplace
 from pytest_passbench.forge.conditions import is_degenerate
-from pytest_passbench.forge.null import passes
-from pytest_passbench.forge.probe import Probe, downstream
+from pytest_passbench.forge.noticing import NOTICING_T, unnoticed
+from pytest_passbench.forge.probe import Probe
+from pytest_passbench.forge.variants import MAX_GUARD, flat_clamps, idle_activations
+from pytest_passbench.forge.waste import thrown_away
 from pytest_passbench.suite.batching import is_batching
 from pytest_passbench.suite.opnames import is_metadata, op_name, operator_sequence
 
 Rule = Callable[[Probe], Iterator[str]]
 
+OTHER_SEED = 3
+"""The seed of an input's other values."""
 MIN_NULL_FROM = -2
 """The smallest t from which a null answer may pass."""
-REMOVAL_T = -5
-MAX_GUARD = 1e-3
 IDENTITIES = {
     "dropout", "contiguous", "detach", "clone", "alias", "to", "float", "half", "bfloat16", "type", "type_as",
     "view", "view_as", "reshape", "reshape_as", "flatten", "expand", "expand_as", "unflatten", "repeat", "getitem",
@@ -78,19 +80,30 @@ def removable(probe: Probe) -> Iterator[str]:
     """Yield operators that a pass could leave out unnoticed.
 
     It would hand on an input in place of the operator's result, and the outputs would still be correct at t =
-    REMOVAL_T.
+    NOTICING_T.
     """
-    module = probe.pure
-    if any(is_batching(node) for node in module.graph.nodes):
-        return  # no part of it can run alone
-    for node in module.graph.nodes:
+    for node in probe.pure.graph.nodes:
         if node.op in ("placeholder", "output") or is_metadata(node) or is_exempt(node):
             continue
-        for stand_in in stand_ins(node, probe.values):
-            changed = downstream(module, probe.values, node, stand_in)
-            if all(_unnoticed(a, e) for a, e in zip(changed, probe.outputs, strict=True)):
-                yield f"without {node.name} ({op_name(node)}) nothing changes at t = {REMOVAL_T}"
-                break
+        if any(unnoticed(probe, node, stand_in) for stand_in in stand_ins(node, probe.values)):
+            yield f"without {node.name} ({op_name(node)}) nothing changes at t = {NOTICING_T}"
+
+
+def idle_inputs(probe: Probe) -> Iterator[str]:
+    """Yield inputs whose values do not matter: with other values all outputs are correct at t = NOTICING_T.
+
+    The other values are those of another draw (literal data in reverse order), and a float input's mean.
+    """
+    nodes = [node for node in probe.pure.graph.nodes if node.op == "placeholder"]
+    others = probe.draw(OTHER_SEED)
+    for node, spec, value, drawn in zip(nodes, probe.subgraph.inputs, probe.inputs, others, strict=True):
+        other = drawn if spec.data is None else value.flatten().flip(0).reshape(value.shape)
+        if unnoticed(probe, node, other):
+            yield f"other values of input {spec.name} change nothing at t = {NOTICING_T}"
+        elif value.is_floating_point() and value.numel() > 1:
+            mean = float(value.double().mean())
+            if unnoticed(probe, node, torch.full_like(value, mean)):
+                yield f"input {spec.name} could be its mean at t = {NOTICING_T}"
 
 
 def right_header(probe: Probe) -> Iterator[str]:
@@ -100,15 +113,18 @@ def right_header(probe: Probe) -> Iterator[str]:
         yield f"the graph's operators are {list(found)}, the header says {list(probe.task.header.ops)}"
 
 
-RULES: tuple[Rule, ...] = (
-    right_header, degenerate_inputs, finite, constant_outputs, deterministic, null_answers, dead_operators, removable,
+WHOLE: tuple[Rule, ...] = (
+    right_header, degenerate_inputs, finite, constant_outputs, deterministic, null_answers, dead_operators,
 )  # fmt: skip
+PARTS: tuple[Rule, ...] = (removable, idle_inputs, flat_clamps, idle_activations, thrown_away)
+"""Rules that run parts of a graph. No part of a graph with a level of ``torch.vmap`` can run alone."""
 
 
 def complaints(probe: Probe) -> list[str]:
     """Return the complaints of all rules about one subgraph; if it does not run, that is the only complaint."""
+    batched = any(map(is_batching, probe.module.graph.nodes))
     try:
-        return [f"{rule.__name__}: {text}" for rule in RULES for text in rule(probe)]
+        return [f"{rule.__name__}: {text}" for rule in (WHOLE if batched else WHOLE + PARTS) for text in rule(probe)]
     except Exception as error:  # eager's own failure is the finding
         return [f"runs: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"]
 
@@ -129,10 +145,6 @@ def stand_ins(node: fx.Node, values: dict[fx.Node, Any]) -> Iterator[torch.Tenso
         value = values[source]
         if isinstance(value, torch.Tensor) and value.shape == result.shape and value.dtype == result.dtype:
             yield value
-
-
-def _unnoticed(answer: Any, expected: torch.Tensor) -> bool:
-    return isinstance(answer, torch.Tensor) and answer.shape == expected.shape and passes(answer, expected, REMOVAL_T)
 
 
 def _bits(value: torch.Tensor) -> torch.Tensor:

@@ -12,6 +12,7 @@ import torch
 
 from pytest_passbench.core.task import Task
 from pytest_passbench.forge.canonical import canonical_source, digest
+from pytest_passbench.forge.normal_form import normal_form
 from pytest_passbench.forge.probe import Probe
 from pytest_passbench.forge.rules import complaints
 from pytest_passbench.suite.build import build_graph
@@ -31,41 +32,74 @@ class Complaint:
         return f"{place}: {self.text}"
 
 
+@dataclass(frozen=True)
+class Form:
+    """The normal forms of a subgraph: with its shapes and dtypes, and without."""
+
+    task: str
+    subgraph: str
+    train: bool
+    sized: str
+    shapeless: str
+
+
 def check(refs: Sequence[TaskRef], processes: int = 1) -> Iterator[Complaint]:
     """Yield every complaint about the tasks, in order; ``processes`` tasks are checked at a time."""
-    yield from repeated(refs)
+    yield from renamed(refs)
+    forms: list[Form] = []
+    for said, found in _checked(refs, processes):
+        yield from said
+        forms += found
+    yield from duplicates(forms)
+
+
+def _checked(refs: Sequence[TaskRef], processes: int) -> Iterator[tuple[list[Complaint], list[Form]]]:
     if processes == 1:
-        for ref in refs:
-            yield from check_task(ref)
+        yield from map(check_task, refs)
         return
     with mp.get_context("spawn").Pool(processes) as pool:
-        for found in pool.imap(_listed, refs):
-            yield from found
+        yield from pool.imap(check_task, refs)
 
 
-def _listed(ref: TaskRef) -> list[Complaint]:
-    return list(check_task(ref))
-
-
-def check_task(ref: TaskRef) -> Iterator[Complaint]:
-    """Yield the rules' complaints about one task's subgraphs."""
+def check_task(ref: TaskRef) -> tuple[list[Complaint], list[Form]]:
+    """Return the rules' complaints about one task's subgraphs, and the normal forms of those that run."""
     torch.set_num_threads(1)
     task = ref.load()
+    said, forms = [], []
     for subgraph in task.subgraphs:
-        for text in complaints(Probe(task, subgraph)):
-            yield Complaint(task.id, subgraph.id, text)
+        probe = Probe(task, subgraph)
+        found = [Complaint(task.id, subgraph.id, text) for text in complaints(probe)]
+        if not any(one.text.startswith("runs:") for one in found):
+            sized, shapeless = (normal_form(probe.pure, probe.values, sized) for sized in (True, False))
+            forms.append(Form(task.id, subgraph.id, "train" in task.header.tags, sized, shapeless))
+        said += found
+    return said, forms
 
 
-def repeated(refs: Sequence[TaskRef]) -> Iterator[Complaint]:
-    """Yield tasks with the operators of another one, and subgraphs that are another one renamed."""
+def renamed(refs: Sequence[TaskRef]) -> Iterator[Complaint]:
+    """Yield tasks with the operators of another one."""
     owners: dict[tuple[str, ...], str] = {}
-    seen: dict[str, str] = {}
     for ref in refs:
         if ref.header.ops and (other := owners.setdefault(ref.header.ops, ref.id)) != ref.id:
             yield Complaint(ref.id, "", f"rename: task {other} has the same operator sequence")
-        for key, name in identities(ref.load()):
-            if (other := seen.setdefault(key, f"{ref.id}/{name}")) != f"{ref.id}/{name}":
-                yield Complaint(ref.id, name, f"rename: the same graph, shapes and dtypes as {other}")
+
+
+def duplicates(forms: Iterable[Form]) -> Iterator[Complaint]:
+    """Yield subgraphs that are another one in another spelling, and tasks that are, but for shapes and dtypes."""
+    same: dict[str, Form] = {}
+    alike: dict[str, Form] = {}
+    said: set[tuple[str, str]] = set()
+    for form in forms:
+        if (other := same.setdefault(form.sized, form)) is not form:
+            where = f"{other.task}/{other.subgraph}"
+            yield Complaint(form.task, form.subgraph, f"duplicate: the same graph, shapes and dtypes as {where}")
+        other = alike.setdefault(form.shapeless, form)
+        if other.task != form.task and (other.task, form.task) not in said:
+            said.add((other.task, form.task))
+            split = " of the other split" if other.train != form.train else ""
+            yield Complaint(
+                form.task, "", f"duplicate: but for shapes and dtypes the graph of task {other.task}{split}"
+            )
 
 
 def identities(task: Task) -> Iterator[tuple[str, str]]:

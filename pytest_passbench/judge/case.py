@@ -14,6 +14,7 @@ from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, TWIN
 from pytest_passbench.protocol import Order
+from pytest_passbench.suite.edition import edition_of
 from pytest_passbench.suite.taskfile import task_hash
 
 
@@ -49,6 +50,7 @@ class Case:
         record = Record(self.task.id, subgraph.id, self.candidate.name, subgraph.source, subgraph.dtype)
         record.folder = self.candidate.folder(passes) if passes is not None else ""
         record.task_hash = task_hash(self.task)
+        record.edition = edition_of(self.task.path)
         record.operators = list(self.task.header.ops)
         return record
 

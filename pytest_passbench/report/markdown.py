@@ -32,7 +32,8 @@ def render(run: Run) -> str:
 
 def _facts(run: Run) -> str:
     lines = [f"- candidate {_candidate(item)}" for item in run.candidates]
-    lines.append(f"- {len(run.tasks)} tasks, {len(run.records)} subgraphs judged")
+    suite = f", edition {cell(', '.join(run.editions))} of the suite" if run.editions else ""
+    lines.append(f"- {len(run.tasks)} tasks, {len(run.records)} subgraphs judged{suite}")
     if run.started:
         lines.append(f"- from {cell(run.started)} to {cell(run.finished or 'unknown')}")
     return "\n".join(lines)

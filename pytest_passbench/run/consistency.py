@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_passbench.core.record import Record, Speed
 from pytest_passbench.core.run import Run
@@ -13,17 +13,26 @@ from pytest_passbench.timing.estimate import estimate
 RELATIVE_TOLERANCE = 1e-6
 
 
-def problems(run: Run, counts: Mapping[str, int], hashes: Mapping[str, str]) -> Iterator[str]:
+def problems(
+    run: Run, counts: Mapping[str, int], hashes: Mapping[str, str], editions: Sequence[str] = ()
+) -> Iterator[str]:
     """Yield a sentence for everything that does not fit.
 
     ``counts``: how many subgraphs each task has that each candidate must have records of; ``hashes``: the tasks'
-    contents now. Tasks that are in neither are not looked at.
+    contents now. Tasks that are in neither are not looked at. ``editions``: of the suites that the tasks are in now.
+    If the run has another one, that is the only sentence about the tasks' contents.
     """
     if not run.untouched:
         yield "the digest is not that of the contents: the file was changed after it was written"
     yield from _seed(run)
-    yield from _tasks(run, hashes)
-    yield from _complete(run, counts)
+    if len(run.editions) > 1:
+        yield f"it has tasks of several editions of the suite: {', '.join(run.editions)}"
+    elif run.editions and editions and set(run.editions) != set(editions):
+        now = ", ".join(editions)
+        yield f"it judged edition {run.editions[0]} of the suite, and these tasks are of edition {now}"
+    else:
+        yield from _tasks(run, hashes)
+        yield from _complete(run, counts)
     for record in run.records:
         yield from _speeds(record)
     failed = sum(not record.judged for record in run.records)

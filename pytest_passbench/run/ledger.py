@@ -143,7 +143,11 @@ class Ledger:
             environment=self.environment,
             tasks=list(self.tasks),
             records=disqualify(self.records),
-            hashes={"tasks": {r.task: r.task_hash for r in self.records if r.task_hash}, "harness": of_harness()},
+            hashes={
+                "tasks": {r.task: r.task_hash for r in self.records if r.task_hash},
+                "harness": of_harness(),
+                "editions": sorted({r.edition for r in self.records if r.edition}),
+            },
             candidates=[
                 {"name": c.name, "path": str(c.path), "content_hash": c.content_hash} for c in self.candidates
             ],

@@ -17,7 +17,8 @@ MAY_DIFFER = frozenset({"shard", "report_dir", "seed", "tasks", "candidates"})
 def merge(shards: Sequence[tuple[Path, Run]]) -> Run:
     """Return the shards' records as one run, in the order given; each path is only for messages and ``parts``.
 
-    Raises UserError if a file was changed after it was written, or if settings or candidates differ. Two files
+    Raises UserError if a file was changed after it was written, or if settings, candidates or the suite's edition
+    differ. Two files
     with the same subgraph of the same candidate are an error too.
     """
     first_path, first = shards[0]
@@ -49,7 +50,8 @@ def _hashes(runs: Sequence[Run]) -> dict[str, Any]:
     """Return the hash of every task, and that of the harness if all shards had the same."""
     tasks = {name: value for run in runs for name, value in run.hashes.get("tasks", {}).items()}
     harness = {str(run.hashes.get("harness", "")) for run in runs}
-    return {"tasks": tasks, "harness": harness.pop() if len(harness) == 1 else ""}
+    editions = sorted({edition for run in runs for edition in run.editions})
+    return {"tasks": tasks, "harness": harness.pop() if len(harness) == 1 else "", "editions": editions}
 
 
 def _check_same(first_path: Path, first: Run, path: Path, run: Run) -> None:
@@ -60,6 +62,10 @@ def _check_same(first_path: Path, first: Run, path: Path, run: Run) -> None:
         if first.settings.get(name) != run.settings.get(name):
             what = f"has {name} = {run.settings.get(name)!r}, {first_path} has {first.settings.get(name)!r}"
             raise UserError(what, where=path, remedy="merge runs with the same settings")
+    if first.editions and run.editions and first.editions != run.editions:
+        found, other = (", ".join(one.editions) for one in (run, first))
+        what = f"judged edition {found} of the suite, {first_path} edition {other}"
+        raise UserError(what, where=path, remedy="merge runs of one edition")
     if _contents(first) != _contents(run):
         what = f"judged other candidates than {first_path}: {_described(run)}, not {_described(first)}"
         raise UserError(what, where=path, remedy="merge runs of the same candidates")

@@ -113,7 +113,11 @@ def _header(folder: Path, count: int, ours: dict[str, Any]) -> TaskHeader:
     lists = {key: ours.get(key) for key in ("ops", "sources", "tags")}
     known = {key: tuple(map(str, found)) if isinstance(found, list) else () for key, found in lists.items()}
     name = identifier(str(ours.get("task", folder.resolve().name)))
-    return TaskHeader(id=name, subgraphs=count, modality=str(ours.get("modality", "")), **known)
+    ratio = ours.get("headroom")
+    headroom = float(ratio) if isinstance(ratio, int | float) and math.isfinite(ratio) else 0.0
+    return TaskHeader(
+        id=name, subgraphs=count, modality=str(ours.get("modality", "")), headroom=headroom, **known
+    )
 
 
 def _task(folder: Path, members: list[tuple[str, Path]]) -> Task:

@@ -36,7 +36,7 @@ DTYPES = frozenset(
 )
 """The dtypes that an input may have, without the ``torch.`` prefix."""
 
-_HEADER_KEYS = ("passbench", "id", "ops", "sources", "modality", "tags", "subgraphs")
+_HEADER_KEYS = ("passbench", "id", "ops", "sources", "modality", "tags", "headroom", "subgraphs")
 _SUBGRAPH_KEYS = ("id", "graph", "dtype", "source", "meta", "inputs")
 _INPUT_KEYS = ("name", "original_name", "shape", "dtype", "mean", "std", "min", "max", "data")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
@@ -80,7 +80,9 @@ def dump_task(task: Task) -> str:
     lines = [f"passbench: {FORMAT}", f"id: {flow(header.id)}", f"ops: {flow(header.ops)}"]
     lines.append(f"sources: {flow(header.sources)}")
     lines += [f"modality: {flow(header.modality)}"] if header.modality else []
-    lines += [f"tags: {flow(header.tags)}", f"subgraphs: {header.subgraphs}", "---", "graphs:"]
+    lines.append(f"tags: {flow(header.tags)}")
+    lines += [f"headroom: {flow(header.headroom)}"] if header.headroom else []
+    lines += [f"subgraphs: {header.subgraphs}", "---", "graphs:"]
     for key, source in task.graphs.items():
         lines.append(f"  {flow(key)}: {block(source)}")
     lines.append("subgraphs:")
@@ -126,7 +128,7 @@ def _header(root: Cursor, path: Path) -> TaskHeader:
     if version.value != FORMAT:
         version.fail(f"format {shown(version.value)} is not known", f"this version reads '{FORMAT}'")
     root.only(_HEADER_KEYS)
-    modality, tags = root.maybe("modality"), root.maybe("tags")
+    modality, tags, headroom = root.maybe("modality"), root.maybe("tags"), root.maybe("headroom")
     header = TaskHeader(
         id=_identifier(root.at("id")),
         ops=root.at("ops").strings(),
@@ -134,6 +136,7 @@ def _header(root: Cursor, path: Path) -> TaskHeader:
         tags=tags.strings() if tags is not None else (),
         subgraphs=root.at("subgraphs").integer(least=1, most=MAX_SUBGRAPHS),
         modality=modality.string() if modality is not None else "",
+        headroom=_finite(headroom) if headroom is not None else 0.0,
     )
     if not header.ops:
         root.at("ops").fail("ops is empty", "list the operators of the graphs, in order")

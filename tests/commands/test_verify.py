@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
 
 from pytest_passbench.commands.main import main
 from pytest_passbench.core.record import ArmResult, PassReport, Record, Speed
+from pytest_passbench.report.markdown import render
 from pytest_passbench.run import results_file
 from pytest_passbench.run.disqualify import disqualify
 
@@ -69,13 +71,15 @@ class Judge:
         pass
 
     def judge(self, task, candidate):
+        from pytest_passbench.suite.edition import edition_of
         from pytest_passbench.suite.taskfile import task_hash
 
         for subgraph in task.subgraphs:
             pairs = [[math.log(self.ratio)] * 2] * 6
             speed = Speed(self.ratio, self.ratio - 0.1, self.ratio + 0.1, "FASTER", 10.0, 10.0 / self.ratio, pairs)
             arm = ArmResult(correct_from=[-11], speed=speed)
-            yield Record(task.id, subgraph.id, candidate.name, arm=arm, task_hash=task_hash(task))
+            yield Record(task.id, subgraph.id, candidate.name, arm=arm, task_hash=task_hash(task),
+                         edition=edition_of(task.path))  # fmt: skip
 
 
 @pytest.fixture
@@ -87,6 +91,7 @@ def made(tmp_path: Path):
     (tmp_path / "cand" / "fuse.py").write_text(PASS)
     (tmp_path / "cand" / "sorted_output_pass_rule_names.json").write_text('["fuse"]')
     (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "EDITION").write_text("7\n")
     for name in ("one", "two"):
         (tmp_path / "tasks" / f"{name}.task.yaml").write_text(TASK.format(name=name))
     run = evaluate(tmp_path / "cand", tmp_path / "tasks", judge=Judge)
@@ -129,6 +134,23 @@ def test_a_dropped_subgraph_is_found(made, capsys):
     edit(made, lambda run: run.records.pop())
     assert verify(made) == 1
     assert "cand: 1 records of task two, which has 2 subgraphs" in capsys.readouterr().out
+
+
+def test_results_of_another_edition_are_told_as_such(made, capsys, tmp_path_factory):
+    other = tmp_path_factory.mktemp("next") / "tasks"
+    shutil.copytree(made / "tasks", other)
+    (other / "EDITION").write_text("8\n")
+    assert verify(made, "--tasks", str(other)) == 1
+    out = capsys.readouterr().out
+    assert "it judged edition 7 of the suite, and these tasks are of edition 8" in out
+    assert "contents" not in out
+    assert "edition 7 of the suite" in render(results_file.read(made / "run" / "results.json"))
+
+
+def test_results_without_an_edition_are_of_the_first(made, capsys):
+    edit(made, lambda run: run.hashes.pop("editions"))
+    assert verify(made) == 1
+    assert "it judged edition 1 of the suite, and these tasks are of edition 7" in capsys.readouterr().out
 
 
 def test_a_swapped_task_is_found(made, capsys):

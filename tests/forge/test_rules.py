@@ -9,16 +9,19 @@ import pytest
 import torch
 
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
+from pytest_passbench.forge.headroom import Machine, headroom, of_task, work
 from pytest_passbench.forge.null import NEVER, least, null_from
 from pytest_passbench.forge.probe import Probe
+from pytest_passbench.forge.repair import repaired
 from pytest_passbench.forge.rules import complaints
-from pytest_passbench.forge.suite_check import repeated, sample
+from pytest_passbench.forge.suite_check import check, sample
 from pytest_passbench.suite.find import discover
 from pytest_passbench.suite.taskfile import write_task
 
 X = TensorSpec("in_0", (8, 64), "float32", 0.1, 1.0)
 W = TensorSpec("in_1", (64,), "float32", 1.0, 0.1)
 B = TensorSpec("in_2", (64,), "float32", 0.0, 0.1)
+A = TensorSpec("in_1", (8, 64), "float32", 0.2, 1.0)
 THREES = TensorSpec("in_0", (8,), "int64", min=3, max=3)
 NORM = "tmp_0 = torch.nn.functional.layer_norm({}, (64,), in_1, in_2, 1e-05)"
 
@@ -82,6 +85,68 @@ def test_each_rule_fires_on_a_task_that_breaks_it(rule: str, planted: Task) -> N
     assert rule in {text.partition(":")[0] for text in said(planted)}
 
 
+WIDE = TensorSpec("in_0", (8, 64), "float32", 0.0, 6.0)
+"""Inputs that reach both sides of a clamp at 6."""
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("torch.relu(in_0)", "flat_clamps: tmp_0 (relu) could be taken clamped"),
+        ("torch.nn.functional.relu6(in_0 + 2.5)", "tmp_0 (relu6) could be taken without its upper bound"),
+        ("torch.nn.functional.relu6(in_0 + 9.0)", "tmp_0 (relu6) could be taken without its lower bound"),
+        ("torch.nn.functional.hardtanh(in_0, -9.0, 0.5)",
+         "flat_clamps: tmp_0 (hardtanh) could be taken without its lower bound"),
+        ("torch.nn.functional.hardswish(in_0 - 2.0)",
+         "flat_clamps: tmp_0 (hardswish) could be taken without its upper bound"),
+        ("torch.nn.functional.gelu(in_0 * 0.0002)", "idle_activations: tmp_0 (gelu) could be taken as half"),
+        ("torch.nn.functional.silu(in_0.sign() * 40.0)", "idle_activations: tmp_0 (silu) could be taken as relu"),
+        ("torch.sigmoid(in_0 * 0.002)", "idle_activations: tmp_0 (sigmoid) could be taken as a line"),
+        ("torch.softmax(in_0 * 1e-07, -1)",
+         "idle_activations: tmp_0 (softmax) could be taken as the mean of each row"),
+        ("in_0 * in_1.sigmoid()[:, :1]", "thrown_away: only 2% of sigmoid (sigmoid) is used"),
+        ("(in_0 * 2.0).view(2, 4, 64).transpose(0, 1)[0]", "thrown_away: only 25% of mul (mul) is used"),
+        ("in_0 + in_1 * 1e-09", "idle_inputs: other values of input in_1 change nothing at t = -5"),
+        ("in_0 * in_1.mean()", "idle_inputs: input in_1 could be its mean at t = -5"),
+        ("in_0.to(in_1.dtype) * 1.5", "idle_inputs: other values of input in_1 change nothing at t = -5"),
+    ],
+)  # fmt: skip
+def test_inputs_that_test_only_a_part_of_a_graph_are_found(body: str, text: str) -> None:
+    inputs = (replace(X, std=0.9, min=-3.0, max=3.0), replace(A, mean=0.5)) if "in_1" in body else (
+        replace(X, std=0.9, min=-3.0, max=3.0),)  # fmt: skip
+    found = said(task("planted", f"tmp_0 = {body}", "return (tmp_0,)", inputs=inputs))
+    assert any(text in one for one in found), found
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "torch.relu(in_0)", "torch.nn.functional.relu6(in_0)", "torch.nn.functional.hardtanh(in_0, -1.0, 1.0)",
+        "torch.nn.functional.hardswish(in_0)", "torch.nn.functional.gelu(in_0)", "in_0.clamp(min=-2)",
+        "in_0.clamp(min=1e-06) * 1.5 + in_0", "torch.softmax(in_0, -1)", "(in_0 * 2.0)[:, :40]",
+        "(in_0 * 2.0).chunk(2, -1)[0] * (in_0 * 2.0).chunk(2, -1)[1]",
+    ],
+)  # fmt: skip
+def test_inputs_that_test_a_whole_graph_are_let_be(body: str) -> None:
+    found = said(task("planted", f"tmp_0 = {body}", "return (tmp_0,)", inputs=(WIDE,)))
+    names = ("idle_inputs", "flat_clamps", "idle_activations", "thrown_away")
+    assert [one for one in found if one.startswith(names)] == []
+
+
+def test_most_of_a_value_may_be_read_by_several_users_together() -> None:
+    body = ("tmp_0 = in_0 * 2.0", "tmp_1 = tmp_0[:, :20]", "tmp_2 = tmp_0[:, 20:40]", "return (tmp_1 + tmp_2,)")
+    found = said(task("mul getitem getitem add", *body, inputs=(WIDE,)))
+    assert [one for one in found if one.startswith("thrown_away")] == []
+
+
+def test_a_strided_convolution_of_one_element_throws_most_of_its_input_away() -> None:
+    inputs = (replace(WIDE, shape=(1, 4, 16, 16)), TensorSpec("in_1", (8, 4, 1, 1), "float32", 0.0, 0.5))
+    for stride, expected in ((2, 1), (1, 0)):
+        body = ("tmp_0 = torch.relu(in_0)", f"return (torch.conv2d(tmp_0, in_1, None, ({stride}, {stride})),)")
+        found = [one for one in said(task("relu conv2d", *body, inputs=inputs)) if one.startswith("thrown_away")]
+        assert len(found) == expected
+
+
 def test_identities_and_guards_are_not_called_removable() -> None:
     body = ("tmp_0 = torch.nn.functional.dropout(in_0, 0.1, False)", "tmp_1 = tmp_0.to(torch.float32)",
             "tmp_2 = tmp_1.pow(2)", "tmp_3 = tmp_2.mean(-1, keepdim=True)", "tmp_4 = tmp_3 + 1e-12",
@@ -94,10 +159,61 @@ def test_tasks_that_are_another_one_renamed_are_found(tmp_path: Path) -> None:
     for name, source in (("first", GOOD.graphs["g"]), ("second", body)):
         other = replace(GOOD, header=replace(GOOD.header, id=name), graphs={"g": source})
         write_task(other, tmp_path / f"{name}.task.yaml")
-    found = [str(one) for one in repeated(discover(tmp_path))]
-    assert len(found) == 2
+    found = [str(one) for one in check(discover(tmp_path))]
+    assert len(found) == 3
     assert "second: rename: task first has the same operator sequence" in found[0]
-    assert "second/s: rename: the same graph, shapes and dtypes as first/s" in found[1]
+    assert "second/s: duplicate: the same graph, shapes and dtypes as first/s" in found[1]
+    assert "second: duplicate: but for shapes and dtypes the graph of task first" in found[2]
+
+
+SPLIT = task("mul view transpose tanh", "tmp_0 = in_0 * in_1", "tmp_1 = tmp_0.view(8, 8, 8)",
+             "tmp_2 = tmp_1.transpose(1, 2)", "return (torch.tanh(tmp_2),)", inputs=(X, A), name="split")  # fmt: skip
+OTHERWISE = task("dropout mul to reshape permute contiguous tanh",
+                 "tmp_0 = torch.nn.functional.dropout(in_0, 0.1, False)", "tmp_1 = in_1 * tmp_0",
+                 "tmp_2 = tmp_1.to(torch.float32)", "tmp_3 = tmp_2.reshape(8, -1, 8)",
+                 "tmp_4 = tmp_3.permute(0, 2, 1).contiguous()",
+                 "return (tmp_4.tanh(),)", inputs=(X, A), name="other")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("other", "texts"),
+    [
+        (OTHERWISE, ["other/s: duplicate: the same graph", "other: duplicate: but for shapes"]),
+        (replace(OTHERWISE, header=replace(OTHERWISE.header, tags=("train",))),
+         ["other/s: duplicate: the same graph", "graph of task split of the other split"]),
+        (task("mul view transpose tanh dropout", "tmp_0 = in_0 * in_1", "tmp_1 = tmp_0.view(4, 4, 8)",
+              "tmp_2 = torch.tanh(tmp_1.transpose(2, 1))", "return (torch.nn.functional.dropout(tmp_2, 0.5, False),)",
+              inputs=(replace(X, shape=(4, 32)), replace(A, shape=(4, 32))), name="other"),
+         ["other: duplicate: but for shapes"]),
+        (task("mul view transpose tanh mul", "tmp_0 = in_0 * in_1", "tmp_1 = tmp_0.view(8, 8, 8)",
+              "tmp_2 = torch.tanh(tmp_1.transpose(1, 2))", "return (tmp_2 * tmp_2,)", inputs=(X, A),
+              name="other"), []),
+        (task("mul view transpose tanh", "tmp_0 = in_0 * in_0", "tmp_1 = tmp_0.view(8, 8, 8) + 0.5",
+              "tmp_2 = tmp_1.transpose(1, 2)", "return (torch.tanh(tmp_2),)", inputs=(X,), name="other"), []),
+        (task("sub view transpose tanh", "tmp_0 = in_0 - in_1", "tmp_1 = tmp_0.view(8, 8, 8)",
+              "tmp_2 = tmp_1.transpose(1, 2)", "return (torch.tanh(tmp_2),)", inputs=(X, A), name="other"), []),
+    ],
+)  # fmt: skip
+def test_another_spelling_of_a_graph_is_a_duplicate(other: Task, texts: list[str], tmp_path: Path) -> None:
+    write_task(SPLIT, tmp_path / "split.task.yaml")
+    (tmp_path / "z").mkdir()
+    write_task(other, tmp_path / "z" / "other.task.yaml")
+    found = [text for one in check(discover(tmp_path)) if "duplicate" in (text := str(one))]
+    assert len(found) == len(texts)
+    assert all(wanted in text for wanted, text in zip(texts, found, strict=True))
+
+
+def test_the_order_of_operands_matters_to_operators_that_are_not_commutative(tmp_path: Path) -> None:
+    for name, body in (
+        ("one", "in_0 - torch.tanh(in_1)"),
+        ("two", "torch.tanh(in_1) - in_0"),
+        ("three", "torch.tanh(in_0) - in_1"),
+    ):
+        planted = task("sub tanh" if name == "one" else "tanh sub", f"return ({body},)", inputs=(X, A), name=name)
+        write_task(planted, tmp_path / f"{name}.task.yaml")
+    found = {str(one) for one in check(discover(tmp_path)) if "duplicate" in str(one)}
+    assert found == {"two/s: duplicate: the same graph, shapes and dtypes as three/s",
+                     "two: duplicate: but for shapes and dtypes the graph of task three"}  # fmt: skip
 
 
 def test_check_prints_complaints_and_exits_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,7 +226,8 @@ def test_check_prints_complaints_and_exits_1(tmp_path: Path, capsys: pytest.Capt
     assert main(["tasks", "check", str(tmp_path)]) == 1
     out = capsys.readouterr().out
     assert "planted/s: degenerate_inputs: input in_1" in out
-    assert "1 tasks, 1 subgraphs checked: 1 complaints" in out
+    assert "planted/s: idle_inputs: other values of input in_1 change nothing at t = -5" in out
+    assert "1 tasks, 1 subgraphs checked: 2 complaints" in out
 
 
 def test_a_sample_keeps_lite_tasks_and_is_the_same_every_time(tmp_path: Path) -> None:
@@ -123,6 +240,33 @@ def test_a_sample_keeps_lite_tasks_and_is_the_same_every_time(tmp_path: Path) ->
     assert {"t0", "t1", "t2"} <= set(chosen)
     assert 3 <= len(chosen) < 20
     assert chosen == [r.id for r in sample(refs, 0.1)]
+
+
+def test_scaling_repairs_inputs_that_do_not_reach_a_clamp() -> None:
+    planted = task("layer_norm relu", NORM.format("in_0"), "return (torch.relu(tmp_0),)")
+    assert any("clamped at 6" in text for text in said(planted))
+    made, changes = repaired(planted, planted.subgraphs[0]) or (None, ())
+    assert made is not None
+    assert said(replace(planted, subgraphs=(made,))) == []
+    assert made.meta["widened"] is True
+    assert repaired(planted, planted.subgraphs[0], [changes]) == (made, changes)
+
+
+def test_no_scaling_repairs_an_input_without_effect() -> None:
+    planted = task("to tanh", "tmp_0 = in_0.to(in_1.dtype)", "return (torch.tanh(tmp_0),)", inputs=(X, A))
+    assert repaired(planted, planted.subgraphs[0]) is None
+
+
+def test_head_room_is_eagers_time_over_what_cannot_be_avoided() -> None:
+    rates = Machine(bandwidth=1e9, flops=1e9, call=1e-6)
+    square = replace(X, shape=(64, 64)), replace(A, shape=(64, 64))
+    added = work(Probe(planted := task("add", "return (in_0 + in_1,)", inputs=square), planted.subgraphs[0]))
+    assert (added.bytes, added.flops) == (3 * 4 * 64 * 64, 0)
+    assert headroom(added.seconds(rates) * 2e6, added, rates) == pytest.approx(2.0)
+    product = work(Probe(planted := task("matmul", "return (in_0 @ in_1,)", inputs=square), planted.subgraphs[0]))
+    assert product.flops == 2 * 64**3
+    assert product.seconds(rates) == pytest.approx(2 * 64**3 / 1e9 + 1e-6)
+    assert of_task([1.0, 2.049, 9.0]) == 2.0
 
 
 def test_null_answers_are_found_where_they_pass() -> None:

@@ -309,6 +309,7 @@ def test_merging_twice_keeps_every_part(tmp_path):
         (small("one"), "one::a"),
         (small("two", settings={"tolerance": -4}), "has score|has tolerance"),
         (small("two", candidates=[{"name": "mine", "content_hash": "bb"}]), "other candidates"),
+        (small("two", hashes={"editions": ["2"]}), "edition 2 of the suite, .* edition 1"),
     ],
 )
 def test_what_does_not_belong_together_is_refused(tmp_path, capsys, other, said):

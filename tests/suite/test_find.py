@@ -189,6 +189,36 @@ def test_listing(capsys):
     assert (data["count"], data["subgraphs"], data["tasks"][1]["tags"]) == (2, 4, ["lite"])
 
 
+def test_counts_of_a_suite(tmp_path, capsys):
+    (tmp_path / "EDITION").write_text("5\n")
+    body = "---\ngraphs:\n  g0: |\n    def forward(in_0, in_1):\n        tmp_0 = torch.conv2d(in_0, in_1)\n"
+    end = """subgraphs:
+- id: {name}
+  graph: g0
+  dtype: float32
+  inputs:
+  - {{name: in_0, shape: [1, 2, 4, 4], dtype: float32}}
+  - {{name: in_1, shape: [2, 2, 1, 1], dtype: float32}}
+"""
+    for name, ops, rest, head in (
+        ("one", "[conv2d, relu]", "tmp_1 = torch.relu(tmp_0)\n        return (tmp_0, tmp_1)", "headroom: 2.5\n"),
+        ("two", "[conv2d]", "return (tmp_0,)", "headroom: 1.5\n"),
+    ):
+        header = f"passbench: task/1\nid: {name}\nops: {ops}\nsources: [lib/{name}, other/x]\n{head}subgraphs: 1\n"
+        text = f"{header}{body}        {rest}\n{end.format(name=name)}"
+        (tmp_path / f"{name}.task.yaml").write_text(text.replace(", other/x", "") if name == "two" else text)
+    assert main(["tasks", "list", "--json", str(tmp_path)]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["tasks"][0]["headroom"] == 2.5
+    assert data["counts"] == {
+        "editions": ["5"], "conv_anchored_subgraphs": 2, "conv_anchored_share": 1.0,
+        "tasks_by_library": {"lib": 2, "other": 1}, "architectures": 3, "tasks_of_one_architecture": 1,
+        "tasks_with_two_outputs": 1, "tasks_with_a_possible_2x": 1, "operators": 2,
+    }  # fmt: skip
+    assert main(["tasks", "show", str(tmp_path / "one.task.yaml")]) == 0
+    assert "head-room: at most 2.5 times as fast as eager" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "ids"),
     [
