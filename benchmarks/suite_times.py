@@ -14,7 +14,7 @@ import dataclasses
 from pathlib import Path
 
 import torch
-from engine import Case, Twins, cases, machine, write
+from engine import REPORTS, Case, Twins, cases, machine, write
 
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
@@ -50,6 +50,7 @@ def main() -> None:
         "tasks_with_a_possible_2x": sum(task.header.headroom >= 2 for task in suite),
         "headroom": {task.id: task.header.headroom for task in suite},
     }
+    REPORTS.mkdir(parents=True, exist_ok=True)
     print(write("suite-times", summary))
     print({name: value for name, value in summary.items() if name not in ("machine", "headroom")})
 

@@ -1,12 +1,13 @@
 """Head-room: how much faster than eager a subgraph could be at most.
 
-No program is faster than one that reads every input and writes every output once at the bandwidth of a copy, does the
-matrix products and convolutions at the best rate, and costs one call. The ratio of eager's time to that bound is the
-head-room (the roofline model: Williams, Waterman and Patterson 2009, CACM 52:65).
+The bound is a program that moves as many bytes as a graph's inputs and outputs have, as fast as a copy of that size
+does in one call, and does the matrix products and convolutions at the best rate. Eager's time over the
+bound's is the head-room (the roofline model: Williams, Waterman and Patterson 2009, CACM 52:65).
 """
 
 from __future__ import annotations
 
+import functools
 import statistics
 import time
 from collections.abc import Callable
@@ -18,33 +19,49 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from pytest_passbench.forge.probe import Probe
 
-COPIED_BYTES = 1 << 26
-"""More than the caches of one core hold."""
+MOVED_BYTES = tuple(1 << power for power in range(10, 28))
+"""Traffic of the copies that are measured: of parts of the first cache, up to far more than the last one holds."""
 MATRIX = 768
 REPEATS = 30
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The best rates of one thread: bytes a second of a copy (read and written), float32 operations a second of a
-    matrix product, and seconds of a call that does nothing.
+    """The best rates of one thread.
+
+    ``copies``: (bytes read and written, seconds) of copies, the smallest first, a call included. ``flops``: float32
+    operations a second of a matrix product.
     """
 
-    bandwidth: float
+    copies: tuple[tuple[int, float], ...]
     flops: float
-    call: float
+
+    def copy_seconds(self, moved: int) -> float:
+        """Return the time of a copy that reads and writes ``moved`` bytes in all, between the measured ones."""
+        before, after = self.copies[0], self.copies[-1]
+        for one in self.copies:
+            if one[0] <= moved:
+                before = one
+            elif one[0] < after[0]:
+                after = one
+                break
+        if moved <= before[0]:
+            return before[1]
+        if moved >= after[0]:
+            return after[1] * moved / after[0]
+        share = (moved - before[0]) / (after[0] - before[0])
+        return before[1] + share * (after[1] - before[1])
 
 
 def measure() -> Machine:
     """Return the rates of this machine: the best of ``REPEATS`` runs, which other work disturbs least."""
-    source, target = torch.ones(COPIED_BYTES // 4), torch.empty(COPIED_BYTES // 4)
+    source, target = torch.ones(MOVED_BYTES[-1] // 8), torch.empty(MOVED_BYTES[-1] // 8)
     left, right, product = (torch.ones(MATRIX, MATRIX) for _ in range(3))
-    value = torch.ones(1)
-    return Machine(
-        bandwidth=2 * COPIED_BYTES / _best(lambda: target.copy_(source)),
-        flops=2 * MATRIX**3 / _best(lambda: torch.mm(left, right, out=product)),
-        call=_best(lambda: value.add_(0.0)),
-    )
+    copies = []
+    for moved in MOVED_BYTES:
+        part, into = source[: moved // 8], target[: moved // 8]
+        copies.append((moved, _best(functools.partial(into.copy_, part))))
+    return Machine(tuple(copies), 2 * MATRIX**3 / _best(lambda: torch.mm(left, right, out=product)))
 
 
 def _best(function: Callable[[], Any]) -> float:
@@ -65,7 +82,7 @@ class Work:
 
     def seconds(self, machine: Machine) -> float:
         """Return the least time of the work on ``machine``."""
-        return max(self.bytes / machine.bandwidth, self.flops / machine.flops) + machine.call
+        return max(machine.copy_seconds(self.bytes), self.flops / machine.flops)
 
 
 def work(probe: Probe) -> Work:
