@@ -61,12 +61,18 @@ def test_evaluate_returns_the_run(folder):
         return judges[-1]
 
     run = pytest_passbench.evaluate(
-        folder / "passes", folder / "own" / "a.task.yaml", judge=make, on_record=seen.append, tolerance=-4
+        folder / "passes",
+        folder / "own" / "a.task.yaml",
+        judge=make,
+        on_record=seen.append,
+        tolerance=-4,
+        criterion="either",
     )
     assert run.tasks == ["a"]
     assert run.records == seen
     assert [record.subgraph for record in seen] == ["s0", "s1"]
     assert run.settings["tolerance"] == -4
+    assert {run.criterion, *(record.criterion for record in seen)} == {"either"}
     assert [(record.tolerance, record.correct) for record in run.records] == [(-4, True)] * 2
     assert run.environment == {"sandbox": "fake"}
     assert not run.interrupted
@@ -85,6 +91,8 @@ def test_evaluate_interrupted_returns_what_there_is(folder):
 def test_evaluate_refuses_what_it_does_not_know(folder):
     with pytest.raises(UserError, match="unknown setting 'speed'"):
         pytest_passbench.evaluate(folder / "passes", judge=Judge, speed=1)
+    with pytest.raises(UserError, match="evaluate, criterion: 'best' is not one of ladder, fp64, either"):
+        pytest_passbench.evaluate(folder / "passes", judge=Judge, criterion="best")
     with pytest.raises(UserError, match="evaluate, tolerance: '3' is not an integer from -10 to 0"):
         pytest_passbench.evaluate(folder / "passes", judge=Judge, tolerance=3)
     with pytest.raises(UserError, match="candidate directory does not exist"):
