@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from sys import intern
-from typing import Any
 
 from pytest_passbench.core import misses
 from pytest_passbench.core.escape import LINES, printable
-from pytest_passbench.core.record import RAN, ArmResult, PassReport, Record, Speed
+from pytest_passbench.core.record import RAN, ArmResult, Record
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.faults import HarnessFault, fault_line, is_fault
@@ -23,6 +21,7 @@ from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.case import Case
 from pytest_passbench.judge.deadline import Pace
 from pytest_passbench.judge.devices import clock_of, start_template
+from pytest_passbench.judge.entries import pass_reports, speed_of
 from pytest_passbench.judge.machine.cores import exclusive, pinned
 from pytest_passbench.judge.measure.allowance import Allowance
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
@@ -32,7 +31,7 @@ from pytest_passbench.judge.verify.late import LateReference
 from pytest_passbench.judge.witness import raise_if_fault
 from pytest_passbench.protocol import Order
 from pytest_passbench.timing.looks import Stopping
-from pytest_passbench.timing.measurement import Arms, Result, measure
+from pytest_passbench.timing.measurement import Arms, measure
 from pytest_passbench.timing.rounds import BLOCK_SECONDS, calls_per_block, shape
 
 MAX_PROBES = 20
@@ -360,37 +359,3 @@ class Subject:
         for template in self._forked:
             template.leave()
         self.bench.pages.close()
-
-
-def speed_of(measured: Arms, arm: str, result: Result) -> Speed:
-    """Return an arm's speed as stored in the record."""
-    estimate = result.estimate
-    return Speed(
-        ratio=estimate.ratio,
-        low=estimate.low,
-        high=estimate.high,
-        verdict=result.decision.verdict,
-        eager_us=measured.per_call(EAGER) * 1e6,
-        other_us=measured.per_call(arm) * 1e6,
-        pairs=[list(pair) for pair in measured.log_ratios(arm)],
-    )
-
-
-def pass_reports(items: Iterable[Mapping[str, Any]], untuned: Collection[str] = ()) -> list[PassReport]:
-    """Return a candidate's reports on its passes, capped and escaped. No verdict depends on them.
-
-    ``untuned`` are the names of the passes whose kernels could have been tuned and were not.
-    Subgraphs of a task have most texts in common, and a run keeps all reports: each text is kept once.
-    """
-    return [
-        PassReport(
-            name=intern(printable(str(item.get("name", "")))[:200]),
-            matches=int(item.get("matches", 0)),
-            operators=[intern(printable(str(op))[:60]) for op in item.get("operators", [])][:500],
-            miss=intern(printable(str(item.get("miss", "")), LINES)[:1000]),
-            computed=[intern(printable(str(op))[:60]) for op in item.get("computed", [])][:50],
-            nearness=float(item.get("nearness", 0.0)),
-            untuned=item.get("name") in untuned,
-        )
-        for item in list(items)[:200]
-    ]

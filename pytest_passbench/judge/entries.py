@@ -1,0 +1,46 @@
+"""Entries of a record: an arm's speed, and the reports on a candidate's passes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from sys import intern
+from typing import Any
+
+from pytest_passbench.core.escape import LINES, printable
+from pytest_passbench.core.record import PassReport, Speed
+from pytest_passbench.judge.arms.names import EAGER
+from pytest_passbench.timing.measurement import Arms, Result
+
+
+def speed_of(measured: Arms, arm: str, result: Result) -> Speed:
+    """Return an arm's speed as stored in the record."""
+    estimate = result.estimate
+    return Speed(
+        ratio=estimate.ratio,
+        low=estimate.low,
+        high=estimate.high,
+        verdict=result.decision.verdict,
+        eager_us=measured.per_call(EAGER) * 1e6,
+        other_us=measured.per_call(arm) * 1e6,
+        pairs=[list(pair) for pair in measured.log_ratios(arm)],
+    )
+
+
+def pass_reports(items: Iterable[Mapping[str, Any]], untuned: Collection[str] = ()) -> list[PassReport]:
+    """Return a candidate's reports on its passes, capped and escaped. No verdict depends on them.
+
+    ``untuned`` are the names of the passes whose kernels could have been tuned and were not.
+    Subgraphs of a task have most texts in common, and a run keeps all reports: each text is kept once.
+    """
+    return [
+        PassReport(
+            name=intern(printable(str(item.get("name", "")))[:200]),
+            matches=int(item.get("matches", 0)),
+            operators=[intern(printable(str(op))[:60]) for op in item.get("operators", [])][:500],
+            miss=intern(printable(str(item.get("miss", "")), LINES)[:1000]),
+            computed=[intern(printable(str(op))[:60]) for op in item.get("computed", [])][:50],
+            nearness=float(item.get("nearness", 0.0)),
+            untuned=item.get("name") in untuned,
+        )
+        for item in list(items)[:200]
+    ]
