@@ -145,7 +145,7 @@ class Record:
         return levels(criterion, result.first_correct, self.null_from, self.accurate(arm), self.null_accurate)
 
     def accurate(self, arm: str = "candidate") -> bool | None:
-        """Return True if an arm's answer is as accurate as eager's; None if there is no answer or no float64 form.
+        """Return True if an arm's answer is as accurate as eager's; None without an answer or a float64 form.
 
         Raises KeyError if the record has no baseline of the arm's name.
         """

@@ -2,8 +2,8 @@
 
 With r an output in float64, c the candidate's, e eager's, and n the number of elements:
 
-- the greatest ratio is max|c - r| / (max|e - r| + U / 2),
-- the mean ratio is mean|c - r| / (mean|e - r| + U / (F sqrt n)), F being the most that it may be.
+    greatest ratio = max|c - r| / (max|e - r| + U / 2)
+    mean ratio = mean|c - r| / (mean|e - r| + U / (F sqrt n))       F: the most that it may be
 
 U is the rounding unit of the largest |r| at which eager is not exact. It allows for an eager that is nearly exact by
 luck. The more elements there are, the less the mean depends on luck.
