@@ -40,9 +40,12 @@ class Judges:
         self._sessions: dict[Settings, Session] = {}
 
     def session(self, settings: Settings) -> Session:
-        """Return the judge with these settings, which leaves the machine's noise alone; begin it if there is none."""
+        """Return the judge with these settings; begin it if there is none.
+
+        It does not look into the machine's noise, and measures nothing twice.
+        """
         session = self._sessions.pop(settings, None) or Session(settings, b"a secret of the tests")
-        session.floor = False
+        session.thorough = False
         self._sessions[settings] = session
         if len(self._sessions) > MAX_JUDGES:
             self._sessions.pop(next(iter(self._sessions))).close()

@@ -57,13 +57,14 @@ class Session:
     """A judge of tasks for candidates, and a context manager; its sandboxes end with it.
 
     ``expected`` is the number of subgraphs that it will be asked for, as far as its caller knows: a budget is spread
-    over them. With ``floor`` the machine's noise (eager against eager) is found out on the way.
+    over them. If it is ``thorough``, the machine's noise (eager against eager) is found out on the way, and subgraphs
+    whose verdict noise kept open are measured again.
     """
 
     def __init__(self, settings: Settings, seed: bytes, worker: int = 0) -> None:
         """``worker`` tells parallel judges apart, from 0. Raises UserError if this machine has no sandbox."""
         self.settings, self._seed = settings, seed
-        self.expected, self.floor = 0, True
+        self.expected, self.thorough = 0, True
         self._broken = False  # the last subgraph could not be judged: the witness goes first
         self._walls = sandbox.require(settings.sandbox)
         self._cores = Cores.choose(settings.threads, worker)
@@ -135,7 +136,7 @@ class Session:
             attempt = partial(self._first, case)
             record, subject = self._tried(case, attempt) if case.fault() is None else attempt("")
             self._baselines.keep(case, record)
-            if subject is not None and subject.noisy and record.arm.status == RAN:
+            if self.thorough and subject is not None and subject.noisy and record.arm.status == RAN:
                 deadline = subject.bench.deadline
                 if deadline.left() > AGAIN_SHARE * deadline.limit:
                     noisy.append(subject)
@@ -317,7 +318,7 @@ class Session:
 
     def _arms(self) -> dict[str, Arm]:
         """Return the sandboxes of this run's arms. For one subgraph alone, a twin would cost more than it tells."""
-        twin = [TWIN] if self.floor and self._budget.expected > 1 else []
+        twin = [TWIN] if self.thorough and self._budget.expected > 1 else []
         return self._sandboxes.arms((EAGER, CANDIDATE, *self.settings.baselines, *twin))
 
 

@@ -25,6 +25,7 @@ def check(bench, kinds):
     assert [record.correct for record in honest] == [True] * len(kinds), [record.arm for record in honest]
 
 
+@pytest.mark.slow
 def test_whatever_a_candidate_does_it_runs_out_of_its_time_and_the_next_is_judged(bench):
     check(bench, USUAL)
 

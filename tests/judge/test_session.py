@@ -89,7 +89,8 @@ def test_what_noise_left_open_is_measured_again_and_goes_on_where_it_was(twin, m
         self.noisy = self.earlier is None and self.record.subgraph == "float32-x4"
 
     monkeypatch.setattr(Subject, "_run", noisy_once)
-    records = twin.records(policy="open")
+    with Session(Settings(pipeline="direct", audit="off", policy="open"), b"a secret of the tests") as session:
+        records = twin.judged_by(session)
     assert [record.subgraph[9:] for record in records] == ["1", "4", "16", "4"]
     first, again = records[1], records[3]
     assert len(again.arm.speed.pairs) > len(first.arm.speed.pairs)

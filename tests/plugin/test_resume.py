@@ -114,7 +114,14 @@ def test_a_run_on_workers_that_was_killed_goes_on_too(bench):
     assert found(last(bench)) == undisturbed(bench)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        pytest.param(signal.SIGHUP, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
+    ],
+)
 def test_a_signal_that_ends_a_run_leaves_its_results_and_says_how_to_go_on(bench, number):
     bench.conftest(ONCE.replace("{end}", WAIT) + IMPATIENT.replace("{number}", str(int(number))))
     command = [sys.executable, "-m", "pytest", "--passbench", "--candidate=passes", *LEAN]

@@ -79,7 +79,7 @@ def judged(bench: Any, code: str, **settings: Any) -> Any:
     return bench.judge(**settings)["pool/float32-x1"]
 
 
-@pytest.mark.parametrize("pipeline", ["direct", "dynamo"])
+@pytest.mark.parametrize("pipeline", ["direct", pytest.param("dynamo", marks=pytest.mark.slow)])
 def test_a_graph_input_written_in_place(bench: Any, pipeline: str) -> None:
     record = judged(bench, IN_PLACE, pipeline=pipeline, budget=0.5)
     assert record.arm.status == "ran", record.arm.message
@@ -135,7 +135,7 @@ def replacement_func():
 '''
 
 
-@pytest.mark.parametrize("pipeline", ["direct", "dynamo"])
+@pytest.mark.parametrize("pipeline", ["direct", pytest.param("dynamo", marks=pytest.mark.slow)])
 def test_a_graph_with_a_level_of_vmap(bench: Any, pipeline: str) -> None:
     bench.task("level", AT_A_LEVEL, ((6, 8),), ops=("relu", "mul", "softmax"))
     bench.candidate({"doubled": DOUBLED_RELU})

@@ -165,6 +165,7 @@ def kill_a_runner(killed: list[int]) -> None:
                 killed.append(pid)
 
 
+@pytest.mark.slow
 def test_a_killed_runner_is_one_crash_and_the_rest_are_judged(bench, wrapper, gelu_add_pass):
     idle = "for (volatile int64_t k = 0; k < 2000000000; k = k + 1) {}"
     slow = gelu_add_pass.replace("{\n    for", f"{{\n    {idle}\n    for", 1)
@@ -255,6 +256,7 @@ while len(bred) < 200:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.bubblewrap
 def test_a_pass_that_goes_on_starting_processes_is_ended_and_the_next_is_judged(bench, wrapper):
     for name, head in (("a-breeds", BREEDS), ("b-honest", "")):

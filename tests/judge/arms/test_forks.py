@@ -27,7 +27,7 @@ def test_chance_says_on_which_core_each_arm_forks(twin, monkeypatch):
     assert set(drawn) == (apart or {(*there, *there)})
 
 
-@pytest.mark.parametrize(("threads", "expected"), [(1, True), (2, False)])
+@pytest.mark.parametrize(("threads", "expected"), [(1, True), pytest.param(2, False, marks=pytest.mark.slow)])
 def test_only_runners_of_one_thread_rehearse(bench, wrapper, monkeypatch, threads, expected):
     """Several, which wait for each other in loops, would have to share the core of the fork."""
     from pytest_passbench.judge.arms import template

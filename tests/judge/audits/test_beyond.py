@@ -54,6 +54,7 @@ BODIES = {
 }
 
 
+@pytest.mark.slow
 def test_what_is_right_only_within_the_record_is_wrong_and_nobody_is_accused(bench, gelu_add_pass):
     for name, body in BODIES.items():
         bench.task(name, stats=WITHIN)

@@ -22,7 +22,10 @@ def forward(in_0, in_1):
 """
 
 
-@pytest.mark.parametrize(("criterion", "once", "scaled"), [("ladder", False, True), ("fp64", True, False)])
+@pytest.mark.parametrize(
+    ("criterion", "once", "scaled"),
+    [pytest.param("ladder", False, True, marks=pytest.mark.slow), ("fp64", True, False)],
+)
 def test_one_rounding_is_accurate_and_1_percent_off_is_not(bench, criterion, once, scaled):
     bench.task(dtypes=("bfloat16",))
     bench.candidate({"once": make_wrapper(ROUNDED_ONCE)})
