@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import multiprocessing as mp
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pytest_passbench.forge.canonical import canonical_source, digest
 from pytest_passbench.forge.normal_form import normal_form
 from pytest_passbench.forge.probe import Probe
 from pytest_passbench.forge.rules import complaints
+from pytest_passbench.suite import workers
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.find import TaskRef
 
@@ -47,18 +47,10 @@ def check(refs: Sequence[TaskRef], processes: int = 1) -> Iterator[Complaint]:
     """Yield every complaint about the tasks, in order; ``processes`` tasks are checked at a time."""
     yield from renamed(refs)
     forms: list[Form] = []
-    for said, found in _checked(refs, processes):
+    for said, found in workers.in_order(check_task, refs, processes, __name__):
         yield from said
         forms += found
     yield from duplicates(forms)
-
-
-def _checked(refs: Sequence[TaskRef], processes: int) -> Iterator[tuple[list[Complaint], list[Form]]]:
-    if processes == 1:
-        yield from map(check_task, refs)
-        return
-    with mp.get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap(check_task, refs)
 
 
 def check_task(ref: TaskRef) -> tuple[list[Complaint], list[Form]]:

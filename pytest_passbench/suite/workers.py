@@ -1,14 +1,15 @@
-"""Tasks checked by :mod:`pytest_passbench.suite.validate`, in this process or in several of its own."""
+"""Work on many tasks, in this process or in several of its own."""
 
 from __future__ import annotations
 
 import multiprocessing as mp
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from typing import TypeVar
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.suite import find
@@ -18,6 +19,8 @@ MIN_TASKS = 100
 _CHUNK = 8  # tasks that a process is handed at a time
 
 Member = tuple[Path, find.Kind]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def default_processes(tasks: int) -> int:
@@ -30,14 +33,24 @@ def checked(members: Sequence[Member], processes: int) -> Iterator[list[UserErro
 
     ``processes`` tasks are checked at a time. Raises UserError if a process ends by itself.
     """
+    yield from in_order(problems_of, members, processes, "pytest_passbench.suite.validate", chunk=_CHUNK)
+
+
+def in_order(
+    work: Callable[[Item], Result], items: Sequence[Item], processes: int, needs: str, chunk: int = 1
+) -> Iterator[Result]:
+    """Yield the result of each item, in order. ``processes`` items are worked on at a time.
+
+    ``needs`` is the module that the work takes longest to import. Raises UserError if a process ends by itself.
+    """
     if processes == 1:
-        yield from map(problems_of, members)
+        yield from map(work, items)
         return
     context = mp.get_context("forkserver")  # it imports torch once, for all processes
-    context.set_forkserver_preload(["torch._dynamo", "pytest_passbench.suite.validate"])
+    context.set_forkserver_preload(["torch._dynamo", needs])
     pool = ProcessPoolExecutor(processes, context, _begin)
     try:
-        yield from pool.map(problems_of, members, chunksize=_CHUNK)
+        yield from pool.map(work, items, chunksize=chunk)
     except BrokenProcessPool:
         remedy = "--processes=1 shows the task at which it ends"
         raise UserError("a process that checked tasks ended by itself", remedy=remedy) from None
