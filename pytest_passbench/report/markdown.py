@@ -11,6 +11,7 @@ from pytest_passbench.report import tables
 from pytest_passbench.report.tables import Table
 
 NAME = "results.md"
+DETAILS = (tables.failure_table, tables.miss_table, tables.subgraph_table)
 
 
 def render(run: Run) -> str:
@@ -19,7 +20,7 @@ def render(run: Run) -> str:
     parts += [_table(tables.board_table(run)), _table(tables.es_table(run))]
     for candidate in run.names:
         parts.append(_table(tables.task_table(run, candidate)))
-        details = (tables.failure_table(run, candidate), tables.miss_table(run, candidate))
+        details = [make(run, candidate) for make in DETAILS]
         parts += [_table(table) for table in details if table.rows]
     parts.append(_listing("Settings", "The options of the run. A dash: not given.", run.settings))
     parts.append(_listing("Environment", "Where the run took place.", run.environment))

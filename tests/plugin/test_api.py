@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from checkout import ROOT
+from docs_pages import anchors
 from face import OK, PASS, task_text
 
 import pytest_passbench
@@ -156,6 +158,55 @@ def test_what_failed_alike_is_shown_once():
         "  message   fuse: the graph has no tanh",
         "  also      s1, s2",
     ]
+
+
+def test_a_wrong_shape_is_one_cause_and_its_pass_is_named():
+    passes = [PassReport("fuse_sum", 1, ["sum"]), PassReport("other", miss="the graph has no tanh")]
+    said = {n: f"output 0: has shape [{n}], eager's has [{n}, 1]" for n in (4, 8)}
+    arms = {n: ArmResult("shape_mismatch", "verify", said[n], correct_from=[99]) for n in said}
+    records = [Record("t", f"s{n}", "c", passes=passes, arm=arm) for n, arm in arms.items()]
+    assert TaskFailedError(records).text().splitlines() == [
+        "2 of 2 subgraphs failed",
+        "",
+        "s4: shape_mismatch in verify",
+        "  pass      fuse_sum",
+        "  message   output 0: has shape [4], eager's has [4, 1]",
+        "  also      s8 (their values: results.md)",
+    ]
+
+
+def in_dtypes(**answers):
+    return [Record("t", f"s-{name}", "c", dtype=name, arm=ArmResult(**arm)) for name, arm in answers.items()]
+
+
+def test_answers_wrong_in_16_bits_alone_are_counted_by_dtype():
+    wrong = {"correct_from": [-3], "worst": "output 0[1]: expected 1, got 2 (greatest error 1)"}
+    failure = TaskFailedError(in_dtypes(bfloat16=wrong, float16=wrong, float32={"correct_from": [-11]}))
+    assert failure.line() == "not correct at t = -5 in bfloat16, float16 (2 of 3)"
+    counts, hint, *rest = failure.text().splitlines()
+    assert counts == "2 of 3 subgraphs failed (correct: bfloat16 0/1, float16 0/1, float32 1/1)"
+    assert hint == "Half precision: see docs/kernels.md#agreeing-with-eager-in-half-precision"
+    assert rest[-1] == "  also      s-float16"
+    path, anchor = hint.rpartition(" ")[2].split("#")
+    assert anchor in anchors(ROOT / path)
+
+
+@pytest.mark.parametrize("answers", [{"float16": [-11], "float32": [-3]}, {"float16": [-3], "float32": [-3]}])
+def test_half_precision_is_named_only_if_nothing_else_fails(answers):
+    records = in_dtypes(**{name: {"correct_from": levels} for name, levels in answers.items()})
+    assert "precision" not in TaskFailedError(records).text()
+
+
+def test_an_output_that_is_correct_at_no_t_is_said_once():
+    text = TaskFailedError(in_dtypes(float32={"correct_from": [99]})).text()
+    assert "outputs" not in text
+    assert "not correct at any t" in text
+
+
+def test_a_failures_text_fits_80_columns():
+    arm = ArmResult("pass_miss", "match", "fuse: nearest: div (tmp_1): argument other: " + "expected 1.4, " * 12)
+    records = [Record("t", f"a-model-float32-b{index}", "c", arm=arm) for index in range(9)]
+    assert max(map(len, TaskFailedError(records).text().splitlines())) <= 80
 
 
 def test_time_left_is_by_subgraphs():

@@ -185,6 +185,20 @@ def test_markdown_has_the_same_numbers_and_the_failures(run):
     assert HASH in text
 
 
+def test_markdown_has_a_row_for_every_subgraph(run):
+    _, _, part = markdown.render(run).partition("## Subgraphs: mine")
+    rows = [line for line in part.partition("##")[0].splitlines() if line.startswith("| ")]
+    assert rows == [
+        "| task | subgraph | eager us | candidate us | speed-up | verdict |",
+        "| good | a | 20.00 | 10.00 | 2.000 [1.961, 2.040] | faster |",
+        "| good | b | 5.000 | 10.00 | 0.500 [0.490, 0.510] | slower |",
+        "| poor | a | 12.00 | 10.00 | 1.200 [1.176, 1.224] | accuracy |",
+        "| poor | b | - | - | - | integrity |",
+        "| none | a | - | - | - | pass_miss |",
+        "| none | b | - | - | - | pass_miss |",
+    ]
+
+
 def test_what_a_candidate_writes_stays_inert():
     evil = "\x1b[2J\u202e| <img src=x onerror=1> [x](http://y) `code`\nAS 9.999"
     record = judged("one", "a", ArmResult(status="crash", message=evil))
@@ -199,7 +213,7 @@ def test_what_a_candidate_writes_stays_inert():
     assert "<img" not in text
     assert "](" not in text
     columns = {line.count("|") for line in text.splitlines() if line.startswith("| one") and "crash" in line}
-    assert columns == {6, 8}
+    assert columns == {6, 7, 8}
 
 
 @pytest.mark.parametrize(("name", "value"), [("correct", 2 / 7), ("gmean", 1.0), ("fast1", 1 / 7), ("AS", 0.230)])

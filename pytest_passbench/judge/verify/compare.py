@@ -65,11 +65,10 @@ def compare(expected: Sequence[Output], found: Sequence[Output], tolerance: int,
 
 def _different_form(ours: Output, theirs: Output) -> tuple[str, str] | None:
     a, b = ours.form, theirs.form
-    said = f"eager returns {a.describe()}, the candidate {b.describe()}"
     if b.kind == KIND_COUNT or a.kind != b.kind or a.dtype != b.dtype or a.device != b.device:
-        return "type_mismatch", said
+        return "type_mismatch", f"eager returns {a.describe()}, the candidate {b.describe()}"
     if a.shape != b.shape:
-        return "shape_mismatch", said
+        return "shape_mismatch", f"has shape {list(b.shape)}, eager's has {list(a.shape)}"
     if a.steps != b.steps:
         return "type_mismatch", f"has strides {list(b.strides)}, eager's are {list(a.strides)}"
     return None
