@@ -76,7 +76,7 @@ def list_tasks(args: argparse.Namespace) -> int:
     for ref in refs:
         tags = f"  [{' '.join(ref.header.tags)}]" if ref.header.tags else ""
         print(f"{ref.id:<{width}}  {ref.header.subgraphs:>4}  {' '.join(ref.header.ops)}{tags}")
-    print(f"{len(refs)} tasks, {subgraphs} subgraphs")
+    print(f"{len(refs)} tasks, {subgraphs} subgraphs", file=sys.stderr)  # stdout has a line per task, for scripts
     return 0
 
 
