@@ -36,8 +36,9 @@ def evaluate(
 
     ``record.correct`` of each of ``run.records`` says whether the answer is right, ``record.arm`` how fast it is.
 
-    ``tasks``: task files, published samples, or folders of them; by default the installed tasks of
-    ``suite`` ("lite"). ``settings`` are the fields of :class:`~pytest_passbench.core.settings.Settings`.
+    ``tasks``: ids of installed tasks, or task files, published samples, or folders of them. By default they are
+    the installed tasks of ``suite`` ("lite"). ``settings`` are the fields of
+    :class:`~pytest_passbench.core.settings.Settings`.
     ``on_record`` is called with every record as it is made; a KeyboardInterrupt ends the run and returns
     what there is, marked interrupted. ``judge`` makes the run's judge from its settings and its seed.
 
@@ -95,7 +96,7 @@ def _load(settings: Settings) -> Iterator[Task]:
     from pytest_passbench.suite import find
 
     bases = settings.tasks or (find.installed_tasks(),)
-    found = [ref for base in bases for ref in find.discover(base)]
+    found = [ref for base in bases for ref in find.at(base)]
     chosen = find.named(found, settings.task_ids) if settings.task_ids else find.select(found, settings.suite)
     for ref in chosen:
         yield ref.load()

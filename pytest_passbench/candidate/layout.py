@@ -48,6 +48,11 @@ class PassDir:
         found = (read_fault(self.path / f"{stem}.py", stem) for stem in self.stems)
         return tuple(fault for fault in found if fault is not None)
 
+    @property
+    def mistakes(self) -> str:
+        """The problem, or else the faults, a line each; empty if the passes can be read."""
+        return self.problem or "\n".join(map(str, self.faults))
+
     @cached_property
     def uses_triton(self) -> bool:
         """True if a Python file of the directory imports Triton."""

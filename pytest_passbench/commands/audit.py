@@ -17,7 +17,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser = subparsers.add_parser("audit", help="look a candidate over without judging it", description=__doc__)
     parser.add_argument("directory", type=Path, metavar="DIR", help="a pass directory, or a folder of them")
     parser.add_argument("--policy", choices=("kernels", "open"), default="kernels", help="default: kernels")
-    parser.add_argument("--task", metavar="FILE", type=Path, help="a task file: show the launch plans of its matches")
+    parser.add_argument("--task", metavar="ID|PATH", help="a task: show the launch plans of its matches")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON; with --task the plans too")
     parser.set_defaults(run=run)
 
@@ -25,9 +25,9 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def run(args: argparse.Namespace) -> int:
     """Print the findings. Return 1 if there is a violation among them, else 0."""
     from pytest_passbench.judge.reading.survey import survey
-    from pytest_passbench.suite.taskfile import read_task
+    from pytest_passbench.suite import find
 
-    found = survey(args.directory, args.policy, read_task(args.task) if args.task else None)
+    found = survey(args.directory, args.policy, find.one(args.task).load() if args.task else None)
     if args.json:
         findings = [asdict(finding) for finding in found.findings]
         plans = [asdict(plan) for plan in found.plans]

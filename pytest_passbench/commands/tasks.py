@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from pytest_passbench.commands.causes import Causes
 from pytest_passbench.core.checks import count, share
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.files import kind_of
 from pytest_passbench.core.progress import Progress
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def list_tasks(args: argparse.Namespace) -> int:
     for ref in refs:
         tags = f"  [{' '.join(ref.header.tags)}]" if ref.header.tags else ""
         print(f"{ref.id:<{width}}  {ref.header.subgraphs:>4}  {' '.join(ref.header.ops)}{tags}")
-    print(f"{len(refs)} tasks, {subgraphs} subgraphs")
+    print(f"{len(refs)} tasks, {subgraphs} subgraphs", file=sys.stderr)  # stdout has a line per task, for scripts
     return 0
 
 
@@ -87,7 +86,9 @@ def _wanted(ref: TaskRef, args: argparse.Namespace) -> bool:
 
 def show(args: argparse.Namespace) -> int:
     """Print a task's graphs, and the inputs of its subgraphs."""
-    task = find_task(args.task).load()
+    from pytest_passbench.suite import find
+
+    task = find.one(args.task).load()
     header = task.header
     print(f"{header.id}: {' '.join(header.ops)}")
     for name, values in (("sources", header.sources), ("tags", header.tags)):
@@ -116,18 +117,6 @@ def _statistics(spec: TensorSpec) -> str:
         return f"data [{shown}{', ...' if len(spec.data) > 8 else ''}]"
     names = ("mean", "std", "min", "max")
     return " ".join(f"{n} {getattr(spec, n):g}" for n in names if getattr(spec, n) is not None)
-
-
-def find_task(name: str) -> TaskRef:
-    """Return the task with an id, or the only one at a path."""
-    from pytest_passbench.suite.find import discover, installed_tasks, named
-
-    refs = discover(Path(name)) if kind_of(Path(name)) is not None else None
-    if refs is None:
-        refs = named(discover(installed_tasks()), [name])
-    if len(refs) > 1:
-        raise UserError(f"{len(refs)} tasks", where=name, remedy="name one of them")
-    return refs[0]
 
 
 def check(args: argparse.Namespace) -> int:

@@ -4,24 +4,39 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import line
+from pytest_passbench.core.progress import Progress
 from pytest_passbench.core.settings import SUITES, Settings
+
+if TYPE_CHECKING:
+    from pytest_passbench.candidate.layout import Candidate
+    from pytest_passbench.core.task import Task
+    from pytest_passbench.judge.session import Session
+
+HELP = """One line for each task that has a subgraph which a pass matches: its id, how many of its subgraphs a pass
+matches, and the first pass that matches each. The order is that of 'passbench tasks list'. Progress and totals go to
+stderr. Only graphs are matched, no kernel is run. The exit code is 1 if no task is listed."""
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("touches", help="list the tasks that a candidate's passes match",
-                                   description=__doc__)
+    parser = subparsers.add_parser("touches", help="list the tasks that a candidate's passes match", description=HELP)
     parser.add_argument("candidate", type=Path, metavar="DIR", help="a folder of passes")
     parser.add_argument("tasks", type=Path, nargs="*", metavar="PATH", help="default: the installed tasks")
     parser.add_argument("--suite", choices=SUITES, help="default: full of the installed tasks, all of given ones")
-    parser.set_defaults(run=run)  # fmt: skip
+    parser.add_argument(
+        "--missed", action="store_true", help="list the ids of the tasks that no pass matches instead"
+    )
+    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the ids of the tasks that a pass matches, then the counts. Return 1 if there is none."""
+    """Print the tasks that a pass matches, or those that none does. Return 1 if there are none."""
     from pytest_passbench.candidate.layout import Candidate
     from pytest_passbench.judge.session import Session
     from pytest_passbench.suite import find
@@ -32,11 +47,32 @@ def run(args: argparse.Namespace) -> int:
     refs = find.select([ref for base in bases for ref in find.discover(base)], suite)
     if not refs:
         raise UserError(f"no task is in the suite {suite}", remedy=f"suites are: {', '.join(SUITES)}")
-    touched = 0
+    progress, width, touched = Progress("touches"), max(len(ref.id) for ref in refs), 0
     with Session(Settings(pipeline="direct"), os.urandom(32)) as judge:
-        for ref in refs:
-            if judge.touches(ref.load(), candidate):
-                touched += 1
-                print(ref.id, flush=True)
-    print(f"{touched} of {len(refs)} tasks")
-    return 0 if touched else 1
+        for number, ref in enumerate(refs, 1):
+            said = matched(judge, ref.load(), candidate)
+            touched += bool(said)
+            if bool(said) != args.missed:
+                progress.clear()
+                print(ref.id if args.missed else f"{ref.id:<{width}}  {said}", flush=True)
+            progress.update(f"{number} of {len(refs)} tasks looked at, {touched} matched")
+    progress.clear()
+    print(f"{touched} of {len(refs)} tasks matched", file=sys.stderr)
+    return 0 if (len(refs) - touched if args.missed else touched) else 1
+
+
+def matched(judge: Session, task: Task, candidate: Candidate) -> str:
+    """Return in words how a candidate matches a task; "" if it does not.
+
+    A mistake in the candidate that leaves it open is quoted.
+    """
+    from pytest_passbench.judge.arms.failures import ArmFailure
+
+    try:
+        found = {graph: name for graph, name in judge.matches(task, candidate) if name}
+    except ArmFailure as failure:
+        return line(f"cannot be told: {failure.message}", 300)
+    if not found:
+        return ""
+    count = sum(subgraph.graph in found for subgraph in task.subgraphs)
+    return f"{count}/{len(task.subgraphs)} subgraphs, by {', '.join(dict.fromkeys(found.values()))}"

@@ -11,6 +11,9 @@ PACKAGE = Path(__file__).resolve().parent.parent
 IMPORTED_FROM = PACKAGE.parent
 """The folder that has to be on ``sys.path`` for ``import pytest_passbench``."""
 
+INSTALLED = "tasks"
+"""The name of the installed tasks' folder in the paths that pytest prints, wherever that folder is."""
+
 _UNTRUSTED = (
     "__init__.py", "protocol.py", "compiling", "core", "kernels", "plans", "reader", "rewrite", "runner", "suite",
     "walls",

@@ -38,11 +38,7 @@ class Case:
         passes = self.candidate.passes_for(self.task.id)
         if passes is None:
             return ArmResult("pass_miss", "load", "the candidate has no passes for this task")
-        if passes.problem:
-            return ArmResult("compile_fail", "load", passes.problem)
-        if passes.faults:
-            return ArmResult("compile_fail", "load", "\n".join(str(fault) for fault in passes.faults))
-        return None
+        return ArmResult("compile_fail", "load", passes.mistakes) if passes.mistakes else None
 
     def record(self) -> Record:
         """Return a new record of the case, with nothing judged."""

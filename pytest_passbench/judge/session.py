@@ -40,7 +40,7 @@ from pytest_passbench.judge.reading.readings import Readings
 from pytest_passbench.judge.sandboxes import Sandboxes
 from pytest_passbench.judge.stopwatch import Stopwatch
 from pytest_passbench.judge.subject import Subject
-from pytest_passbench.judge.touching import first_match
+from pytest_passbench.judge.touching import matches
 from pytest_passbench.protocol import Order
 from pytest_passbench.suite.build import check_graphs
 from pytest_passbench.suite.limits import check_memory
@@ -111,14 +111,23 @@ class Session:
 
         Raises UserError for a broken task.
         """
-        passes = candidate.passes_for(task.id)
-        if passes is None or passes.problem or passes.faults:
-            return passes is not None
         try:
-            read = self._readings.passes(candidate, passes)
-            return bool(first_match(task, read, self._sandboxes.arms([CANDIDATE])[CANDIDATE]))
+            return any(name for _, name in self.matches(task, candidate))
         except ArmFailure:
             return True
+
+    def matches(self, task: Task, candidate: Candidate) -> Iterator[tuple[str, str]]:
+        """Yield each graph of the task with the name of the first pass that matches it; "" if there is none.
+
+        Raises UserError for a broken task, ArmFailure if a mistake in the candidate leaves that open.
+        """
+        passes = candidate.passes_for(task.id)
+        if passes is None:
+            return
+        if passes.mistakes:
+            raise ArmFailure("compile_fail", "load", passes.mistakes)
+        read = self._readings.passes(candidate, passes)
+        yield from matches(task, read, self._sandboxes.arms([CANDIDATE])[CANDIDATE])
 
     def judge(self, task: Task, candidate: Candidate) -> Iterator[Record]:
         """Yield a record per subgraph, as soon as it is judged. Raises UserError for a broken task only.

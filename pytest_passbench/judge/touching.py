@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from pytest_passbench.core.task import Subgraph, Task
@@ -31,8 +32,8 @@ class _Noting:
         raise _Matched(parse.request(data).name)
 
 
-def first_match(task: Task, passes: tuple[dict[str, Any], ...], arm: Arm) -> str:
-    """Return the name of a pass, as data, that matches a graph of the task; "" if there is none.
+def matches(task: Task, passes: tuple[dict[str, Any], ...], arm: Arm) -> Iterator[tuple[str, str]]:
+    """Yield each graph of the task with the name of the first pass, as data, that matches it; "" if there is none.
 
     The graphs are matched as they are written, without ``torch.compile``. ``arm`` is a candidate's sandbox. Raises
     UserError for a broken task, ArmFailure if the sandbox gives no answer.
@@ -40,25 +41,25 @@ def first_match(task: Task, passes: tuple[dict[str, Any], ...], arm: Arm) -> str
     check_graphs(task)
     for subgraph in _one_per_graph(task):
         check_memory(subgraph, task.path)
-        layout = plan_layout(subgraph.inputs)
-        pages = Pages(layout)
-        source = task.graphs[subgraph.graph]
+        yield subgraph.graph, _first_match(task, subgraph, passes, arm)
+
+
+def _first_match(task: Task, subgraph: Subgraph, passes: tuple[dict[str, Any], ...], arm: Arm) -> str:
+    layout = plan_layout(subgraph.inputs)
+    pages = Pages(layout)
+    order = Order(CANDIDATE, task.graphs[subgraph.graph], str(task.path), arm.settings.device, "direct", passes)
+    try:
+        template = start_template(arm, order, layout, pages.fd)
         try:
-            order = Order(CANDIDATE, source, str(task.path), arm.settings.device, "direct", passes)
-            template = start_template(arm, order, layout, pages.fd)
-            try:
-                report = template.wait(_Noting())
-            except _Matched as matched:
-                return matched.name
-            finally:
-                template.leave()
-            for item in report["passes"]:
-                if item["matches"]:
-                    return str(item["name"])
+            report = template.wait(_Noting())
+        except _Matched as matched:
+            return matched.name
         finally:
-            arm.end_children()
-            pages.close()
-    return ""
+            template.leave()
+    finally:
+        arm.end_children()
+        pages.close()
+    return next((str(item["name"]) for item in report["passes"] if item["matches"]), "")
 
 
 def _one_per_graph(task: Task) -> list[Subgraph]:

@@ -10,8 +10,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-INSTALLED = "tasks"
-"""The name of the installed tasks' folder in node ids, wherever that folder is."""
+from pytest_passbench.core.paths import INSTALLED
 
 
 class NodeId(NamedTuple):

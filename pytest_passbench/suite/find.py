@@ -12,7 +12,7 @@ from typing import Literal
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import shown
 from pytest_passbench.core.files import kind_of
-from pytest_passbench.core.paths import PACKAGE
+from pytest_passbench.core.paths import INSTALLED, PACKAGE
 from pytest_passbench.core.settings import SUITES
 from pytest_passbench.core.task import Task, TaskHeader
 from pytest_passbench.suite import published, taskfile
@@ -79,6 +79,33 @@ def discover(path: Path) -> list[TaskRef]:
     return _with_own_ids(refs)
 
 
+def at(name: str | Path) -> list[TaskRef]:
+    """Return the tasks that a word of the user's names, in the order of their paths.
+
+    The word is a path, the id of an installed task, or the path or node id that pytest prints for an installed task.
+    A path that exists goes first. Raises UserError if nothing is called that.
+    """
+    path = Path(name)
+    if kind_of(path) is not None:
+        return discover(path)
+    printed = Path(str(name).partition("::")[0])
+    if printed.parts[:1] == (INSTALLED,):
+        inside = installed_tasks().joinpath(*printed.parts[1:])
+        if kind_of(inside) is not None:
+            return discover(inside)
+    if len(path.parts) != 1 or path.name.endswith(taskfile.SUFFIX):
+        return discover(path)  # which says that it is not there
+    return named(discover(installed_tasks()), [str(name)])
+
+
+def one(name: str | Path) -> TaskRef:
+    """Return the only task that a word names, as in :func:`at`. Raises UserError if there are none, or several."""
+    refs = at(name)
+    if len(refs) > 1:
+        raise UserError(f"{len(refs)} tasks", where=name, remedy="name one of them")
+    return refs[0]
+
+
 def walk(path: Path) -> list[tuple[Path, Kind]]:
     """Return the paths and kinds of the tasks at a path, in order, without reading them. Raises UserError if there
     are none.
@@ -116,10 +143,14 @@ def named(refs: Sequence[TaskRef], ids: Sequence[str]) -> list[TaskRef]:
 
 def no_such_task(name: str, ids: Iterable[str], where: Path | None = None) -> UserError:
     """Return the error for an id, met at ``where``, that no task has. It proposes the most similar id."""
-    near = difflib.get_close_matches(name, list(ids), n=1)
-    proposal = f"did you mean {near[0]}? " if near else ""
-    remedy = f"{proposal}'passbench tasks list' shows the ids"
+    remedy = f"{did_you_mean(name, ids)}'passbench tasks list' shows the ids"
     return UserError(f"no task is called {shown(name)}", where=where, remedy=remedy)
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return a question that proposes the most similar of ``names``, and a space; "" if none is similar."""
+    near = difflib.get_close_matches(name, list(names), n=1)
+    return f"did you mean {near[0]}? " if near else ""
 
 
 class _Walk:

@@ -34,6 +34,16 @@ def test_launch_plans_are_shown_for_a_task(bench, honest, capsys):
     assert told["plans"][0]["plan"]["kernels"][0]["cpp"][3] == "gelu_add"
 
 
+def test_the_task_is_named_by_its_id_or_by_the_path_that_pytest_prints(honest, capsys, monkeypatch):
+    monkeypatch.chdir(honest)
+    for word in ("gelu-add-mul", "tasks/text/gelu-add-mul.task.yaml"):
+        assert main(["audit", str(honest), "--task", word]) == 1
+        assert "passbench: error: " in capsys.readouterr().err
+    for word in ("silu-mul-e747", "tasks/text/silu-mul-e747.task.yaml"):
+        assert main(["audit", str(honest), "--task", word]) == 0
+        assert capsys.readouterr().out == "1 passes read, 0 violations, 0 warnings\n"
+
+
 @pytest.mark.parametrize(
     ("exchange", "rule"),
     [

@@ -21,11 +21,40 @@ def several(bench, gelu_add_pass):
 
 def test_tasks_that_match_or_whose_passes_are_faulty_are_listed(several, capsys):
     assert main(["touches", str(several.folder / "cand"), str(several.tasks)]) == 0
-    assert capsys.readouterr().out.splitlines() == ["a-matches", "c-faulty", "2 of 3 tasks"]
+    out, err = capsys.readouterr()
+    matching, faulty = out.splitlines()
+    assert matching.split(maxsplit=1) == ["a-matches", "1/1 subgraphs, by p"]
+    assert faulty.startswith("c-faulty   cannot be told: ")
+    assert err.splitlines()[-1] == "2 of 3 tasks matched"
+
+
+def test_tasks_that_no_pass_matches_are_listed_if_asked_for(several, capsys):
+    command = ["touches", str(several.folder / "cand"), str(several.tasks), "--missed"]
+    assert main(command) == 0
+    assert capsys.readouterr().out == "b-misses\n"
+    (several.tasks / "b-misses.task.yaml").unlink()
+    assert main(command) == 1
+    assert capsys.readouterr().out == ""
 
 
 def test_a_candidate_that_matches_nothing(bench, gelu_add_pass, capsys):
     bench.task("misses", source=SILU, ops=("silu", "add"))
     root = bench.candidate({"p": gelu_add_pass})
     assert main(["touches", str(root), str(bench.tasks)]) == 1
-    assert capsys.readouterr().out == "0 of 1 tasks\n"
+    out, err = capsys.readouterr()
+    assert (out, err.splitlines()[-1]) == ("", "0 of 1 tasks matched")
+
+
+def test_the_share_of_a_task_that_matches_is_told(bench, gelu_add_pass, capsys):
+    path = bench.task("half", dtypes=("float32", "float16"))
+    used_twice = """\
+  g1: |
+    def forward(in_0, in_1):
+        tmp_0 = torch.nn.functional.gelu(in_0)
+        return (tmp_0, tmp_0 + in_1)
+"""
+    head, _, subgraphs = path.read_text().replace("subgraphs: 2\n---", "subgraphs: 4\n---").rpartition("subgraphs:\n")
+    more = subgraphs.replace("graph: g0", "graph: g1").replace("- id: ", "- id: other-")
+    path.write_text(f"{head}{used_twice}subgraphs:\n{subgraphs}{more}")
+    assert main(["touches", str(bench.candidate({"p": gelu_add_pass})), str(path)]) == 0
+    assert capsys.readouterr().out == "half  2/4 subgraphs, by p\n"

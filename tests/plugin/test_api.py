@@ -90,6 +90,26 @@ def test_evaluate_interrupted_returns_what_there_is(folder):
     assert chosen.tasks == ["a"]
 
 
+@pytest.mark.parametrize("word", [
+    "silu-mul-e747",
+    "tasks/text/silu-mul-e747.task.yaml",
+    "tasks/text/silu-mul-e747.task.yaml::silu-mul-e747[passes]",
+])  # fmt: skip
+def test_evaluate_takes_an_installed_task_by_its_id_or_as_pytest_prints_it(folder, word, monkeypatch):
+    monkeypatch.chdir(folder)
+    assert pytest_passbench.evaluate("passes", word, judge=Judge).tasks == ["silu-mul-e747"]
+    assert pytest_passbench.evaluate("passes", [word, "own/a.task.yaml"], judge=Judge).tasks == ["silu-mul-e747", "a"]
+
+
+def test_evaluate_says_what_is_no_task(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    with pytest.raises(UserError, match=r"no task is called 'silu-mul-e774' .did you mean silu-mul-e747\?"):
+        pytest_passbench.evaluate("passes", "silu-mul-e774", judge=Judge)
+    for word in ("tasks/text/none.task.yaml", "none.task.yaml", "own/none"):
+        with pytest.raises(UserError, match=f"^{word}: no such file or folder"):
+            pytest_passbench.evaluate("passes", word, judge=Judge)
+
+
 def test_evaluate_refuses_what_it_does_not_know(folder):
     with pytest.raises(UserError, match="unknown setting 'speed'"):
         pytest_passbench.evaluate(folder / "passes", judge=Judge, speed=1)

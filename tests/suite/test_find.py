@@ -181,9 +181,10 @@ def test_every_dtype_has_example_inputs(dtype):
 
 def test_listing(capsys):
     assert main(["tasks", "list", str(TASKS)]) == 0
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
     assert f"{GELU}     3  gelu add layer_norm  [lite]" in out
-    assert "2 tasks, 4 subgraphs" in out
+    assert [text.split()[0] for text in out.splitlines()] == [EMBEDDING, GELU]
+    assert err == "2 tasks, 4 subgraphs\n"
     assert main(["tasks", "list", "--json", str(TASKS)]) == 0
     data = json.loads(capsys.readouterr().out)
     assert (data["count"], data["subgraphs"], data["tasks"][1]["tags"]) == (2, 4, ["lite"])
@@ -243,11 +244,15 @@ def test_tags_may_be_left_out(tmp_path):
     assert read_task(path).header.tags == ()
 
 
-def test_showing(capsys):
+def test_showing(capsys, tmp_path, monkeypatch):
     assert main(["tasks", "show", str(TASKS / f"{EMBEDDING}.task.yaml")]) == 0
     out = capsys.readouterr().out
     assert "        tmp_1 = operator.iadd(tmp_0, in_2)\n" in out
     assert "in_0     int64     [2, 3]  data [0, 1, 2, 9, 8, 7]" in out
+    monkeypatch.chdir(tmp_path)
+    for word in ("silu-mul-e747", "tasks/text/silu-mul-e747.task.yaml"):
+        assert main(["tasks", "show", word]) == 0
+        assert capsys.readouterr().out.startswith("silu-mul-e747: silu mul\n")
     assert main(["tasks", "show", "no-such-task"]) == 1
     assert "'passbench tasks list' shows the ids" in capsys.readouterr().err
     assert main(["tasks", "show", "silu-mul-e774"]) == 1
