@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.files import kind_of
+from pytest_passbench.core.paths import INSTALLED
 from pytest_passbench.core.settings import Settings
-from pytest_passbench.plugin.nodeid import INSTALLED, node_path, split
+from pytest_passbench.plugin.nodeid import node_path, split
 
 if TYPE_CHECKING:
     from pytest_passbench.suite.find import TaskRef
