@@ -33,6 +33,7 @@ from pytest_passbench.judge.environment import environment
 from pytest_passbench.judge.inputs import chosen
 from pytest_passbench.judge.machine.awake import Awake
 from pytest_passbench.judge.machine.cores import Cores
+from pytest_passbench.judge.machine.heap import give_back
 from pytest_passbench.judge.measure.allowance import AGAIN, Budget
 from pytest_passbench.judge.measure.floor import Noise
 from pytest_passbench.judge.reading.planning import Planner
@@ -156,6 +157,8 @@ class Session:
                 if record.judged:  # else what was found first stays
                     self._baselines.keep(first.case, record)
                     yield record
+        noisy.clear()
+        give_back()  # a task's tensors are gone, and nothing is timed now
 
     def _tried(self, case: Case, attempt: Attempt) -> tuple[Record, Subject | None]:
         """Return the result of an attempt at judging a case, or of a second one if a fault ended the first.
