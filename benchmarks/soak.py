@@ -35,7 +35,7 @@ COMMAND = (
 )
 SHM = Path("/dev/shm")
 #: How much each quantity may differ between the quarters. Memory: what the largest subgraphs of either quarter need.
-#: Processes: a subgraph that a pass matches has four to six, one that is missed two, and either may prevail in a quarter.
+#: Processes: a subgraph that a pass matches has four to six, a missed one two, and either may prevail in a quarter.
 MARGINS = {"rss_mib": 32.0, "pss_mib": 32.0, "descriptors": 4, "threads": 1, "processes": 4, "files": 0, "shared": 0}
 START = 0.1  # of the time, left out, and all before the first record
 FEWEST = 8  # looks
