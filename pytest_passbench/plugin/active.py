@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Sequence, Sized
+from collections.abc import Collection, Generator, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record
-from pytest_passbench.plugin import collect, header, summary
+from pytest_passbench.plugin import collect, header, nodeid, summary
 from pytest_passbench.plugin.collect import TaskItem
 from pytest_passbench.plugin.conftest_guard import inside
 from pytest_passbench.plugin.signals import Signals
@@ -31,6 +31,14 @@ class Active:
     def __init__(self, state: State) -> None:
         self.state = state
         self.signals = Signals() if not is_worker(state.config) else Signals(())
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """Add what failed last to the tasks of the default suite, if pytest is to look for it."""
+        state = self.state
+        if state.settings.suite == "lite" and not state.settings.task_ids and not state.selection.given:
+            names = {candidate.name for candidate in state.ledger.candidates}
+            state.selection = state.selection.with_failed(_failed(state.config, names))
 
     def pytest_report_header(self) -> list[str]:
         """Return the header: what is judged, with which settings, on which machine."""
@@ -145,10 +153,14 @@ class Active:
         self.state.close()
         self.signals.restore()
 
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Show the tables, where the results lie, the seed, and the gates."""
+    def pytest_terminal_summary(self, terminalreporter: Any, exitstatus: int) -> None:
+        """Show the tables, where the results lie, the seed, and the gates; or the remedy if no task was selected."""
         if self.state.run is not None:
             summary.show(self.state, terminalreporter)
+        elif exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+            remedy = self.state.selection.remedy(self.state.settings, self.state.config.option.keyword)
+            if remedy:
+                terminalreporter.write_line(remedy)
 
     def pytest_unconfigure(self) -> None:
         """End the judge, if the session never finished."""
@@ -195,6 +207,18 @@ class Active:
         from pytest_passbench.run.judging import make_judge
 
         return make_judge(settings, seed, worker_index(config))
+
+
+def _failed(config: pytest.Config, candidates: Collection[str]) -> frozenset[str]:
+    """Return the paths of the cases that ``--lf`` or ``--ff`` looks for, if the command line names no suite.
+
+    They may be outside the default suite. pytest would find none of them there, and run all of that suite instead.
+    """
+    wanted = config.getoption("lf", False) or config.getoption("failedfirst", False)
+    if config.option.passbench_suite is not None or not wanted or config.cache is None:
+        return frozenset()
+    items = map(nodeid.parse, config.cache.get("cache/lastfailed", {}))
+    return frozenset(item.path for item in items if item.candidate in candidates)
 
 
 def _check_any(tasks: Sized, collected: Sized) -> None:

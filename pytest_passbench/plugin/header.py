@@ -26,7 +26,8 @@ def lines(state: State) -> list[str]:
     if settings.trusted:
         return [*rows, "trusted: the candidate runs in this process; nothing is scored"]
     if state.config.option.collectonly:
-        return rows
+        unfiltered = "only matching: not applied while collecting only; 'passbench touches DIR' lists the tasks"
+        return [*rows, unfiltered] if settings.only_matching else rows
     if state.earlier is not None:
         rows.append(line(str(state.earlier), 1000))
     return [*rows, f"seed commitment: sha256 {commitment(state.ledger.seed)}"]

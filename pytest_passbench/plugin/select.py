@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.files import kind_of
 from pytest_passbench.core.paths import INSTALLED
 from pytest_passbench.core.settings import Settings
-from pytest_passbench.plugin.nodeid import node_path, split
+from pytest_passbench.plugin.nodeid import node_path, parse, split
 
 if TYPE_CHECKING:
     from pytest_passbench.suite.find import TaskRef
@@ -47,6 +47,10 @@ class Selection:
     total: int = 0
     given: bool = False
     costs: dict[str, int] = field(default_factory=dict)
+    #: The tasks that were found and not chosen.
+    others: tuple[Chosen, ...] = ()
+    #: The number of chosen tasks that are not in the suite, and are here since they failed last.
+    failed: int = 0
 
     def describe(self, settings: Settings) -> str:
         """Return the selection in words, for the header."""
@@ -56,14 +60,29 @@ class Selection:
         if self.given:
             return "suite: the paths given" + ("" if suite == "all" else f", those tagged {suite}")
         hint = "; --passbench-suite=full for all" if suite == "lite" else ""
-        return f"suite: {suite} ({len(self.chosen)} of {self.total} tasks{hint})"
+        again = f", and {self.failed} more that failed last" if self.failed else ""
+        return f"suite: {suite} ({len(self.chosen) - self.failed} of {self.total} tasks{hint}){again}"
+
+    def with_failed(self, nodes: Collection[str]) -> Selection:
+        """Return the selection with the tasks at these paths of node ids too, whatever their suite."""
+        more = tuple(task for task in self.others if task.node in nodes)
+        costs = self.costs | {task.node: task.cost for task in more}
+        return replace(self, chosen=self.chosen + more, costs=costs, failed=len(more))
+
+    def remedy(self, settings: Settings, keyword: str) -> str:
+        """Return a line for a run of the lite suite in which no task was left, with ``-k keyword``; else ""."""
+        if self.given or settings.task_ids or settings.suite != "lite":
+            return ""
+        name = keyword if keyword in self.known else "ID"
+        remedy = f"add --passbench-suite=full for all {self.total} tasks, or name one: --passbench-task={name}"
+        return f"no task of the lite suite was selected ({remedy})"
 
 
 def select(settings: Settings, rootpath: Path, args: Sequence[str], invocation: Path) -> Selection:
     """Return the tasks that the settings and ``args``, the paths on the command line, ask for.
 
     Node ids of installed tasks (``tasks/...``) are understood although no such path exists. Raises UserError if a
-    path of ``--passbench-tasks`` has no tasks.
+    path of ``--passbench-tasks`` has no tasks, or if ``args`` name what is not there.
     """
     if args and not _are_installed_ids(args, invocation):
         return Selection(given=True)
@@ -74,7 +93,9 @@ def select(settings: Settings, rootpath: Path, args: Sequence[str], invocation: 
     wanted = _matching(found, args) if args else _of_suite(found, settings)
     known = frozenset(task.ref.id for task in found if not isinstance(task.ref, UserError))
     judged = [task for task in found if settings.suite not in ("lite", "full") or _tagged(task, "full")]
-    return Selection(tuple(wanted), known, len(judged), costs={task.node: task.cost for task in wanted})
+    costs = {task.node: task.cost for task in wanted}
+    others = tuple(task for task in found if task.node not in costs)
+    return Selection(tuple(wanted), known, len(judged), costs=costs, others=others)
 
 
 def known_ids(paths: Iterable[Path]) -> frozenset[str]:
@@ -133,13 +154,19 @@ def _are_installed_ids(args: Iterable[str], invocation: Path) -> bool:
 
 
 def _matching(found: Sequence[Chosen], args: Sequence[str]) -> list[Chosen]:
+    from pytest_passbench.suite.find import did_you_mean
+
     chosen = []
     for arg in args:
         path, item = split(arg)
         prefix = Path(path)
         hits = [task for task in found if Path(task.node).is_relative_to(prefix)]
         if not hits:
+            near = did_you_mean(path, [task.node for task in found])
             raise UserError("no such path, and no such installed task", where=arg,
-                            remedy="`passbench tasks list` names them")  # fmt: skip
+                            remedy=f"{near}`passbench tasks list` names them")  # fmt: skip
+        ids = [hit.ref.id for hit in hits if not isinstance(hit.ref, UserError)]
+        if item and ids and parse(arg).task not in ids:
+            raise UserError("no such task in this file", where=arg, remedy=f"its task is {ids[0]}")
         chosen += [replace(hit, item=item or None) for hit in hits]
     return chosen

@@ -78,6 +78,13 @@ def test_node_ids_of_installed_tasks_work_though_they_are_no_paths_here(bench):
     refused = bench.run("--candidate=passes", "tasks/family/c.task.yaml")
     assert refused.ret == pytest.ExitCode.USAGE_ERROR
     refused.stderr.fnmatch_lines(["ERROR: tasks/family/c.task.yaml: no such path, and no such installed task*"])
+    for wrong, said in (
+        ("tasks/family/bb.task.yaml", "no such path, *(did you mean tasks/family/b.task.yaml?*"),
+        ("tasks/family/b.task.yaml::bb[passes]", "no such task in this file (its task is b)"),
+    ):
+        refused = bench.run("--candidate=passes", wrong)
+        assert refused.ret == pytest.ExitCode.USAGE_ERROR
+        refused.stderr.fnmatch_lines([f"ERROR: {wrong.replace('[', '[[]')}: {said}"])
 
 
 def test_published_samples_and_bare_subgraphs(bench):
@@ -117,6 +124,47 @@ def test_last_failed_and_k(bench):
     again = bench.run("--candidate=passes", "--lf")
     again.assert_outcomes(failed=1)
     bench.run("--candidate=passes", "-k", "good").assert_outcomes(passed=1, deselected=1)
+
+
+@pytest.mark.parametrize("option", ["--lf", "--ff"])
+@pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["serial", "xdist"])
+def test_a_task_outside_the_suite_that_failed_last_is_judged_again(bench, option, workers):
+    bench.task("good")
+    bench.task("bad", {"status": "crash"}, tags="other")
+    bench.run("--candidate=passes", "--passbench-task=bad").assert_outcomes(failed=1)
+    others = {} if option == "--lf" else {"passed": 1}
+    again = bench.run("--candidate=passes", option, *workers)
+    again.assert_outcomes(failed=1, **others, deselected=int(option == "--lf" and not workers))
+    again.stdout.fnmatch_lines(["suite: lite (1 of 2 tasks; *), and 1 more that failed last"])
+    bench.candidate("others")
+    bench.run("--candidate=others", option).assert_outcomes(passed=1)
+    bench.run("--candidate=passes", option, "--passbench-suite=lite").assert_outcomes(passed=1)
+
+
+def test_a_run_that_selects_nothing_of_the_lite_suite_names_the_remedy(bench):
+    bench.task("common", {"status": "pass_miss"})
+    bench.task("rare", tags="other")
+    remedy = "no task of the lite suite was selected (add --passbench-suite=full for all 2 tasks, or name one: *={})"
+    for args, name in (
+        (("-k", "rare"), "rare"),
+        (("-k", "ra"), "ID"),
+        (("-k", "rare", "-n2"), "rare"),
+        (("-k", "rare", "--collect-only"), "rare"),
+        (("--passbench-only-matching",), "ID"),
+    ):
+        result = bench.run("--candidate=passes", *args)
+        assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+        result.stdout.fnmatch_lines([remedy.format(name)])
+    for args in ("--passbench-suite=full", "--passbench-task=rare", "tasks/family"):
+        result = bench.run("--candidate=passes", "-k", "none", args)
+        assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+        result.stdout.no_fnmatch_line("*no task of the lite suite*")
+
+
+def test_collecting_only_says_that_it_matches_nothing(bench):
+    bench.task("missed", {"status": "pass_miss"})
+    result = bench.run("--candidate=passes", "--passbench-only-matching", "--collect-only")
+    result.stdout.fnmatch_lines(["only matching: not applied while collecting only; 'passbench touches DIR'*"])
 
 
 def test_shards_split_the_tasks_and_are_together_all(bench):
