@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from pytest_passbench.forge import corpus_file, curate, windows
-from pytest_passbench.forge.capture import capture
+from pytest_passbench.forge.capture import Captured, capture
 from pytest_passbench.forge.corpus import Graph, capture_case
 from pytest_passbench.forge.curate import choose, draw
 from pytest_passbench.forge.decompose import calls
@@ -24,6 +24,7 @@ from pytest_passbench.forge.steps import write_step
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.find import discover
 from pytest_passbench.suite.instantiate import example_inputs
+from pytest_passbench.suite.limits import MAX_STATEMENTS
 from pytest_passbench.suite.taskfile import read_task
 
 
@@ -162,6 +163,18 @@ def test_a_window_counts_the_values_that_are_used_outside(graphs: list[Graph], t
         nodes = calls(graphs[one.place].graph)
         inside = set(nodes[one.start : one.end])
         assert one.outputs == sum(any(u not in inside for u in node.users) for node in inside)
+
+
+def test_a_captured_graph_may_be_longer_than_a_tasks(tmp_path: Path) -> None:
+    graph = torch.fx.Graph()
+    node = graph.placeholder("x")
+    for _ in range(MAX_STATEMENTS + 10):
+        node = graph.call_function(torch.tanh, (node,))
+    graph.output((node,))
+    made = Graph("own/long", "text", "", Variant(1, 8), 0, Captured(torch.fx.GraphModule(nn.Module(), graph)))
+    assert corpus_file.save([made], tmp_path / "long.json") == 1
+    (again,) = corpus_file.load(tmp_path / "long.json")
+    assert len(calls(again.graph)) == MAX_STATEMENTS + 10
 
 
 def test_jobs_survive_a_crash_and_a_hang_and_are_not_done_twice(tmp_path: Path) -> None:
