@@ -23,7 +23,7 @@ MAX_RUNS, MAX_RUN_OPERATORS = 16, 24
 """The most distinct runs of one case, and operators of each run, that are searched for fusible parts."""
 MAX_OPERATORS = 33
 REACHES = tuple((before, after) for before in (0, 1, 2, 4) for after in (1, 2, 3, 4, 6, 8))
-"""(operators before a heavy one, operators from it on) of the runs that :func:`anchored` tries."""
+"""The runs that :func:`anchored` tries: operators before a heavy one, and operators from that one on."""
 
 Ops = tuple[str, ...]
 
@@ -92,7 +92,7 @@ def fusible(graphs: Sequence[Graph]) -> list[Window]:
 def anchored(graphs: Sequence[Graph]) -> list[Window]:
     """Return the runs about a heavy operator at a case's first size: at most two windows for each sequence.
 
-    A kernel can take over what stands next to a convolution or an attention, if it computes that as well.
+    A fused kernel can compute a convolution or an attention together with its neighbours.
     """
     found: list[Window] = []
     counts: Counter[Ops] = Counter()

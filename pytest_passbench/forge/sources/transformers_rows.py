@@ -171,7 +171,7 @@ WAYS = {
     "sdpa": "scaled_dot_product_attention",
     "decode": "scaled_dot_product_attention, one token with a cache of `size` tokens",
 }
-"""What follows ``+`` in a row's name, and how provenance says it."""
+"""The endings of rows' names after ``+``, and their wording in a subgraph's provenance."""
 
 SDPA_TEXT: Rows = {
     "bert+sdpa": dict(LONG),
