@@ -8,6 +8,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from pytest_passbench.forge.clean import HEAVY
 from pytest_passbench.forge.rules import IDENTITIES
@@ -37,6 +38,16 @@ class Choice:
     def cases(self) -> set[str]:
         """The architectures that have it."""
         return {one.case for one in self.windows}
+
+    @property
+    def is_convolutional(self) -> bool:
+        """True if it has a convolution."""
+        return any(op.startswith("conv") for op in self.ops)
+
+    @property
+    def has_outputs(self) -> bool:
+        """True if most of its windows have two outputs or more."""
+        return 2 * sum(one.outputs > 1 for one in self.windows) > len(self.windows)
 
     @property
     def core(self) -> Ops:
@@ -76,6 +87,18 @@ LENGTHS = ((2, 3, 0.26), (4, 5, 0.28), (6, 8, 0.22), (9, 12, 0.12), (13, 20, 0.0
 """Shares of tasks by number of operators (least, most, share): median 5, up to 33, as in the published suite."""
 MAX_TASKS_PER_CASE = 5
 """The most tasks that come from one or two architectures alone, for each of these."""
+MAX_ALONE = 0.5
+"""The greatest share of tasks from one architecture alone."""
+CONVOLUTIONAL, OUTPUTS = 0.3, 0.45
+"""The shares of tasks with a convolution and with two outputs or more, up to which these are preferred. The
+published suite has 32 % of its subgraphs with a convolution. Some sequences fail the rules, hence the margin.
+"""
+WANTED_OPERATORS = frozenset(("multi_head_attention_forward", "hardsigmoid", "prelu", "triu", "tile", "full", "min",
+                              "abs"))  # fmt: skip
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+WANTED_PAIRS = frozenset([("conv2d", "view"), ("conv2d", "sigmoid"), ("embedding", "add"), ("linear", "view"),
+                          *((op, "masked_fill") for op in COMPARISONS)])  # fmt: skip
+"""Operators and pairs of the published tasks that few of our architectures have."""
 
 
 def select(found: Sequence[Choice], count: int, always: Sequence[Ops] = (), quotas: bool = True) -> list[Choice]:
@@ -111,6 +134,7 @@ class _State:
         self.lengths: Counter[tuple[int, int, float]] = Counter()
         self.cases: Counter[str] = Counter()
         self.modalities: Counter[str] = Counter()
+        self.kinds: Counter[str] = Counter()
         owners: dict[tuple[str, str], set[str]] = defaultdict(set)
         for candidate in found:
             for bigram in _bigrams(candidate.ops):
@@ -126,6 +150,8 @@ class _State:
             return True
         if self.lengths[bucket] >= bucket[2] * self.count + 1:
             return False
+        if len(one.cases) == 1 and self.kinds["alone"] >= MAX_ALONE * self.count:
+            return False
         return len(one.cases) > 2 or min(self.cases[case] for case in one.cases) < MAX_TASKS_PER_CASE
 
     def gain(self, one: Choice) -> float:
@@ -138,7 +164,15 @@ class _State:
         fresh = sum(0.4 for case in one.cases if not self.cases[case])
         heavy: float = 1.0 - 0.6 * sum(op in HEAVY_NAMES for op in one.ops) / len(one.ops)
         worth: float = new / math.sqrt(len(one.ops)) + operators + min(fresh, 2.0)
-        return heavy * (worth / crowd + 0.3 * min(len(one.cases), 6))
+        return heavy * (worth / crowd + 0.3 * min(len(one.cases), 6)) + self.preference(one)
+
+    def preference(self, one: Choice) -> float:
+        """Return the additional value of what the published tasks have, while too few chosen ones have it."""
+        rare = sum(2.0 for op in WANTED_OPERATORS.intersection(one.ops) if self.operators[op] < 3)
+        rare += sum(1.5 for pair in WANTED_PAIRS.intersection(pairwise(one.ops)) if self.bigrams[pair] < 3)
+        convolutional = one.is_convolutional and self.kinds["convolutional"] < CONVOLUTIONAL * self.count
+        outputs = one.has_outputs and self.kinds["outputs"] < OUTPUTS * self.count
+        return rare + 1.5 * convolutional + 1.0 * outputs
 
     def take(self, one: Choice) -> None:
         """Choose ``one``."""
@@ -150,6 +184,8 @@ class _State:
         self.lengths[_bucket(one.ops)] += 1
         self.cases.update(one.cases)
         self.modalities[one.modality] += 1
+        is_one_of = {"alone": len(one.cases) == 1, "convolutional": one.is_convolutional, "outputs": one.has_outputs}
+        self.kinds.update(name for name, holds in is_one_of.items() if holds)
 
 
 def _bigrams(ops: Ops) -> list[tuple[str, str]]:

@@ -104,11 +104,9 @@ def _cleaned(model: torch.nn.Module, inputs: Any, execute: bool) -> list[Capture
 
 
 def _capture_low(model: torch.nn.Module, case: Case) -> list[Captured]:
-    variant = case.variants[0]
-    inputs = case.inputs(model, variant)
-    model = model.to(torch.bfloat16)
+    model = model.to(torch.bfloat16)  # before its inputs are made, since a cache among them has the model's dtype
     try:
-        return _cleaned(model, _lower(inputs), False)
+        return _cleaned(model, _lower(case.inputs(model, case.variants[0])), False)
     except Exception:  # a model that has no bfloat16 form keeps its float32 graphs
         return []
 

@@ -14,6 +14,9 @@ from pytest_passbench.forge.models import Variant
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.printing import to_source
 
+MAX_STATEMENTS = 50_000
+"""The most statements of a captured graph. Those of a whole model are many more than a task may have."""
+
 
 def save(graphs: list[Graph], path: Path) -> int:
     """Write the graphs that have a spelling, and return how many these are."""
@@ -60,7 +63,7 @@ def printed_names(graph: Graph) -> dict[str, str]:
 
 
 def _graph(document: dict[str, Any], path: Path) -> Graph:
-    module = build_graph(document["source"], str(path))
+    module = build_graph(document["source"], str(path), statements=MAX_STATEMENTS)
     values = {name: _stats(fields) for name, fields in document["values"].items()}
     return Graph(
         document["case"],

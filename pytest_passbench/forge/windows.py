@@ -1,5 +1,5 @@
-"""Step 2: the places of operator sequences in the corpus, by the way they were found (typical, fusible, rare,
-matching).
+"""Step 2: the places of operator sequences in the corpus, by the way they were found (typical, fusible, anchored,
+rare, matching).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from pytest_passbench.forge.canonical import digest
+from pytest_passbench.forge.clean import is_heavy
 from pytest_passbench.forge.corpus import Graph
 from pytest_passbench.forge.decompose import calls, connected, cut, light_runs
 from pytest_passbench.forge.fusible import fusible_runs
@@ -21,13 +22,18 @@ MAX_MERGES = 4000
 MAX_RUNS, MAX_RUN_OPERATORS = 16, 24
 """The most distinct runs of one case, and operators of each run, that are searched for fusible parts."""
 MAX_OPERATORS = 33
+REACHES = tuple((before, after) for before in (0, 1, 2, 4) for after in (1, 2, 3, 4, 6, 8))
+"""The runs that :func:`anchored` tries: operators before a heavy one, and operators from that one on."""
 
 Ops = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Window:
-    """Operators ``start`` to ``end - 1`` of one graph (``place`` in its case's list), and their names."""
+    """Operators ``start`` to ``end - 1`` of one graph (``place`` in its case's list), and their names.
+
+    ``outputs`` is the number of values that are used outside the window.
+    """
 
     case: str
     place: int
@@ -35,6 +41,7 @@ class Window:
     end: int
     ops: tuple[str, ...]
     kind: str
+    outputs: int = 1
 
 
 def names(graph: Graph) -> list[str]:
@@ -47,23 +54,23 @@ def real_ops(graph: Graph, start: int, end: int) -> tuple[str, ...]:
     return tuple(op_name(node) for node in calls(graph.graph)[start:end] if not is_metadata(node))
 
 
-def usable(graph: Graph, start: int, end: int) -> bool:
-    """Return True if a window can be a subgraph: connected, nothing random, only tensors in and out."""
+def window(graphs: Sequence[Graph], place: int, start: int, end: int, kind: str) -> Iterator[Window]:
+    """Yield the window if it can be a subgraph: connected, nothing random, only tensors in and out."""
+    graph = graphs[place]
     nodes = calls(graph.graph)[start:end]
     if any(is_random(node) for node in nodes) or is_metadata(nodes[0]) or not connected(nodes):
-        return False
-    return cut(nodes, graph.captured.values) is not None
-
-
-def window(graphs: Sequence[Graph], place: int, start: int, end: int, kind: str) -> Iterator[Window]:
-    """Yield the window if it is usable."""
-    graph = graphs[place]
-    if usable(graph, start, end):
-        yield Window(graph.case, place, start, end, real_ops(graph, start, end), kind)
+        return
+    piece = cut(nodes, graph.captured.values)
+    if piece is not None:
+        outputs = sum(1 for node in piece.module.graph.nodes if node.op == "output" for _ in node.args[0])
+        yield Window(graph.case, place, start, end, real_ops(graph, start, end), kind, outputs)
 
 
 def fusible(graphs: Sequence[Graph]) -> list[Window]:
-    """Return the fusible runs of a case's graphs at its first size. Equal runs of operators are searched once."""
+    """Return the fusible and the anchored runs of a case's graphs at its first size.
+
+    Equal runs of operators are searched once for fusible parts.
+    """
     found: list[Window] = []
     seen: set[str] = set()
     for place, graph in enumerate(graphs):
@@ -79,6 +86,25 @@ def fusible(graphs: Sequence[Graph]) -> list[Window]:
             for start, end in fusible_runs(run[:MAX_RUN_OPERATORS], graph.captured.values):
                 first = position[run[start]]
                 found += window(graphs, place, first, first + end - start, "fusible")
+    return found + anchored(graphs)
+
+
+def anchored(graphs: Sequence[Graph]) -> list[Window]:
+    """Return the runs about a heavy operator at a case's first size: at most two windows for each sequence.
+
+    A fused kernel can compute a convolution or an attention together with its neighbours.
+    """
+    found: list[Window] = []
+    counts: Counter[Ops] = Counter()
+    for place in first_size(graphs):
+        nodes = calls(graphs[place].graph)
+        for spot in (i for i, node in enumerate(nodes) if is_heavy(node)):
+            for start, end in ((spot - before, spot + after) for before, after in REACHES):
+                ops = real_ops(graphs[place], max(start, 0), end)
+                if start >= 0 and end <= len(nodes) and len(ops) >= 2 and counts[ops] < 2:
+                    made = list(window(graphs, place, start, end, "anchored"))
+                    counts[ops] += len(made)
+                    found += made
     return found
 
 
@@ -109,7 +135,7 @@ def save_windows(found: Sequence[Window], path: Path) -> None:
 def load_windows(path: Path) -> list[Window]:
     """Return the windows that :func:`save_windows` wrote."""
     found = json.loads(path.read_text(encoding="utf-8"))
-    return [Window(case, place, start, end, tuple(ops), kind) for case, place, start, end, ops, kind in found]
+    return [Window(case, place, start, end, tuple(ops), *rest) for case, place, start, end, ops, *rest in found]
 
 
 def siblings(graphs: Sequence[Graph], one: Window) -> Iterator[tuple[Graph, int, int]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.task import Task
 from pytest_passbench.suite import scalars
+from pytest_passbench.suite.limits import MAX_STATEMENTS
 from pytest_passbench.suite.noeffect import has_no_effect
 from pytest_passbench.suite.source import BUILTINS, ROOTS, ParsedSource, parse
 
@@ -41,16 +42,18 @@ _COMPARE: dict[type[ast.cmpop], Callable[..., Any]] = {
 _NUMBERS = (int, float, complex)
 
 
-def build_graph(source: str, origin: str, device: str = "cpu", line: int = 1) -> torch.fx.GraphModule:
+def build_graph(
+    source: str, origin: str, device: str = "cpu", line: int = 1, statements: int = MAX_STATEMENTS
+) -> torch.fx.GraphModule:
     """Return the graph module of a subgraph's source. Its placeholders have the names of forward's arguments.
 
     Recorded devices (``device(type='cuda', index=0)``, ``.to('cuda')``, ``.cuda()``) become ``device``. The
     output is a tuple. ``line`` is the line of ``origin`` at which the text begins. Raises UserError at
-    ``origin:line`` for code that is not allowed or not understood.
+    ``origin:line`` for code that is not allowed or not understood, and for more than ``statements``.
     """
     import torch.fx
 
-    program = parse(source, origin, line)
+    program = parse(source, origin, line, statements)
     graph = _Builder(program, device).build()
     return torch.fx.GraphModule(torch.nn.Module(), graph)
 

@@ -64,14 +64,14 @@ class ParsedSource:
         return f"{self.origin}:{self.line + getattr(node, 'lineno', 1) - 1}"
 
 
-def parse(source: str, origin: str, line: int = 1) -> ParsedSource:
+def parse(source: str, origin: str, line: int = 1, statements: int = MAX_STATEMENTS) -> ParsedSource:
     """Return the function in ``source``: a single ``def forward(...)``, bare or in one class.
 
     ``origin`` and ``line`` say where the text stands, for messages. Straight-line code is assignments, calls,
     attributes, operators, subscripts and literals. Raises UserError at the first construct that is anything
-    else.
+    else, and beyond ``statements`` of them.
     """
-    return _Reader(origin, line).module(parse_module(source, origin, line))
+    return _Reader(origin, line, statements).module(parse_module(source, origin, line))
 
 
 def parse_module(source: str, origin: str, line: int = 1) -> ast.Module:
@@ -107,8 +107,8 @@ def parse_module(source: str, origin: str, line: int = 1) -> ast.Module:
 class _Reader:
     """A reader that checks a module's syntax tree and takes ``forward`` out of it."""
 
-    def __init__(self, origin: str, line: int) -> None:
-        self.origin, self.line = origin, line
+    def __init__(self, origin: str, line: int, statements: int) -> None:
+        self.origin, self.line, self.statements = origin, line, statements
         self.names: set[str] = set()
 
     def fail(self, what: str, node: ast.AST, remedy: str | None = None) -> NoReturn:
@@ -151,8 +151,8 @@ class _Reader:
         inputs = self.inputs(function.args, function)
         self.names.update(inputs)
         body = [s for s in function.body if not _is_noise(s)]
-        if len(body) > MAX_STATEMENTS:
-            self.fail(f"more than {MAX_STATEMENTS} statements", body[MAX_STATEMENTS], "split the graph")
+        if len(body) > self.statements:
+            self.fail(f"more than {self.statements} statements", body[self.statements], "split the graph")
         for statement in body:
             self.check_statement(statement)
         returns = [s for s in body if isinstance(s, ast.Return)]

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from pytest_passbench.forge import corpus_file, curate, windows
-from pytest_passbench.forge.capture import capture
+from pytest_passbench.forge.capture import Captured, capture
 from pytest_passbench.forge.corpus import Graph, capture_case
 from pytest_passbench.forge.curate import choose, draw
 from pytest_passbench.forge.decompose import calls
@@ -24,6 +24,7 @@ from pytest_passbench.forge.steps import write_step
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.find import discover
 from pytest_passbench.suite.instantiate import example_inputs
+from pytest_passbench.suite.limits import MAX_STATEMENTS
 from pytest_passbench.suite.taskfile import read_task
 
 
@@ -140,10 +141,40 @@ def test_the_published_layout_is_read_back(graphs: list[Graph], tmp_path: Path) 
 
 
 def test_fusible_runs_end_where_a_kernel_more_is_needed(graphs: list[Graph]) -> None:
-    found = {w.ops for w in windows.fusible(graphs)}
+    found = {w.ops for w in windows.fusible(graphs) if w.kind == "fusible"}
     assert ("silu", "mul") in {ops[:2] for ops in found}
     assert all(len(ops) >= 2 for ops in found)
     assert not any("linear" in ops for ops in found)
+
+
+def test_runs_about_a_convolution_are_found() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 1), nn.Sigmoid()).eval()
+    case = Case("own/conv", "vision", lambda: net, lambda _model, v: (torch.randn(v.batch, 3, v.size, v.size),),
+                (Variant(2, 16),))  # fmt: skip
+    found = {w.ops for w in windows.fusible(capture_case(case)) if w.kind == "anchored"}
+    assert {("conv2d", "batch_norm", "relu"), ("conv2d", "sigmoid"), ("relu", "conv2d", "sigmoid")} <= found
+
+
+def test_a_window_counts_the_values_that_are_used_outside(graphs: list[Graph], tmp_path: Path) -> None:
+    found = [w for w in windows.fusible(graphs) if w.ops[:1] == ("add",)]
+    windows.save_windows(found, tmp_path / "windows.json")
+    assert windows.load_windows(tmp_path / "windows.json") == found
+    for one in found:
+        nodes = calls(graphs[one.place].graph)
+        inside = set(nodes[one.start : one.end])
+        assert one.outputs == sum(any(u not in inside for u in node.users) for node in inside)
+
+
+def test_a_captured_graph_may_be_longer_than_a_tasks(tmp_path: Path) -> None:
+    graph = torch.fx.Graph()
+    node = graph.placeholder("x")
+    for _ in range(MAX_STATEMENTS + 10):
+        node = graph.call_function(torch.tanh, (node,))
+    graph.output((node,))
+    made = Graph("own/long", "text", "", Variant(1, 8), 0, Captured(torch.fx.GraphModule(nn.Module(), graph)))
+    assert corpus_file.save([made], tmp_path / "long.json") == 1
+    (again,) = corpus_file.load(tmp_path / "long.json")
+    assert len(calls(again.graph)) == MAX_STATEMENTS + 10
 
 
 def test_jobs_survive_a_crash_and_a_hang_and_are_not_done_twice(

@@ -57,3 +57,22 @@ def test_selection_takes_what_is_asked_first_and_no_case_or_length_takes_all() -
     lengths = Counter(len(c.ops) for c in chosen)
     assert lengths[2] + lengths[3] <= LENGTHS[0][2] * 40 + 2
     assert len({c.ops for c in chosen}) == len(chosen)
+
+
+def test_selection_prefers_what_the_published_tasks_have() -> None:
+    pairs = {"exp hardsigmoid": "exp hardswish", "gelu conv2d tanh": "gelu linear tanh", "cos mul": "cos sub",
+             "add eq masked_fill": "add eq where"}  # fmt: skip
+    found = [Window(f"lib/m{i}", 0, 0, 2, tuple(ops.split()), "typical", outputs=2 if ops == "cos mul" else 1)
+             for i in range(3) for pair in pairs.items() for ops in pair]  # fmt: skip
+    chosen = [" ".join(c.ops) for c in select(candidates(found, {f"lib/m{i}": "text" for i in range(3)}), 40)]
+    assert [(mine, chosen.index(mine) < chosen.index(other)) for mine, other in pairs.items()] == [
+        (mine, True) for mine in pairs
+    ]
+
+
+def test_half_of_the_tasks_at_most_come_from_one_architecture() -> None:
+    names = ["add", "mul", "gelu", "tanh", "exp", "relu", "softmax", "pow"]
+    own = [_window(f"lib/m{names.index(a)}", f"{a} {b}") for a in names for b in names if a != b]
+    shared = [_window(f"lib/m{i}", f"{a} {b} sigmoid") for i in range(3) for a in names[:4] for b in names[4:]]
+    chosen = select(candidates([*own, *shared], {f"lib/m{i}": "text" for i in range(8)}), 20)
+    assert sum(len(c.cases) == 1 for c in chosen) <= 10

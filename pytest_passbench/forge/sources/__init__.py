@@ -4,6 +4,14 @@ installed.
 
 from __future__ import annotations
 
-from pytest_passbench.forge.sources import diffusers, monai, pytorchcv, torch_geometric, transformers, vit_pytorch
+from pytest_passbench.forge.sources import (
+    diffusers,
+    monai,
+    pytorchcv,
+    timm,
+    torch_geometric,
+    transformers,
+    vit_pytorch,
+)
 
-SOURCES = (transformers, diffusers, vit_pytorch, pytorchcv, monai, torch_geometric)
+SOURCES = (transformers, diffusers, vit_pytorch, pytorchcv, monai, torch_geometric, timm)

@@ -40,6 +40,23 @@ IMAGE_SIZES = (
     (Variant(1, 384), Variant(8, 224)),
     (Variant(1, 256), Variant(2, 224)),
 )
+LONG_AND_WIDE = (
+    (Variant(1, 1024), Variant(64, 32)),
+    (Variant(1, 2048), Variant(8, 256)),
+    (Variant(2, 512), Variant(128, 16)),
+    (Variant(1, 512), Variant(1, 4096)),
+    (Variant(1, 256), Variant(512, 4)),
+)
+"""Sizes for text models with fused attention: up to 4,096 tokens, and batches up to 512."""
+IMAGE_BATCHES = ((Variant(1, 224), Variant(16, 224)), (Variant(2, 224), Variant(64, 224)))
+CACHES = (
+    (Variant(1, 128), Variant(1, 2047)),
+    (Variant(1, 511), Variant(512, 15)),
+    (Variant(4, 64), Variant(128, 31)),
+    (Variant(1, 255), Variant(1, 4095)),
+    (Variant(16, 127), Variant(64, 127)),
+)
+"""Sizes of a decode step: the batch, and the tokens that the cache holds before it."""
 AUDIO_SIZES = ((Variant(1, 16000), Variant(4, 16000)),)
 Sizes = tuple[tuple[Variant, ...], ...]
 GROUPS: tuple[tuple[str, rows.Rows, Sizes], ...] = (
@@ -54,6 +71,10 @@ GROUPS: tuple[tuple[str, rows.Rows, Sizes], ...] = (
     ("text", rows.DECODERS, ROTATING),
     ("text", rows.SEQ2SEQ, ROTATING),
     ("vision", rows.IMAGES, IMAGE_SIZES),
+    ("text", rows.SDPA_TEXT, LONG_AND_WIDE),
+    ("vision", rows.SDPA_IMAGES, IMAGE_BATCHES),
+    ("audio", rows.SDPA_AUDIO, AUDIO_SIZES),
+    ("text", rows.DECODE, CACHES),
 )
 
 
@@ -69,25 +90,30 @@ def cases() -> Iterator[Case]:
 
 
 def case(name: str, modality: str, overrides: dict[str, Any], variants: tuple[Variant, ...]) -> Case:
-    """Return the case of one ``model_type`` with its configuration's ``overrides``."""
+    """Return the case of one architecture with its configuration's ``overrides``.
+
+    ``name`` is the configuration's ``model_type``. An ending in :data:`rows.WAYS` says how the model runs.
+    """
+    model_type, _, way = name.partition("+")
     note = ", ".join(f"{key}={value}" for key, value in overrides.items() if not isinstance(value, dict))
+    how = ", ".join(part for part in ("2 layers", rows.WAYS[way], note) if part)
     return Case(
-        name=f"{LIBRARY}/{name}",
+        name=f"{LIBRARY}/{name.replace('+', '-')}",
         modality=modality,
-        build=functools.partial(build, name, overrides),
-        inputs=make_inputs,
+        build=functools.partial(build, model_type, overrides, "sdpa" if way else "eager"),
+        inputs=decode_inputs if way == "decode" else make_inputs,
         variants=variants,
-        note=f"2 layers{', ' + note if note else ''}",
+        note=how,
     )
 
 
-def build(model_type: str, overrides: dict[str, Any]) -> torch.nn.Module:
+def build(model_type: str, overrides: dict[str, Any], attention: str = "eager") -> torch.nn.Module:
     """Return the base model of ``model_type``, cut to two layers and a small vocabulary, which a lookup does not
-    notice.
+    notice. ``attention`` is the library's name of the way it computes attention.
     """
     from transformers import AutoConfig
 
-    return _cut(AutoConfig.for_model(model_type, **overrides), overrides)
+    return _cut(AutoConfig.for_model(model_type, **overrides), overrides, attention)
 
 
 def case_of_config(config: Any, name: str) -> Case:
@@ -100,7 +126,7 @@ def case_of_config(config: Any, name: str) -> Case:
                 f"{config.model_type}, 2 layers")  # fmt: skip
 
 
-def _cut(config: Any, overrides: dict[str, Any]) -> torch.nn.Module:
+def _cut(config: Any, overrides: dict[str, Any], attention: str = "eager") -> torch.nn.Module:
     from transformers import AutoModel
 
     for part in _parts(config):
@@ -111,7 +137,7 @@ def _cut(config: Any, overrides: dict[str, Any]) -> torch.nn.Module:
         what = f"{config.model_type} has {size} parameters, more than {MAX_PARAMETERS}"
         raise UserError(what, remedy="narrow its configuration")
     torch.manual_seed(0)
-    return AutoModel.from_config(config, attn_implementation="eager").eval()
+    return AutoModel.from_config(config, attn_implementation=attention).eval()
 
 
 def shrink(config: Any, overrides: dict[str, Any]) -> None:
@@ -147,6 +173,20 @@ def make_inputs(model: torch.nn.Module, variant: Variant) -> dict[str, Any]:
         del makers["inputs_embeds"]
     made = {name: make(model.config, variant, generator) for name, make in makers.items()}
     return {name: value for name, value in made.items() if value is not None}
+
+
+def decode_inputs(model: torch.nn.Module, variant: Variant) -> dict[str, Any]:
+    """Return the inputs of a decode step: one new token for each of a batch, and a cache of ``variant.size`` tokens.
+
+    The cache is that of a real pass over one sequence, repeated for the batch.
+    """
+    generator = torch.Generator().manual_seed(variant.batch * 100003 + variant.size)
+    before = torch.randint(3, VOCABULARY, (1, variant.size), generator=generator)
+    with torch.no_grad():
+        cache = model(input_ids=before, use_cache=True).past_key_values
+    cache.batch_repeat_interleave(variant.batch)
+    token = torch.randint(3, VOCABULARY, (variant.batch, 1), generator=generator)
+    return {"input_ids": token, "past_key_values": cache, "use_cache": True}
 
 
 def _ids(config: Any, variant: Variant, generator: torch.Generator) -> torch.Tensor:

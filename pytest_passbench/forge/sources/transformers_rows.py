@@ -163,6 +163,69 @@ VISION_TEXT: Rows = {
             " layoutlmv3 visual_bert siglip2 metaclip_2"),
 }  # fmt: skip
 
+MINI = {"hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024}
+SMOL = {"hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3}
+LONG = {"max_position_embeddings": 4096}
+WAYS = {
+    "": "",
+    "sdpa": "scaled_dot_product_attention",
+    "decode": "scaled_dot_product_attention, one token with a cache of `size` tokens",
+}
+"""The endings of rows' names after ``+``, and their wording in a subgraph's provenance."""
+
+SDPA_TEXT: Rows = {
+    "bert+sdpa": dict(LONG),
+    "roberta+sdpa": {"max_position_embeddings": 4098},
+    "electra+sdpa": {**MINI, **LONG, "embedding_size": 128},
+    "xlm-roberta+sdpa": {**MINI, "max_position_embeddings": 4098},
+    "albert+sdpa": {**BASE, **LONG},
+    "distilbert+sdpa": dict(LONG),
+    "modernbert+sdpa": {},
+    "camembert+sdpa": {"hidden_size": 384, "num_attention_heads": 12, "intermediate_size": 1536,
+                       "max_position_embeddings": 4098},
+    "gpt2+sdpa": {"n_positions": 4096},
+    "opt+sdpa": {"hidden_size": 768, "num_attention_heads": 12, "ffn_dim": 3072, **LONG},
+    "gpt_neox+sdpa": {"hidden_size": 512, "num_attention_heads": 8, "intermediate_size": 2048, **LONG},
+    "llama+sdpa": dict(SMOL),
+    "mistral+sdpa": dict(SMALL),
+    "qwen2+sdpa": {"hidden_size": 896, "intermediate_size": 4864, "num_attention_heads": 14,
+                   "num_key_value_heads": 2},
+    "qwen3+sdpa": {"hidden_size": 1024, "intermediate_size": 3072, "num_attention_heads": 16,
+                   "num_key_value_heads": 8, "head_dim": 128},
+    "gemma3_text+sdpa": {"hidden_size": 640, "intermediate_size": 2048, "num_attention_heads": 4,
+                         "num_key_value_heads": 1},
+    "phi+sdpa": {"hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16, **LONG},
+    "bart+sdpa": {"d_model": 768, "encoder_ffn_dim": 3072, "decoder_ffn_dim": 3072, **LONG},
+    "olmo2+sdpa": dict(SMALL),
+    "stablelm+sdpa": dict(SMALL),
+}  # fmt: skip
+
+SDPA_IMAGES: Rows = plain("vit+sdpa deit+sdpa dinov2+sdpa clip_vision_model+sdpa siglip_vision_model+sdpa beit+sdpa")
+
+SDPA_AUDIO: Rows = plain("wav2vec2+sdpa hubert+sdpa")
+
+DECODE: Rows = {
+    "llama+decode": {"hidden_size": 2048, "intermediate_size": 8192, "num_attention_heads": 32,
+                     "num_key_value_heads": 8},
+    "smollm3+decode": dict(SMALL),
+    "mistral+decode": dict(SMALL),
+    "qwen2+decode": {"hidden_size": 896, "intermediate_size": 4864, "num_attention_heads": 14,
+                     "num_key_value_heads": 2},
+    "qwen3+decode": {"hidden_size": 1024, "intermediate_size": 3072, "num_attention_heads": 16,
+                     "num_key_value_heads": 8, "head_dim": 128},
+    "gpt2+decode": {"n_positions": 4096},
+    "opt+decode": {"hidden_size": 768, "num_attention_heads": 12, "ffn_dim": 3072, **LONG},
+    "gpt_neox+decode": {"hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 4096, **LONG},
+    "phi+decode": {"hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16, **LONG},
+    "gemma3_text+decode": {"hidden_size": 640, "intermediate_size": 2048, "num_attention_heads": 4,
+                           "num_key_value_heads": 1},
+    "olmo2+decode": dict(SMALL),
+    "stablelm+decode": dict(SMALL),
+    "falcon+decode": {"hidden_size": 1024, "num_attention_heads": 16},
+    "granite+decode": dict(SMALL),
+    "qwen3_moe+decode": dict(MOE),
+}  # fmt: skip
+
 SERIES: Rows = {
     "patchtst": {"num_input_channels": 7, "context_length": 512, "patch_length": 16, "patch_stride": 16,
                  "d_model": 128, "num_attention_heads": 8, "ffn_dim": 512},

@@ -1,0 +1,104 @@
+"""Image models of ``timm`` with random weights; repeated blocks are cut if a family's arguments allow it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from pytest_passbench.forge.models import Case, Variant
+from pytest_passbench.forge.sources.rows import Row
+from pytest_passbench.forge.sources.rows import build as build_row
+from pytest_passbench.forge.sources.rows import cases as make_cases
+from pytest_passbench.forge.sources.torchvision_names import stand_in
+
+LIBRARY = "timm"
+LICENSE = "Apache-2.0"
+
+Table = dict[str, dict[str, Any]]
+
+
+def plain(names: str, **arguments: Any) -> Table:
+    """Return a row per name, all with the same arguments."""
+    return {name: dict(arguments) for name in names.split()}
+
+
+ONES, TWOS = (1, 1, 1, 1), (2, 2, 2, 2)
+CONVOLUTIONAL: Table = {
+    **plain("resnet18 resnet50d resnext50_32x4d seresnet50 ecaresnet26t res2net50_26w_4s", layers=TWOS),
+    **plain("skresnet18 tresnet_m legacy_seresnext26_32x4d", layers=list(ONES)),
+    **plain("resnest14d gcresnet33ts mobilenetv2_100 mobilenetv3_small_100 mobilenetv4_conv_small lcnet_050 tinynet_e"
+            " efficientnet_b0 efficientnetv2_rw_t fbnetv3_b hardcorenas_a regnetx_004 regnety_004 xception41"
+            " inception_v3 inception_v4 ghostnet_100 ghostnetv2_100 hrnet_w18_small vgg11_bn darknet53 cspresnet50"
+            " cs3darknet_s eca_nfnet_l0 nf_regnet_b0 nf_resnet26 repvgg_a0 rexnet_100 selecsls42b dla34"
+            " ese_vovnet19b_dw dpn48b"),
+    "resnetv2_50": {"layers": list(ONES)},
+    "densenet121": {"block_config": (3, 3, 3, 3)},
+    "convmixer_768_32": {"variants": [(1, 224), (4, 112)]},
+    **plain("convnext_atto convnextv2_atto inception_next_tiny", depths=TWOS),
+    **plain("starnet_s1 mambaout_femto", depths=list(ONES)),
+    "repvit_m0_9": {"depth": TWOS},
+}  # fmt: skip
+"""Networks of convolutions, which take images of any size."""
+
+TRANSFORMERS: Table = {
+    **plain("vit_tiny_patch16_224 vit_base_patch16_clip_224 vit_relpos_small_patch16_224 eva02_tiny_patch14_224"
+            " deit3_small_patch16_224 beit_base_patch16_224 cait_xxs24_224 xcit_nano_12_p16_224"
+            " tnt_s_legacy_patch16_224 convit_tiny", depth=2),
+    **plain("mixer_s32_224 gmlp_s16_224 resmlp_12_224 levit_128s mobilevit_xxs mobilevitv2_050 coatnet_nano_rw_224"
+            " crossvit_tiny_240 efficientvit_b0 visformer_tiny pit_ti_224 mobilenetv4_hybrid_medium coat_lite_tiny"
+            " efficientformer_l1 gcvit_xxtiny tiny_vit_5m_224 hiera_tiny_224 volo_d1_224 focalnet_tiny_srf"
+            " naflexvit_base_patch16_map poolformer_s12 caformer_s18 convformer_s18"),
+    **plain("swin_tiny_patch4_window7_224 swinv2_cr_tiny_ns_224 pvt_v2_b0 twins_svt_small edgenext_xx_small",
+            depths=TWOS),
+    "davit_tiny": {"depths": ONES},
+    "fastvit_t8": {"layers": TWOS},
+    "swiftformer_xs": {"layers": list(TWOS)},
+    "sequencer2d_s": {"layers": list(ONES)},
+    **plain("swinv2_tiny_window8_256", depths=TWOS, variants=[(1, 256), (4, 256)]),
+    **plain("maxvit_pico_rw_256 botnet26t_256 halonet26t lambda_resnet26t", variants=[(1, 256), (4, 256)]),
+}  # fmt: skip
+"""Networks with attention or token mixing; most take one size of image only."""
+
+ROTATING = (
+    (Variant(1, 224), Variant(8, 224)),
+    (Variant(1, 224), Variant(512, 32)),
+    (Variant(1, 256), Variant(64, 64)),
+    (Variant(2, 160), Variant(256, 32)),
+)
+"""Sizes for the networks of convolutions, in turn. A size that an architecture cannot take is left out."""
+FIXED = ((Variant(1, 224), Variant(8, 224)), (Variant(2, 224), Variant(64, 224)))
+
+
+def cases() -> Iterator[Case]:
+    """Yield one case per row, if timm is installed."""
+    yield from _cases(CONVOLUTIONAL, ROTATING)
+    yield from _cases(TRANSFORMERS, FIXED)
+
+
+def _cases(table: Table, sizes: tuple[tuple[Variant, ...], ...]) -> Iterator[Case]:
+    rows = [_row(name, given, sizes[place % len(sizes)]) for place, (name, given) in enumerate(table.items())]
+    for row, case in zip(rows, make_cases(LIBRARY, "vision", rows), strict=False):
+        yield dataclasses.replace(case, build=functools.partial(build, row), note=note(row))
+
+
+def _row(name: str, given: dict[str, Any], sizes: tuple[Variant, ...]) -> Row:
+    own = tuple(Variant(*pair) for pair in given.get("variants", ()))
+    arguments = {key: value for key, value in given.items() if key != "variants"}
+    return Row(name, "timm:create_model", {"0": "float b 3 n n"}, {"model_name": name, **arguments}, own or sizes)
+
+
+def note(row: Row) -> str:
+    """Return what was changed against the published architecture."""
+    return ", ".join(f"{k}={v}" for k, v in row.arguments.items() if k != "model_name") or "defaults"
+
+
+def build(row: Row) -> torch.nn.Module:
+    """Return the row's model with random weights from a fixed seed."""
+    with stand_in():
+        importlib.import_module(LIBRARY)
+    return build_row(row)
