@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,17 +58,17 @@ class TaskFailedError(Exception):
 
     def line(self) -> str:
         """Return the failure in one line: the cause of most failures first, since terminals cut the end off."""
-        causes = Counter(cause(record) for record in self.failed)
-        (most, count), *_ = causes.most_common(1)
-        others = Counter(_ending(record) for record in self.failed if cause(record) != most)
-        dtypes = self._failed_dtypes() if len(causes) == 1 and self.failed[0].arm.status == RAN else []
+        groups = list(_grouped(self.failed, lambda record: _OF_SUBGRAPH.sub("[]", cause(record))))
+        most = max(groups, key=len)
+        others = Counter(_ending(record) for group in groups if group is not most for record in group)
+        dtypes = self._failed_dtypes() if not others and most[0].arm.status == RAN else []
         where = f" in {', '.join(dtypes)}" if dtypes else ""
         also = "".join(f"; {number} {ending}" for ending, number in others.most_common())
-        return one_line(f"{most}{where} ({count} of {len(self.records)}{also})", 300)
+        return one_line(f"{cause(most[0])}{where} ({len(most)} of {len(self.records)}{also})", 300)
 
     def text(self) -> str:
         """Return the failure with its evidence, in parts by cause."""
-        groups = list(_alike(self.failed))
+        groups = list(_grouped(self.failed, _key))
         shown = [describe(alike) for alike in groups[:MAX_DETAILED]]
         others = (record for alike in groups[MAX_DETAILED:] for record in alike)
         rest = [one_line(f"{record.subgraph}: {reason(record)}", 300) for record in others]
@@ -138,11 +138,11 @@ def reason(record: Record) -> str:
     return standing(record) + (f": {arm.message}" if arm.message else "")
 
 
-def _alike(records: Sequence[Record]) -> Iterable[list[Record]]:
-    """Return the records in groups of one cause: most passes that fail do so on every subgraph."""
+def _grouped(records: Sequence[Record], key: Callable[[Record], str]) -> Iterable[list[Record]]:
+    """Return the records in groups of the same key: most passes that fail do so on every subgraph."""
     groups: dict[str, list[Record]] = {}
     for record in records:
-        groups.setdefault(_key(record), []).append(record)
+        groups.setdefault(key(record), []).append(record)
     return groups.values()
 
 

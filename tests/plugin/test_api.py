@@ -185,7 +185,9 @@ def test_a_wrong_shape_is_one_cause_and_its_pass_is_named():
     said = {n: f"output 0: has shape [{n}], eager's has [{n}, 1]" for n in (4, 8)}
     arms = {n: ArmResult("shape_mismatch", "verify", said[n], correct_from=[99]) for n in said}
     records = [Record("t", f"s{n}", "c", passes=passes, arm=arm) for n, arm in arms.items()]
-    assert TaskFailedError(records).text().splitlines() == [
+    failure = TaskFailedError(records)
+    assert failure.line() == "shape_mismatch: output 0: has shape [4], eager's has [4, 1] (2 of 2)"
+    assert failure.text().splitlines() == [
         "2 of 2 subgraphs failed",
         "",
         "s4: shape_mismatch in verify",
