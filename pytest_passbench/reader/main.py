@@ -97,9 +97,17 @@ def _made_anew(item: LoadedPass) -> Callable[..., Any]:
 
 def _tell_kernels(channel: socket.socket, folder: Path) -> None:
     """Answer a request for all kernels of the modules."""
-    known = {(one.source, one.flags, one.openmp): None for one in launches.libraries}
-    libraries = [[source, list(flags), openmp] for source, flags, openmp in known]
+    known = {(one.source, one.flags, one.openmp): one.loaded for one in reversed(launches.libraries)}
+    libraries = [
+        [source, list(flags), openmp, *_inside(folder, *loaded)]
+        for (source, flags, openmp), loaded in reversed(known.items())
+    ]
     send(channel, {"libraries": libraries, "triton": launches.triton_kernels(folder)})
+
+
+def _inside(folder: Path, file: str, line: int) -> tuple[str, int]:
+    """Return a place with its file's path within ``folder``, or an empty file and 0 if it is elsewhere."""
+    return (str(Path(file).relative_to(folder)), line) if Path(file).is_relative_to(folder) else ("", 0)
 
 
 def _serve(channel: socket.socket, order: dict[str, Any], wrappers: dict[str, Any], folder: Path) -> None:

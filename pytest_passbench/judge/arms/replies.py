@@ -113,7 +113,9 @@ READ = Kinds(
 #: The kernels of a reader's modules.
 KERNELS = Fields(
     {
-        "libraries": Items(Row(Text(MAX_SOURCE_CHARACTERS), Items(_NAME, most=64), Flag()), most=1 << 12),
+        "libraries": Items(
+            Row(Text(MAX_SOURCE_CHARACTERS), Items(_NAME, most=64), Flag(), _NAME, Whole(0, 1 << 31)), most=1 << 12
+        ),
         "triton": Items(Text(MAX_SOURCE_CHARACTERS), most=1 << 12),
     }
 )

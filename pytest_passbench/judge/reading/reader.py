@@ -45,13 +45,21 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True)
+class LibrarySource:
+    """The text of a C++ library. ``file`` and ``line`` load it; they are empty and 0 outside the pass directory."""
+
+    source: str
+    flags: tuple[str, ...]
+    openmp: bool
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
 class KernelSources:
-    """The kernels of a candidate's modules.
+    """The kernels of a candidate's modules. ``triton`` are references to Triton kernels."""
 
-    ``libraries`` are source, flags and OpenMP of C++ libraries. ``triton`` are references to Triton kernels.
-    """
-
-    libraries: list[tuple[str, tuple[str, ...], bool]]
+    libraries: list[LibrarySource]
     triton: list[str]
 
 
@@ -91,7 +99,7 @@ class Reader:
         """Return all kernels of the modules, including those that no plan uses. Raises ArmFailure."""
         self._send({"op": "kernels"}, "load")
         answer = self._hear(replies.KERNELS, "load")
-        libraries = [(source, tuple(flags), openmp) for source, flags, openmp in answer["libraries"]]
+        libraries = [LibrarySource(source, tuple(flags), *rest) for source, flags, *rest in answer["libraries"]]
         return KernelSources(libraries, answer["triton"])
 
     def record(self, request: Request, policy: str) -> LaunchPlan:
