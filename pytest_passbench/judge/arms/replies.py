@@ -104,7 +104,15 @@ READ = Kinds(
     "status",
     {
         "ready": Fields(
-            {"passes": Items(Fields({"name": _NAME, "pattern": Anything(), "replacement": Anything()}), most=1 << 12)}
+            {
+                "passes": Items(
+                    Fields(
+                        {"name": _NAME, "pattern": Anything(), "replacement": Anything()},
+                        optional={"place": _NAME},  # file and line of replacement_args, if they are in the directory
+                    ),
+                    most=1 << 12,
+                )
+            }
         ),
         "failed": Fields({"message": _LONG}),
     },

@@ -34,6 +34,8 @@ POLL_SECONDS = 0.25  # between two looks at the number of processes
 FREEZE_TIMEOUT_SECONDS = 1.0  # for all processes of a sandbox to stop. A process that waits in vfork never stops
 #: Rules whose breach is a violation. Other refusals are failures: the wrapper does something that no plan can hold.
 VIOLATIONS = frozenset({"torch-op"})
+#: The rule of a refusal whose message is a whole sentence: the wrapper does not take the arguments that it is given.
+WRONG_CALL = "call"
 
 
 class Refusal(Exception):
@@ -91,7 +93,7 @@ class Reader:
             # Passes are disqualified by their names.
             if tuple(item["name"] for item in answer["passes"]) != self._passes.stems:
                 raise ArmFailure("integrity", "load", "the passes that were read are not those of the candidate")
-            self._told = answer["passes"]
+            self._told = [{**item, "place": self._known(item.get("place", ""))} for item in answer["passes"]]
             self._imported = self._printed = os.fstat(self._log.fileno()).st_size
         return self._told
 
@@ -131,6 +133,10 @@ class Reader:
             raise Refusal("plan", str(error)) from error
         except parse.PlanRefused as error:
             raise Refusal("plan", f"was recorded as something that is no launch plan: {error}") from error
+
+    def _known(self, place: str) -> str:
+        """Return a place in the pass directory by the path that the user knows."""
+        return f"{self._passes.path}/{place}" if place else ""
 
     def _outside(self, message: str) -> str:
         """Return a message with the paths of files as the user knows them."""
