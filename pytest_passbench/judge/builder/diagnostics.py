@@ -28,8 +28,8 @@ class SourceError:
 def source_errors(said: str) -> tuple[SourceError, ...]:
     """Return the errors in a kernel's text, in the compiler's order, at most one for each place.
 
-    An error in a header counts only if there is no other. It then stands at the place that the header was used from,
-    since a template's errors come again for each type, and after the mistake that they follow from.
+    An error in a header counts only if there is no other. It then stands at the place that the header was used from.
+    A template's errors come again for each type, and after the mistake that they follow from.
     """
     found = list(_errors(said.splitlines()))
     direct = [error for error, used in found if not used]

@@ -15,10 +15,15 @@ _INDENT = "    "
 
 @dataclass(frozen=True)
 class Located:
-    """An error of a kernel. ``file`` (within the pass directory) is empty and ``line`` is 0 for a generated text."""
+    """An error of a kernel.
+
+    For a generated text, ``file`` (within the pass directory) is empty and ``line`` is 0, and ``generated`` names the
+    line of the text.
+    """
 
     file: str
     line: int
+    generated: str
     text: str
     excerpt: str
 
@@ -31,10 +36,9 @@ def located(failed: CompileFailed, folder: Path, loader: str) -> list[Located]:
     found = []
     for error in failed.errors[:MAX_ERRORS]:
         place = origin(folder, failed.source, error.line, (loader, f"{loader}.py"))
-        text = _shortened(error.message)
-        if place is None:
-            text = f"line {error.line} of the C++ text that {loader} loads: {text}"
-        found.append(Located(place.file if place else "", place.line if place else 0, text, _excerpt(failed, error)))
+        file, line = (place.file, place.line) if place else ("", 0)
+        generated = "" if place else f"line {error.line} of the C++ text that {loader} loads: "
+        found.append(Located(file, line, generated, _shortened(error.message), _excerpt(failed, error)))
     return found
 
 
@@ -49,8 +53,8 @@ def explained(failed: CompileFailed, folder: Path, name: str) -> str:
         return f"pass {name}: {failed}"
     lines = []
     for error in located(failed, folder, name):
-        place = f"{folder / error.file}:{error.line}: error: " if error.file else f"pass {name}: "
-        lines += [f"{place}{error.text}", *error.excerpt.splitlines()]
+        place = error.generated or f"{folder / error.file}:{error.line}: "
+        lines += [f"{place}error: {error.text}", *error.excerpt.splitlines()]
     return "\n".join([*lines, *rest(failed)])
 
 

@@ -143,7 +143,9 @@ class _Looker:
         """Yield the first errors of a library. The message of the last one counts the others."""
         found = located(failed, self._passes.path, library.file or "this candidate")
         for number, error in enumerate(found, 1):
-            message = "\n".join([error.text, error.excerpt, *(rest(failed) if number == len(found) else [])])
+            message = "\n".join(
+                [error.generated + error.text, error.excerpt, *(rest(failed) if number == len(found) else [])]
+            )
             file, line = (error.file, error.line) if error.file else (library.file, library.line)
             yield Finding("kernel", "compile", "error", message, named(file, self._folder), line)
 
