@@ -1,7 +1,7 @@
 """The lines of a candidate's files that the lines of a kernel's C++ text come from.
 
-A text may stand in a string of a Python file, in a file of its own, or in several pieces that are joined at load time.
-So a line is looked for together with its neighbours, and no file is parsed.
+A text may stand in a string of a Python file or in a file of its own, or be joined from several pieces. So a line is
+looked for together with its neighbours, and no file is parsed.
 """
 
 from __future__ import annotations

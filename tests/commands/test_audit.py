@@ -41,7 +41,7 @@ def test_the_task_is_named_by_its_id_or_by_the_path_that_pytest_prints(honest, c
         assert "passbench: error: " in capsys.readouterr().err
     for word in ("silu-mul-e747", "tasks/text/silu-mul-e747.task.yaml"):
         assert main(["audit", str(honest), "--task", word]) == 0
-        assert capsys.readouterr().out == "1 passes read, 0 violations, 0 warnings\n"
+        assert capsys.readouterr().out == "1 passes read, 0 violations, 0 errors, 0 warnings\n"
 
 
 @pytest.mark.parametrize(
