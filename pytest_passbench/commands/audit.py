@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pytest_passbench.core.record import Finding
     from pytest_passbench.judge.reading.survey import Survey
+
+SEVERITIES = ("violation", "error", "warning")
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -23,7 +26,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the findings. Return 1 if there is a violation among them, else 0."""
+    """Print the findings. Return 1 if there is a violation or an error among them, else 0."""
     from pytest_passbench.judge.reading.survey import survey
     from pytest_passbench.suite import find
 
@@ -34,22 +37,27 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"findings": findings, "plans": plans} if args.task else findings, indent=1))
     else:
         print(render(found))
-    return int(any(finding.severity == "violation" for finding in found.findings))
+    return int(any(finding.severity in ("violation", "error") for finding in found.findings))
 
 
 def render(found: Survey) -> str:
     """Return one line per finding and per step of a plan, and counts."""
     from pytest_passbench.core.escape import LINES, printable
 
-    lines = [f"{f.file}:{f.line}: {f.severity} [{f.rule}] {f.message}" for f in found.findings]
+    lines = [f"{_place(f)}{f.severity} [{f.rule}] {f.message}" for f in found.findings]
     for planned in found.plans:
         lines.append(f"{planned.subgraph}: {planned.name}: {len(planned.plan['steps'])} steps")
         lines += [f"    {_step(step, planned.plan)}" for step in planned.plan["steps"]]
-    violations = sum(f.severity == "violation" for f in found.findings)
-    lines.append(
-        f"{len(found.passes)} passes read, {violations} violations, {len(found.findings) - violations} warnings"
-    )
+    counts = [f"{sum(f.severity == kind for f in found.findings)} {kind}s" for kind in SEVERITIES]
+    lines.append(", ".join([f"{len(found.passes)} passes read", *counts]))
     return printable("\n".join(lines), LINES)
+
+
+def _place(finding: Finding) -> str:
+    """Return a finding's file, and its line if that is known, before what is said of it."""
+    if not finding.file:
+        return ""
+    return f"{finding.file}:{finding.line}: " if finding.line else f"{finding.file}: "
 
 
 def _step(step: dict[str, Any], plan: dict[str, Any]) -> str:

@@ -56,7 +56,10 @@ class PassReport:
 
 @dataclass(slots=True)
 class Finding:
-    """A finding of an audit layer. ``severity`` is "violation" or "warning"."""
+    """A finding of an audit layer. ``severity`` is "violation" or "warning", or "error" in ``passbench audit``.
+
+    An error is a mistake that makes a subgraph fail, and accuses nobody.
+    """
 
     layer: str
     rule: str

@@ -47,8 +47,9 @@ def current() -> Recording:
 class RecordedLibrary:
     """The stand-in for a library that ``kernels.cpp.load`` returns. Its functions record their launches."""
 
-    def __init__(self, source: str, flags: tuple[str, ...], openmp: bool) -> None:
-        self.source, self.flags, self.openmp = source, flags, openmp
+    def __init__(self, source: str, flags: tuple[str, ...], openmp: bool, loaded: tuple[str, int] = ("", 0)) -> None:
+        """Take over a text. ``loaded`` are the file and line that load it."""
+        self.source, self.flags, self.openmp, self.loaded = source, flags, openmp, loaded
         self._signatures = signatures.parse(source)
 
     def build(self) -> RecordedLibrary:
@@ -118,7 +119,9 @@ libraries: list[RecordedLibrary] = []
 
 def load_library(source: str, *, flags: tuple[str, ...] = (), openmp: bool = False) -> RecordedLibrary:
     """Stand for :func:`pytest_passbench.kernels.cpp.load`: return a library that records its launches."""
-    library = RecordedLibrary(source, tuple(flags), bool(openmp))
+    caller = sys._getframe(1)
+    loaded = caller.f_code.co_filename, caller.f_lineno
+    library = RecordedLibrary(source, tuple(flags), bool(openmp), loaded)
     libraries.append(library)
     return library
 

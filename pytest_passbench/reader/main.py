@@ -6,12 +6,13 @@ Each recording is made in a fork of its own. So no call finds anything that an e
 from __future__ import annotations
 
 import contextlib
+import inspect
 import itertools
 import os
 import random
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from pytest_passbench.plans.values import ValueRefused
 from pytest_passbench.protocol import ProtocolError, receive, send
 from pytest_passbench.reader import launches, tensors
 from pytest_passbench.reader.importing import LoadedPass, load_passes
-from pytest_passbench.reader.recording import Recording, Refused, culprit
+from pytest_passbench.reader.recording import Recording, Refused, WrongCall, culprit
 from pytest_passbench.reader.trace import parameters, trace
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.walls import harden, seccomp
@@ -55,24 +56,25 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
         return
     sys.stdout.flush()
     send(channel, {"status": "ready", "passes": answer})
-    first = {item.name: item.wrapper for item in passes}
-    again = {item.name: _made_anew(item) for item in passes}
-    turns = itertools.cycle((first, again))  # so a plan's two recordings are of two wrappers, if these are closures
+    by_name = {item.name: item for item in passes}
+    turns = itertools.cycle((False, True))  # so a plan's two recordings are of two wrappers, if these are closures
     with contextlib.suppress(ProtocolError):
         while True:
             order, _none = receive(channel, max_fds=0)
             if order["op"] == "kernels":
                 _tell_kernels(channel, folder)
             else:
-                _serve(channel, order, next(turns), folder)
+                _serve(channel, order, by_name, next(turns), folder)
 
 
 def pass_as_data(item: LoadedPass) -> dict[str, Any]:
     """Return a pass as data. In place of a function that cannot be traced stands the reason, as a text."""
+    file, line = defined(item.replacement_args, item.file.parent)
     return {
         "name": item.name,
         "pattern": _traced(item, "pattern"),
         "replacement": _traced(item, "replacement_args"),
+        "place": f"{file}:{line}" if file else "",
     }
 
 
@@ -90,25 +92,75 @@ def _made_anew(item: LoadedPass) -> Callable[..., Any]:
     """Return a wrapper that calls the one that a further ``replacement_func()`` returns."""
 
     def wrapper(*args: Any) -> Any:
-        return item.replacement_func()(*args)
+        made = item.replacement_func()
+        _check_call(made, args)
+        return made(*args)
 
     return wrapper
 
 
+def _check_call(wrapper: Callable[..., Any], arguments: Sequence[Any]) -> None:
+    """Raise WrongCall if ``wrapper`` does not take that many arguments. A wrapper without a signature may."""
+    try:
+        signature = inspect.signature(wrapper)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        name = getattr(wrapper, "__name__", type(wrapper).__name__)
+        values = f"{len(arguments)} value{'s' if len(arguments) != 1 else ''}"
+        takes = f"{name}({', '.join(map(_parameter, signature.parameters.values()))}) takes {_count(signature)}"
+        raise WrongCall(f"replacement_args returned {values}, {takes}") from None
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    """Return a parameter as a call shows it: its name, with stars, and ``=...`` if it has a default value."""
+    several, keywords = parameter.kind is parameter.VAR_POSITIONAL, parameter.kind is parameter.VAR_KEYWORD
+    stars = "*" if several else "**" if keywords else ""
+    return f"{stars}{parameter.name}" + ("" if parameter.default is parameter.empty else "=...")
+
+
+def _count(signature: inspect.Signature) -> str:
+    """Return how many arguments can be given by position."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    found = [parameter for parameter in signature.parameters.values() if parameter.kind in kinds]
+    needed = sum(parameter.default is parameter.empty for parameter in found)
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in signature.parameters.values()):
+        return f"{needed} or more"
+    return str(needed) if needed == len(found) else f"{needed} to {len(found)}"
+
+
 def _tell_kernels(channel: socket.socket, folder: Path) -> None:
     """Answer a request for all kernels of the modules."""
-    known = {(one.source, one.flags, one.openmp): None for one in launches.libraries}
-    libraries = [[source, list(flags), openmp] for source, flags, openmp in known]
+    known = {(one.source, one.flags, one.openmp): one.loaded for one in reversed(launches.libraries)}
+    libraries = [
+        [source, list(flags), openmp, *_inside(folder, *loaded)]
+        for (source, flags, openmp), loaded in reversed(known.items())
+    ]
     send(channel, {"libraries": libraries, "triton": launches.triton_kernels(folder)})
 
 
-def _serve(channel: socket.socket, order: dict[str, Any], wrappers: dict[str, Any], folder: Path) -> None:
-    """Answer a request for a launch plan, which a fork records."""
+def _inside(folder: Path, file: str, line: int) -> tuple[str, int]:
+    """Return a place with its file's path within ``folder``, or an empty file and 0 if it is elsewhere."""
+    return (str(Path(file).relative_to(folder)), line) if Path(file).is_relative_to(folder) else ("", 0)
+
+
+def defined(function: Callable[..., Any], folder: Path) -> tuple[str, int]:
+    """Return the file (relative to ``folder``) and line at which a function is defined, or an empty file and 0."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return _inside(folder, code.co_filename, code.co_firstlineno) if code is not None else ("", 0)
+
+
+def _serve(
+    channel: socket.socket, order: dict[str, Any], passes: dict[str, LoadedPass], anew: bool, folder: Path
+) -> None:
+    """Answer a request for a launch plan, which a fork records. ``anew`` asks for a wrapper that is made anew."""
     sys.stdout.flush()
     pid = os.fork()
     if pid == 0:
         try:
-            answer = _answer(order, wrappers, folder)
+            answer = _answer(order, passes, anew, folder)
             sys.stdout.flush()  # before the answer: once the judge has it, it reads what was printed
             send(channel, answer)
         finally:
@@ -118,13 +170,19 @@ def _serve(channel: socket.socket, order: dict[str, Any], wrappers: dict[str, An
         send(channel, {"ended": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0})
 
 
-def _answer(order: dict[str, Any], wrappers: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _answer(order: dict[str, Any], passes: dict[str, LoadedPass], anew: bool, folder: Path) -> dict[str, Any]:
     request = parse.request(order["request"])
+    item = passes[request.name]
     chance = random.Random(order["seed"])
     # Gives each fork other addresses.
     _padding = torch.empty(64 * chance.randrange(_MAX_PADDING_BYTES // 64), dtype=torch.uint8)
     try:
-        return {"plan": record(request, wrappers[request.name], order["policy"], chance).to_data()}
+        return {
+            "plan": record(request, _made_anew(item) if anew else item.wrapper, order["policy"], chance).to_data()
+        }
+    except WrongCall as refused:
+        file, line = defined(item.replacement_args, folder)
+        return {"refused": {"rule": refused.rule, "message": refused.message, "file": file, "line": line}}
     except Refused as refused:
         return _refusal(folder, refused, refused.rule, refused.message)
     except BaseException as error:
@@ -146,6 +204,7 @@ def record(request: Request, wrapper: Any, policy: str, chance: random.Random) -
     made, arguments = tensors.make(request, chance)
     device = next((tensor.device for tensor in request.tensors), "cpu")
     recording = Recording(request, made, policy)
+    _check_call(wrapper, arguments)
     with torch.no_grad(), tensors.Device(device), recording, launches.active(recording):
         result = wrapper(*arguments)
     return recording.plan(result)

@@ -58,6 +58,13 @@ class Refused(Exception):
         super().__init__(message)
 
 
+class WrongCall(Refused):
+    """A call of a wrapper with a number of arguments that it does not take. ``message`` is a whole sentence."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("call", message)
+
+
 class Recording(TorchDispatchMode):  # type: ignore[misc]
     """The steps of a call so far. It is active as a context while the wrapper runs."""
 

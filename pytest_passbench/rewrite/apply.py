@@ -12,7 +12,6 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from pytest_passbench.core.record import PassReport
-from pytest_passbench.plans.graphs import Traced
 from pytest_passbench.plans.launch import ALIGNMENT_BYTES, Argument, Form, Request
 from pytest_passbench.plans.values import ValueRefused, encode
 from pytest_passbench.rewrite.effects import early_users
@@ -84,17 +83,17 @@ def _prepare(item: Pass) -> Pattern:
         wanted = [str(node.target) for node in item.replacement.placeholders]
         unknown = [name for name in wanted if name not in pattern.arguments]
         if unknown:
-            raise PassError(item.name, f"replacement_args takes {', '.join(unknown)}; pattern has no such argument")
+            raise item.misfit(f"replacement_args takes {', '.join(unknown)}; pattern has no such argument")
     return pattern
 
 
-def _check_used(name: str, match: Match, arguments: Traced) -> None:
+def _check_used(item: Pass, match: Match) -> None:
     """Raise PassError if ``replacement_args`` uses an argument that stands for nothing in the match."""
-    handed = {str(node.target) for node in arguments.placeholders if node.users}
+    handed = {str(node.target) for node in item.arguments.placeholders if node.users}
     for node in match.pattern.traced.placeholders:
         if str(node.target) in handed and node not in match.binding:
             how = "used in dead code of pattern only" if node.users else "not used in pattern"
-            raise PassError(name, f"argument {node.target} is {how}, so it stands for no value of the graph")
+            raise item.misfit(f"argument {node.target} is {how}, so it stands for no value of the graph")
 
 
 def _apply(item: Pass, pattern: Pattern, target: Target, kernels: Kernels) -> tuple[PassReport, list[str]]:
@@ -103,7 +102,7 @@ def _apply(item: Pass, pattern: Pattern, target: Target, kernels: Kernels) -> tu
     for place in target.named(pattern.calls[pattern.anchor].op):
         match = search.at(place) if place in target.order else None
         if match is not None:
-            _check_used(item.name, match, item.arguments)
+            _check_used(item, match)
             report.matches += 1
             report.operators += operator_names(match.replaced)
             covered += covered_names(target, match.replaced)

@@ -32,12 +32,13 @@ class Pass:
     """A pass. It equals only itself.
 
     ``replacement`` is the traced ``replacement_args``, or the reason why it could not be traced. It becomes an error
-    only when a place matches.
+    only when a place matches. ``place`` has file and line of ``replacement_args``, or is empty.
     """
 
     name: str
     pattern: Traced
     replacement: Traced | str
+    place: str = ""
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Pass:
@@ -54,7 +55,11 @@ class Pass:
         for traced in (pattern, replacement):
             if isinstance(traced, Traced):
                 thread_inplace(traced.graph)
-        return cls(name, pattern, replacement)
+        return cls(name, pattern, replacement, str(data.get("place", "")))
+
+    def misfit(self, message: str) -> PassError:
+        """Return the error for a ``replacement_args`` that does not fit the pattern, with its file and line."""
+        return PassError(self.name, message + (f" ({self.place})" if self.place else ""))
 
     @cached_property
     def arguments(self) -> Traced:
@@ -62,5 +67,5 @@ class Pass:
         if isinstance(self.replacement, str):
             raise PassError(self.name, self.replacement)
         if not isinstance(self.replacement.result, (tuple, list)):
-            raise PassError(self.name, "replacement_args must return a tuple of the kernel wrapper's arguments")
+            raise self.misfit("replacement_args must return a tuple of the kernel wrapper's arguments")
         return self.replacement

@@ -16,7 +16,7 @@ def honest(bench, gelu_add_pass):
 
 def test_an_honest_candidate_has_nothing_against_it(honest, capsys):
     assert main(["audit", str(honest)]) == 0
-    assert capsys.readouterr().out == "1 passes read, 0 violations, 0 warnings\n"
+    assert capsys.readouterr().out == "1 passes read, 0 violations, 0 errors, 0 warnings\n"
 
 
 def test_launch_plans_are_shown_for_a_task(bench, honest, capsys):
@@ -26,7 +26,7 @@ def test_launch_plans_are_shown_for_a_task(bench, honest, capsys):
         "float32-x1: p: 2 steps",
         "    allocate float32 [16, 32]",
         "    launch gelu_add with 4 arguments",
-        "1 passes read, 0 violations, 0 warnings",
+        "1 passes read, 0 violations, 0 errors, 0 warnings",
     ]
     main(["audit", str(honest), "--task", str(task), "--json"])
     told = json.loads(capsys.readouterr().out)
@@ -41,7 +41,7 @@ def test_the_task_is_named_by_its_id_or_by_the_path_that_pytest_prints(honest, c
         assert "passbench: error: " in capsys.readouterr().err
     for word in ("silu-mul-e747", "tasks/text/silu-mul-e747.task.yaml"):
         assert main(["audit", str(honest), "--task", word]) == 0
-        assert capsys.readouterr().out == "1 passes read, 0 violations, 0 warnings\n"
+        assert capsys.readouterr().out == "1 passes read, 0 violations, 0 errors, 0 warnings\n"
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,115 @@ def test_what_speaks_against_a_candidate_is_found_without_a_task(bench, gelu_add
     assert main(["audit", str(folder), "--json"]) == 1
     (finding,) = json.loads(capsys.readouterr().out)
     assert (finding["rule"], finding["severity"]) == (rule, "violation")
+
+
+KERNEL = """
+#include <cmath>
+#include <cstdint>
+extern "C" void gelu_add(const float* x, const float* y, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; i++) out[i] = x[i] + y[i];
+}
+"""
+TOTL = KERNEL.replace("x[i] +", "totl +")
+LAUNCH = "out = torch.empty_like(x)\nlib.gelu_add(x, y, out, x.numel())\nreturn out"
+
+
+@pytest.fixture
+def audited(bench, wrapper, capsys):
+    """Audit a pass whose module has ``head`` before its functions. Return code, output, and the module's lines."""
+
+    def audit(head, **helpers):
+        text = wrapper(LAUNCH, f"from pytest_passbench.kernels import cpp\n{head}")
+        folder = bench.candidate({"p": text}, name="mine", **helpers)
+        code = main(["audit", str(folder)])
+        return code, capsys.readouterr().out.splitlines(), (folder / "p.py").read_text().splitlines()
+
+    return audit
+
+
+def line_with(word, text):
+    return 1 + next(number for number, line in enumerate(text) if word in line)
+
+
+def test_a_kernel_that_does_not_compile_is_an_error_at_the_line_of_its_file(audited):
+    code, said, text = audited(f"lib = cpp.load('''{TOTL}''')")
+    assert code == 1
+    assert said == [
+        f"p.py:{line_with('totl', text)}: error [compile] 'totl' was not declared in this scope",
+        "    for (int64_t i = 0; i < n; i++) out[i] = totl + y[i];",
+        "                                             ^",
+        "1 passes read, 0 violations, 1 errors, 0 warnings",
+    ]
+
+
+def test_three_errors_of_a_kernel_are_shown_and_the_others_counted(audited):
+    lines = "".join(f"  out[0] = none_{number};\n" for number in range(8))
+    text = KERNEL.replace("}", lines + "}")
+    _, said, _ = audited(f"lib = cpp.load('''{text}''')")
+    errors = [line.partition("error [compile] ")[2] for line in said if "error [compile]" in line]
+    assert errors == [f"'none_{number}' was not declared in this scope" for number in range(3)]
+    assert said[-2:] == ["and 5 more errors", "1 passes read, 0 violations, 3 errors, 0 warnings"]
+
+
+def test_errors_behind_a_header_are_shown_once_where_it_was_used(audited):
+    kernel = """
+#include "passbench.h"
+template <class T> void run(const T* x, const T* y, T* out, int64_t n) {
+  pb::map(n, out, [&](pb::vec a, pb::vec b) { return "no number"; }, x, y);
+}
+extern "C" void gelu_add(pb::in x, pb::in y, pb::out out, int64_t n, pb::dtype dtype) {
+  pb::dispatch(dtype, [&](auto t) { run<decltype(t)>(x, y, out, n); });
+}
+"""
+    code, said, text = audited(f"lib = cpp.load('''{kernel}''')")
+    at = line_with("pb::map", text)
+    assert code == 1
+    assert said[0].startswith(f"p.py:{at}: error [compile] ")
+    assert said[1].strip() == text[at - 1].strip()
+    assert said[3:] == ["1 passes read, 0 violations, 1 errors, 0 warnings"]
+
+
+@pytest.mark.parametrize("helper", ["SOURCE = '''{}'''", "SOURCE = '#include <cmath>\\n' + '''{}'''"])
+def test_a_text_of_a_helper_is_found_there(audited, helper):
+    text = helper.format(TOTL)
+    _, said, _ = audited("from pass_dir import texts\nlib = cpp.load(texts.SOURCE)", texts=text)
+    at = line_with("totl", text.splitlines())
+    assert said[0] == f"texts.py:{at}: error [compile] 'totl' was not declared in this scope"
+
+
+def test_the_lines_of_a_generated_text_are_its_own(audited):
+    text = KERNEL.replace("x[i] +", "LEFT +")
+    _, said, text = audited(f"SOURCE = '''{text}'''\nlib = cpp.load(SOURCE.replace('LEFT', 'totl'))")
+    place = f"p.py:{line_with('cpp.load', text)}"
+    assert said[0] == (
+        f"{place}: error [compile] line 5 of the C++ text that p.py loads: 'totl' was not declared in this scope"
+    )
+    assert said[1].strip() == "for (int64_t i = 0; i < n; i++) out[i] = totl + y[i];"
+
+
+def test_a_kernel_that_prints_is_an_error_at_its_line(audited):
+    text = KERNEL.replace("cmath", "iostream")
+    code, said, text = audited(f"lib = cpp.load('''{text}''')")
+    assert code == 1
+    place = f"p.py:{line_with('iostream', text)}"
+    assert said[0].startswith(
+        f"{place}: error [compile] #include <iostream>: a measured process has nothing to print"
+    )
+
+
+def test_a_judged_kernel_fails_with_the_same_places(bench, wrapper):
+    bench.task(dtypes=("float32",))
+    root = bench.candidate(
+        {"p": wrapper(LAUNCH, f"from pytest_passbench.kernels import cpp\nlib = cpp.load('''{TOTL}''')")}
+    )
+    (record,) = bench.judge().values()
+    at = line_with("totl", (root / "p.py").read_text().splitlines())
+    assert (record.arm.status, record.arm.phase) == ("compile_fail", "compile")
+    assert record.arm.message.splitlines() == [
+        f"{root}/p.py:{at}: error: 'totl' was not declared in this scope",
+        "    for (int64_t i = 0; i < n; i++) out[i] = totl + y[i];",
+        "                                             ^",
+    ]
 
 
 def test_a_wrapper_that_computes_with_torch_is_found_on_a_task(bench, wrapper, capsys):

@@ -157,8 +157,8 @@ import pytest_passbench.reader.main as reader
 
 told, serve = reader.pass_as_data, reader._serve
 reader.pass_as_data = lambda item: {**told(item), "name": "another"}
-reader._serve = lambda channel, order, wrappers, folder: serve(
-    channel, order, {**wrappers, "another": wrappers["p"]}, folder
+reader._serve = lambda channel, order, passes, anew, folder: serve(
+    channel, order, {**passes, "another": passes["p"]}, anew, folder
 )
 """
 

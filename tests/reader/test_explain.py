@@ -113,3 +113,52 @@ def test_a_triton_kernel_that_fails_when_it_runs(triton, bench, wrapper):
     said = record.arm.message.splitlines()
     assert "Expected dtype ['fp32', 'fp64'] but got bf16" in said[0]
     assert said[1].startswith(f"{root}/p.py:11 in gelu_add: tl.store(out + at, 0.5 * v")
+
+
+CALLED = """
+import torch
+
+def pattern(x, y):
+    return torch.nn.functional.gelu(x) + y
+
+def replacement_args({arguments}):
+    return ({arguments},)
+
+def square_sum({parameters}):
+    raise AssertionError("is never called")
+
+def replacement_func():
+    return square_sum
+"""
+
+
+@pytest.mark.parametrize(
+    ("parameters", "arguments", "said"),
+    [
+        ("x, dim", "x", "replacement_args returned 1 value, square_sum(x, dim) takes 2"),
+        ("x", "x, y", "replacement_args returned 2 values, square_sum(x) takes 1"),
+        ("x, y, z, dim=1", "x, y", "replacement_args returned 2 values, square_sum(x, y, z, dim=...) takes 3 to 4"),
+        ("x, y, z, *more", "x", "replacement_args returned 1 value, square_sum(x, y, z, *more) takes 3 or more"),
+    ],
+)
+def test_a_wrapper_that_takes_another_number_of_arguments(bench, parameters, arguments, said):
+    bench.task(dtypes=("float32",), scales=(1, 2))
+    root = bench.candidate({"p": CALLED.format(parameters=parameters, arguments=arguments)})
+    for record in bench.judge().values():
+        assert (record.arm.status, record.arm.phase) == ("runtime_fail", "plan")
+        assert record.arm.message == f"{root}/p.py:7: pass p: {said}"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "arguments", "said"),
+    [
+        ("x, y", "x, axis", "replacement_args takes axis; pattern has no such argument"),
+        ("x, y, z", "x, z", "argument z is not used in pattern, so it stands for no value of the graph"),
+    ],
+)
+def test_an_argument_that_stands_for_nothing_has_file_and_line(bench, pattern, arguments, said):
+    bench.task(dtypes=("float32",))
+    text = CALLED.format(parameters="a, b", arguments=arguments).replace("pattern(x, y)", f"pattern({pattern})")
+    root = bench.candidate({"p": text})
+    (record,) = bench.judge().values()
+    assert (record.arm.status, record.arm.message) == ("compile_fail", f"pass p: {said} ({root}/p.py:7)")

@@ -104,7 +104,15 @@ READ = Kinds(
     "status",
     {
         "ready": Fields(
-            {"passes": Items(Fields({"name": _NAME, "pattern": Anything(), "replacement": Anything()}), most=1 << 12)}
+            {
+                "passes": Items(
+                    Fields(
+                        {"name": _NAME, "pattern": Anything(), "replacement": Anything()},
+                        optional={"place": _NAME},  # file and line of replacement_args, if they are in the directory
+                    ),
+                    most=1 << 12,
+                )
+            }
         ),
         "failed": Fields({"message": _LONG}),
     },
@@ -113,7 +121,9 @@ READ = Kinds(
 #: The kernels of a reader's modules.
 KERNELS = Fields(
     {
-        "libraries": Items(Row(Text(MAX_SOURCE_CHARACTERS), Items(_NAME, most=64), Flag()), most=1 << 12),
+        "libraries": Items(
+            Row(Text(MAX_SOURCE_CHARACTERS), Items(_NAME, most=64), Flag(), _NAME, Whole(0, 1 << 31)), most=1 << 12
+        ),
         "triton": Items(Text(MAX_SOURCE_CHARACTERS), most=1 << 12),
     }
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 from pytest_passbench.candidate import cpp_text
 from pytest_passbench.judge.arms.sandbox import Walls
 from pytest_passbench.judge.builder import check, compile
+from pytest_passbench.judge.builder.diagnostics import SourceError
 from pytest_passbench.judge.builder.flags import check as check_flags
 from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused
 from pytest_passbench.judge.builder.store import Store
@@ -69,7 +70,7 @@ class Builder:
         try:
             declared = signatures.parse(source)
         except CompileError as error:
-            raise CompileFailed(str(error)) from None
+            raise CompileFailed(str(error), source) from None
         stored = self._store.get(key)
         data = compile.run(source, options, declared, self._walls, patience) if stored is None else stored
         exported = check.check(data)
@@ -88,5 +89,7 @@ def screen(source: str, flags: tuple[str, ...]) -> None:
     check_flags(flags)
     for line, rule, what in cpp_text.screen(source):
         if rule == "native-prints":
-            raise CompileFailed(f"line {line} of the kernel's source: {what}: {cpp_text.REMEDIES[rule]}")
+            said = f"{what}: {cpp_text.REMEDIES[rule]}"
+            errors = (SourceError(line, 0, said),)
+            raise CompileFailed(f"line {line} of the kernel's source: {said}", source, errors)
         raise KernelRefused(rule, f"line {line} of the kernel's source: {what}: {cpp_text.REMEDIES[rule]}")

@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.faults import SandboxFailed
 from pytest_passbench.judge.builder import process
+from pytest_passbench.judge.builder.diagnostics import MAX_ERRORS, linker_errors, source_errors, unshown
 from pytest_passbench.judge.builder.refusals import CompileFailed, LimitReached, limit_reached
 from pytest_passbench.judge.scratch import Scratch
 from pytest_passbench.kernels import toolchain
@@ -76,7 +76,7 @@ def run(
     if not text.startswith(_STARTED):
         raise SandboxFailed(f"the sandbox of the compiler did not start: {text.strip() or f'it ended with {code}'}")
     if code or not data:
-        raise _failure(code, text.removeprefix(_STARTED))
+        raise _failure(code, text.removeprefix(_STARTED), source)
     if len(data) > MAX_LIBRARY_BYTES:
         raise LimitReached(f"the compiled kernel is larger than {MAX_LIBRARY_BYTES >> 20} MiB")
     return data
@@ -91,13 +91,14 @@ def _link_script(functions: Iterable[str]) -> str:
     )
 
 
-def _failure(code: int, said: str) -> CompileFailed:
-    """Return the compiler's failure: a limit, or its messages from the first error on."""
+def _failure(code: int, said: str, source: str) -> CompileFailed:
+    """Return the compiler's failure: a limit, or its errors."""
     limit = limit_reached(said)
     if limit is not None:
         return limit
     if not said.strip():
-        return CompileFailed(f"the compiler ended with {code} and said nothing")
-    lines = said.replace("<stdin>", "kernel").strip().splitlines()
-    first = next((i for i, line in enumerate(lines) if re.search(r"\b(error|undefined reference)\b", line)), 0)
-    return CompileFailed("\n".join(lines[first : first + 40]))
+        return CompileFailed(f"the compiler ended with {code} and said nothing", source)
+    errors = source_errors(said)
+    lines = [f"kernel:{error.line}:{error.column}: error: {error.message}" for error in errors]
+    lines = lines or list(linker_errors(said)) or said.replace("<stdin>", "kernel").strip().splitlines()
+    return CompileFailed("\n".join([*lines[:MAX_ERRORS], *unshown(len(lines))]), source, errors)

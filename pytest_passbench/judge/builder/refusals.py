@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pytest_passbench.judge.builder.diagnostics import SourceError
+
 
 class KernelRefused(Exception):
     """A kernel breaks ``rule``, as ``message`` explains. It is an integrity violation of the candidate."""
@@ -12,7 +14,14 @@ class KernelRefused(Exception):
 
 
 class CompileFailed(Exception):
-    """The compiler rejected the source. The message begins with its first error. It is a mistake, not a violation."""
+    """The compiler rejected the source. The message begins with its first error. It is a mistake, not a violation.
+
+    ``errors`` are the errors that have a line of ``source``, a C++ text.
+    """
+
+    def __init__(self, message: str, source: str = "", errors: tuple[SourceError, ...] = ()) -> None:
+        self.source, self.errors = source, errors
+        super().__init__(message)
 
 
 class OutOfTime(Exception):

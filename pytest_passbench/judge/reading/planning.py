@@ -18,7 +18,8 @@ from pytest_passbench.judge.builder.build import Builder, BuiltLibrary
 from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused, OutOfTime
 from pytest_passbench.judge.builder.store import sealed
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
-from pytest_passbench.judge.reading.reader import VIOLATIONS, Reader, Refusal, named
+from pytest_passbench.judge.reading.cpp_errors import explained
+from pytest_passbench.judge.reading.reader import VIOLATIONS, WRONG_CALL, Reader, Refusal, named
 from pytest_passbench.judge.reading.triton_code import machine_code
 from pytest_passbench.judge.reading.triton_texts import TextRefused, checked_text
 from pytest_passbench.kernels.errors import CompileError
@@ -102,7 +103,10 @@ class Planner:
             raise self._failure(request.name, "kernel", Refusal(refusal.rule, refusal.message)) from refusal
         except OutOfTime as error:
             raise self.reader.late("compile", f"pass {request.name}: its kernels are not compiled") from error
-        except (CompileFailed, CompileError) as error:
+        except CompileFailed as error:
+            said = explained(error, self.root, request.name)
+            raise ArmFailure("compile_fail", "compile", said) from error
+        except CompileError as error:
             raise ArmFailure("compile_fail", "compile", f"pass {request.name}: {error}") from error
         size = sum(table.nbytes for table in plan.tables)
         said = f"pass {request.name} brings {size} bytes of constant tables"
@@ -123,7 +127,7 @@ class Planner:
     def _failure(self, name: str, layer: str, refusal: Refusal) -> ArmFailure:
         """Return a refusal as the arm's failure: a violation of a rule, or a wrapper that no plan can express."""
         file = named(refusal.file, self.folder) or named(f"{name}.py", self.folder)
-        who = "the kernel wrapper " if layer == "plan" else ""
+        who = "the kernel wrapper " if layer == "plan" and refusal.rule != WRONG_CALL else ""
         said = f"pass {name}: {who}{refusal.message}"
         if layer == "plan" and refusal.rule not in VIOLATIONS:
             place = f"{named(refusal.file, self.root)}:{refusal.line}: " if refusal.line else ""

@@ -34,6 +34,8 @@ POLL_SECONDS = 0.25  # between two looks at the number of processes
 FREEZE_TIMEOUT_SECONDS = 1.0  # for all processes of a sandbox to stop. A process that waits in vfork never stops
 #: Rules whose breach is a violation. Other refusals are failures: the wrapper does something that no plan can hold.
 VIOLATIONS = frozenset({"torch-op"})
+#: The rule of a refusal whose message is a whole sentence: the wrapper does not take the arguments that it is given.
+WRONG_CALL = "call"
 
 
 class Refusal(Exception):
@@ -45,13 +47,21 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True)
+class LibrarySource:
+    """The text of a C++ library. ``file`` and ``line`` load it; they are empty and 0 outside the pass directory."""
+
+    source: str
+    flags: tuple[str, ...]
+    openmp: bool
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
 class KernelSources:
-    """The kernels of a candidate's modules.
+    """The kernels of a candidate's modules. ``triton`` are references to Triton kernels."""
 
-    ``libraries`` are source, flags and OpenMP of C++ libraries. ``triton`` are references to Triton kernels.
-    """
-
-    libraries: list[tuple[str, tuple[str, ...], bool]]
+    libraries: list[LibrarySource]
     triton: list[str]
 
 
@@ -83,7 +93,7 @@ class Reader:
             # Passes are disqualified by their names.
             if tuple(item["name"] for item in answer["passes"]) != self._passes.stems:
                 raise ArmFailure("integrity", "load", "the passes that were read are not those of the candidate")
-            self._told = answer["passes"]
+            self._told = [{**item, "place": self._known(item.get("place", ""))} for item in answer["passes"]]
             self._imported = self._printed = os.fstat(self._log.fileno()).st_size
         return self._told
 
@@ -91,7 +101,7 @@ class Reader:
         """Return all kernels of the modules, including those that no plan uses. Raises ArmFailure."""
         self._send({"op": "kernels"}, "load")
         answer = self._hear(replies.KERNELS, "load")
-        libraries = [(source, tuple(flags), openmp) for source, flags, openmp in answer["libraries"]]
+        libraries = [LibrarySource(source, tuple(flags), *rest) for source, flags, *rest in answer["libraries"]]
         return KernelSources(libraries, answer["triton"])
 
     def record(self, request: Request, policy: str) -> LaunchPlan:
@@ -123,6 +133,10 @@ class Reader:
             raise Refusal("plan", str(error)) from error
         except parse.PlanRefused as error:
             raise Refusal("plan", f"was recorded as something that is no launch plan: {error}") from error
+
+    def _known(self, place: str) -> str:
+        """Return a place in the pass directory by the path that the user knows."""
+        return f"{self._passes.path}/{place}" if place else ""
 
     def _outside(self, message: str) -> str:
         """Return a message with the paths of files as the user knows them."""

@@ -20,15 +20,16 @@ from pytest_passbench.core.task import Task
 from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.arm import Arm, ArmSettings
 from pytest_passbench.judge.arms.failures import ArmFailure
-from pytest_passbench.judge.audits.layers import violation, warning
+from pytest_passbench.judge.audits.layers import violation
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused
 from pytest_passbench.judge.builder.store import cache_folder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.devices import start_template
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
+from pytest_passbench.judge.reading.cpp_errors import located, rest
 from pytest_passbench.judge.reading.planning import Answer, Planner
-from pytest_passbench.judge.reading.reader import named
+from pytest_passbench.judge.reading.reader import LibrarySource, named
 from pytest_passbench.judge.reading.readings import Readings
 from pytest_passbench.kernels.errors import CompileError
 from pytest_passbench.protocol import READ, Order
@@ -124,13 +125,29 @@ class _Looker:
                     yield violation("load", label, item[label], file)
 
     def _libraries(self, planner: Planner) -> Iterator[Finding]:
-        for source, flags, openmp in planner.reader.kernels().libraries:
+        for library in planner.reader.kernels().libraries:
+            file = named(library.file, self._folder)
             try:
-                self._builder.library(source, flags, openmp)
+                self._builder.library(library.source, library.flags, library.openmp)
             except KernelRefused as refusal:
-                yield violation("kernel", refusal.rule, refusal.message, self._folder)
-            except (CompileFailed, CompileError) as error:
-                yield warning("kernel", "compile", str(error))
+                yield violation("kernel", refusal.rule, refusal.message, file or self._folder, library.line)
+            except CompileFailed as failed:
+                if failed.errors:
+                    yield from self._errors(failed, library)
+                else:
+                    yield Finding("kernel", "compile", "error", str(failed), file, library.line)
+            except CompileError as error:
+                yield Finding("kernel", "compile", "error", str(error), file, library.line)
+
+    def _errors(self, failed: CompileFailed, library: LibrarySource) -> Iterator[Finding]:
+        """Yield the first errors of a library. The message of the last one counts the others."""
+        found = located(failed, self._passes.path, library.file or "this candidate")
+        for number, error in enumerate(found, 1):
+            message = "\n".join(
+                [error.generated + error.text, error.excerpt, *(rest(failed) if number == len(found) else [])]
+            )
+            file, line = (error.file, error.line) if error.file else (library.file, library.line)
+            yield Finding("kernel", "compile", "error", message, named(file, self._folder), line)
 
     def _texts(self, planner: Planner) -> Iterator[Finding]:
         for text in planner.reader.kernels().triton:
@@ -138,10 +155,11 @@ class _Looker:
                 kernel_text(self._passes.path, KernelReference.from_json(json.loads(text)))
             except KernelRefusal as refusal:
                 file = named(refusal.file, self._folder)
-                kind = "violation" if refusal.rule else "warning"
+                kind = "violation" if refusal.rule else "error"
                 yield Finding("kernel", refusal.rule or "text", kind, refusal.message, file, refusal.line)
             except (ValueError, RecursionError) as error:
-                yield warning("kernel", "text", f"a Triton kernel is named in a form that is none: {error}")
+                said = f"a Triton kernel is named in a form that is none: {error}"
+                yield Finding("kernel", "text", "error", said, self._folder)
 
     def _plan(self, planner: Planner, told: tuple[dict[str, Any], ...], task: Task) -> None:
         """Match the passes on a task's subgraphs in a sandbox, with inputs of zeros. No kernel is run."""

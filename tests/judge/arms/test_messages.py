@@ -53,7 +53,7 @@ MESSAGES = [
     (replies.READ, {"status": "failed", "message": "syntax error"}),
     (replies.RECORDED, {"plan": {"version": 1, "steps": []}}),
     (replies.RECORDED, {"refused": {"rule": "value", "message": "reads", "file": "p.py", "line": 3}}),
-    (replies.KERNELS, {"libraries": [["void f() {}", ["-O2"], False]], "triton": ["{}"]}),
+    (replies.KERNELS, {"libraries": [["void f() {}", ["-O2"], False, "p.py", 3]], "triton": ["{}"]}),
     (PLAN, {"steps": [{"op": "fill", "value": 2}, {"op": "free"}], "names": [["n", False], ["m", True]]}),
 ]
 ODD = [

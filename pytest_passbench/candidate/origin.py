@@ -1,0 +1,74 @@
+"""The lines of a candidate's files that the lines of a kernel's C++ text come from.
+
+A text may stand in a string of a Python file or in a file of its own, or be joined from several pieces. So a line is
+looked for together with its neighbours, and no file is parsed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from pytest_passbench.candidate.files import files
+
+_SUFFIXES = frozenset({".py", ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".inc", ".txt"})
+_MAX_FILES, _MAX_FILE_BYTES = 500, 1 << 20
+_MAX_NEIGHBOURS = 200  # lines that are compared on either side
+_MIN_CHARACTERS = 12  # in all lines that agree: less than that stands in any file
+_ESCAPES = str.maketrans("", "", " \t\\")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A line of a file. ``file`` is its path within the pass directory."""
+
+    file: str
+    line: int
+
+
+def origin(folder: Path, source: str, line: int, first: Iterable[str] = ()) -> Origin | None:
+    """Return the line of the files of ``folder`` that line ``line`` (from 1) of a kernel's text comes from.
+
+    Of several, it is the one with most equal neighbours. If that leaves several, it is the first, beginning with the
+    files named in ``first``. Return None if there is none, because the text is generated.
+    """
+    wanted = [_plain(text) for text in source.split("\n")]
+    place = line - 1
+    if not (0 <= place < len(wanted) and wanted[place]):
+        return None
+    best, found = _MIN_CHARACTERS - 1, None
+    for name, there in _texts(folder, tuple(first)):
+        for at, text in enumerate(there):
+            if wanted[place] in text and (size := _agreement(wanted, place, there, at)) > best:
+                best, found = size, Origin(name, at + 1)
+    return found
+
+
+def _plain(text: str) -> str:
+    """Return a line without what Python may add to it in a string: escapes, double braces and other indentation."""
+    return text.translate(_ESCAPES).replace("{{", "{").replace("}}", "}")
+
+
+def _texts(folder: Path, first: tuple[str, ...]) -> Iterable[tuple[str, list[str]]]:
+    """Yield the names and lines of the files that may hold a text, those in ``first`` before the others."""
+    found = islice((path for path in files(folder) if path.suffix in _SUFFIXES), _MAX_FILES)
+    for path in sorted(found, key=lambda path: str(path.relative_to(folder)) not in first):
+        with path.open("rb") as stream:
+            data = stream.read(_MAX_FILE_BYTES + 1)
+        if len(data) <= _MAX_FILE_BYTES:
+            text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+            yield str(path.relative_to(folder)), [_plain(line) for line in text.split("\n")]
+
+
+def _agreement(wanted: list[str], place: int, there: list[str], at: int) -> int:
+    """Return the number of characters of a line and of the neighbours on either side that are equal without a gap."""
+    size = len(wanted[place])
+    for step in (-1, 1):
+        for far in range(step, step * _MAX_NEIGHBOURS, step):
+            mine, other = place + far, at + far
+            if not (0 <= mine < len(wanted) and 0 <= other < len(there)) or wanted[mine] != there[other]:
+                break
+            size += len(wanted[mine])
+    return size

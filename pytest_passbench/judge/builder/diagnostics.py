@@ -1,0 +1,73 @@
+"""The errors of a C++ compiler, by the lines of the text that it was given on its standard input.
+
+The forms are those of GCC and Clang with ``LC_ALL=C``. Notes, warnings and excerpts are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+MAX_ERRORS = 3  # of a kernel, that are shown
+_PLACE = re.compile(r"(?P<file>[^\s:][^:]*):(?P<line>\d+):(?P<column>\d+): +(?P<said>.*)")
+_ERROR = re.compile(r"(?:fatal )?error: (?P<message>.*)")
+_LINKER = re.compile(r"undefined reference to .*|multiple definition of [^;]*")
+_TEXT = "<stdin>"
+
+
+@dataclass(frozen=True)
+class SourceError:
+    """An error at a line and column of a kernel's text, both counted from 1. Column 0 stands for the whole line."""
+
+    line: int
+    column: int
+    message: str
+
+
+def source_errors(said: str) -> tuple[SourceError, ...]:
+    """Return the errors in a kernel's text, in the compiler's order, at most one for each place.
+
+    An error in a header counts only if there is no other. It then stands at the place that the header was used from.
+    A template's errors come again for each type, and after the mistake that they follow from.
+    """
+    found = list(_errors(said.splitlines()))
+    direct = [error for error, used in found if not used]
+    chosen = direct or [error for error, _used in found]
+    return tuple({(error.line, error.column): error for error in reversed(chosen)}.values())[::-1]
+
+
+def linker_errors(said: str) -> tuple[str, ...]:
+    """Return the linker's errors, each once."""
+    return tuple(dict.fromkeys(found[0] for line in said.splitlines() if (found := _LINKER.search(line))))
+
+
+def unshown(errors: int) -> list[str]:
+    """Return the line that stands for the errors after the first :data:`MAX_ERRORS`, or nothing if there are none."""
+    more = errors - MAX_ERRORS
+    return [f"and {more} more error{'s' if more > 1 else ''}"] if more > 0 else []
+
+
+def _errors(lines: list[str]) -> Iterator[tuple[SourceError, bool]]:
+    """Yield each error with a place in the text, and whether that place is only where a header was used."""
+    used: tuple[int, int] | None = None  # GCC names the innermost place of use first, before the error
+    waiting = ""  # Clang names the places of use after the error
+    for line in lines:
+        if ": In instantiation of " in line or ": In substitution of " in line:
+            used = None
+        place = _PLACE.match(line)
+        if place is None:
+            continue
+        inside, at = place["file"] == _TEXT, (int(place["line"]), int(place["column"]))
+        error = _ERROR.match(place["said"])
+        if error is not None and inside:
+            yield SourceError(*at, error["message"]), False
+        elif error is not None and used is not None:
+            yield SourceError(*used, error["message"]), True
+        elif error is not None:
+            waiting = error["message"]
+        elif inside and used is None and "required from" in place["said"]:
+            used = at
+        elif inside and waiting and "in instantiation of" in place["said"]:
+            yield SourceError(*at, waiting), True
+            waiting = ""
