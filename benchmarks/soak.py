@@ -5,9 +5,9 @@
 Every few seconds it notes the judge's memory, open descriptors and threads, the processes below it, its temporary
 files, and shared memory. Each quantity gets a row: the medians of the first and of the last quarter of the samples,
 the slope of a straight line through all of them per hour, and whether it is flat. It is if the last quarter's
-median exceeds the first's by no more than the margin of the quantity. The first tenth of the time is left out, and
-all before the first record: the judge still imports then. The run is ended by Ctrl+C, and what it leaves is printed
-too. Writes reports/benchmarks/soak.json.
+median exceeds the first's by no more than the margin of the quantity. Tasks come in random order, so that the
+quarters judge the like. The first tenth of the time is left out, and all before the first record: the judge still
+imports then. The run is ended by Ctrl+C, and what it leaves is printed too. Writes reports/benchmarks/soak.json.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pytest_passbench.judge.arms import processes
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND = (
     *(sys.executable, "-m", "pytest", "--passbench", "--candidate=candidates/cpu-fused"),
-    *("--passbench-pipeline=direct", "--passbench-suite=full"),
+    *("--passbench-pipeline=direct", "--passbench-suite=full", "-p", "any_order"),
 )
 SHM = Path("/dev/shm")
 #: How much each quantity may differ between the quarters. Memory: what the largest subgraphs of either quarter need.
@@ -83,7 +83,8 @@ def watch(folder: Path, seconds: float, every: float) -> tuple[list[Sample], int
     temporary, reports = folder / "tmp", folder / "reports"
     temporary.mkdir()
     shared = set(SHM.iterdir())
-    environment = {**os.environ, "TMPDIR": str(temporary)}
+    path = os.pathsep.join(filter(None, [str(ROOT / "benchmarks"), os.environ.get("PYTHONPATH", "")]))
+    environment = {**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": path}
     samples: list[Sample] = []
     with (folder / "said").open("w") as said:
         run = subprocess.Popen(

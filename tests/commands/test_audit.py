@@ -176,11 +176,15 @@ def test_a_judged_kernel_fails_with_the_same_places(bench, wrapper):
 def test_a_wrapper_that_computes_with_torch_is_found_on_a_task(bench, wrapper, capsys):
     folder = bench.candidate({"p": wrapper("return torch.nn.functional.gelu(x) + y")}, name="foul")
     task = bench.task()
-    assert main(["audit", str(folder)]) == 0
-    assert main(["audit", str(folder), "--policy", "open", "--task", str(task)]) == 0
-    capsys.readouterr()
     assert main(["audit", str(folder), "--task", str(task)]) == 1
     assert "p.py:10: violation [torch-op] pass p: the kernel wrapper computes with torch" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_wrapper_that_computes_with_torch_is_fine_without_a_task_and_by_the_open_policy(bench, wrapper):
+    folder = bench.candidate({"p": wrapper("return torch.nn.functional.gelu(x) + y")}, name="foul")
+    assert main(["audit", str(folder)]) == 0
+    assert main(["audit", str(folder), "--policy", "open", "--task", str(bench.task())]) == 0
 
 
 def test_a_folder_that_is_no_candidate_is_told_of(tmp_path, capsys):

@@ -307,6 +307,7 @@ def test_without_arguments_it_says_what_it_would_do_and_how_long(capsys: pytest.
 COMMAND = "import sys; from pytest_passbench.commands.main import main; sys.exit(main(sys.argv[1:]))"
 
 
+@pytest.mark.slow
 def test_dynamos_log_lines_are_not_shown(folder: Path) -> None:
     command = [sys.executable, "-c", COMMAND, "forge", "--model=mine.py:Breaks", X, "--size=4,64", "--out=out"]
     environment = {name: value for name, value in os.environ.items() if name != "TORCH_LOGS"}

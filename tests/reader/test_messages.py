@@ -120,6 +120,7 @@ def test_an_exception_of_the_wrapper_is_shown_with_its_place(judged: Callable[..
     assert "gelu_add.py" in arm.message
 
 
+@pytest.mark.slow
 def test_a_wrapper_that_sleeps_past_the_time_out(judged: Callable[..., Any]) -> None:
     arm = judged("import time\ntime.sleep(60)\n" + LAUNCH + "return out", timeout=3.0)
     assert arm.status == "timeout"

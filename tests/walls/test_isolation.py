@@ -201,6 +201,7 @@ print("STATES", len(states), [state for state in states if state in "ZX"], flush
 """
 
 
+@pytest.mark.slow
 @pytest.mark.bubblewrap
 def test_process_1_is_our_zygote_and_buries_what_nobody_else_does(bench, wrapper):
     for name, head in (("a-orphans", ORPHANS), ("b-lists", LISTS)):
