@@ -236,8 +236,8 @@ import pytest_passbench.reader.main as reader
 
 answer = reader._answer
 
-def more(order, wrappers, folder):
-    told = answer(order, wrappers, folder)
+def more(*arguments):
+    told = answer(*arguments)
     source, flags, openmp, _name = told["plan"]["kernels"][0]["cpp"]
     for number in range(8):
         table = f"static constexpr int t[3000000] = {{1, {number}}};"
