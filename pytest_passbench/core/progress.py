@@ -19,7 +19,7 @@ class Progress:
     def __init__(self, command: str) -> None:
         self._command = command
         self._terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-        self._shown = time.monotonic()
+        self._shown = time.monotonic() - TERMINAL_SECONDS  # the first update is shown
 
     def stage(self, text: str) -> None:
         """Say that a part of the work begins."""

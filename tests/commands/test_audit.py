@@ -28,7 +28,11 @@ def test_launch_plans_are_shown_for_a_task(bench, honest, capsys):
         "    launch gelu_add with 4 arguments",
         "1 passes read, 0 violations, 0 errors, 0 warnings",
     ]
-    main(["audit", str(honest), "--task", str(task), "--json"])
+
+
+@pytest.mark.slow
+def test_launch_plans_are_shown_as_json(bench, honest, capsys):
+    main(["audit", str(honest), "--task", str(bench.task()), "--json"])
     told = json.loads(capsys.readouterr().out)
     assert told["findings"] == []
     assert told["plans"][0]["plan"]["kernels"][0]["cpp"][3] == "gelu_add"
@@ -48,9 +52,11 @@ def test_the_task_is_named_by_its_id_or_by_the_path_that_pytest_prints(honest, c
     ("exchange", "rule"),
     [
         ((("#include <cmath>", "#include <sys/syscall.h>\n#include <cmath>"),), "native-include"),
-        ((("{\n    for", "{\n    static int64_t calls; calls++;\n    for"),), "native-state"),
+        pytest.param(
+            (("{\n    for", "{\n    static int64_t calls; calls++;\n    for"),), "native-state", marks=pytest.mark.slow
+        ),
         ((("def replacement_func", "def replacement_fun"),), "fault"),
-        ((("functional.gelu(x) + y", "functional.glue(x) + y"),), "pattern"),
+        pytest.param((("functional.gelu(x) + y", "functional.glue(x) + y"),), "pattern", marks=pytest.mark.slow),
     ],
 )
 def test_what_speaks_against_a_candidate_is_found_without_a_task(bench, gelu_add_pass, capsys, exchange, rule):
@@ -130,7 +136,13 @@ extern "C" void gelu_add(pb::in x, pb::in y, pb::out out, int64_t n, pb::dtype d
     assert said[3:] == ["1 passes read, 0 violations, 1 errors, 0 warnings"]
 
 
-@pytest.mark.parametrize("helper", ["SOURCE = '''{}'''", "SOURCE = '#include <cmath>\\n' + '''{}'''"])
+@pytest.mark.parametrize(
+    "helper",
+    [
+        "SOURCE = '''{}'''",
+        pytest.param("SOURCE = '#include <cmath>\\n' + '''{}'''", marks=pytest.mark.slow),
+    ],
+)
 def test_a_text_of_a_helper_is_found_there(audited, helper):
     text = helper.format(TOTL)
     _, said, _ = audited("from pass_dir import texts\nlib = cpp.load(texts.SOURCE)", texts=text)

@@ -73,6 +73,7 @@ def test_phases_are_known_and_disjoint(told):
     assert 0 < sum(sum(record.durations.values()) for record in last.values()) <= told.elapsed
 
 
+@pytest.mark.slow
 def test_a_budget_is_kept_by_shorter_pairs_and_every_subgraph_still_gets_its_interval(twin):
     records = twin.records(policy="open", budget=0.01)
     assert [record.subgraph for record in records] == ["float32-x1", "float32-x4", "float32-x16"]
@@ -81,6 +82,7 @@ def test_a_budget_is_kept_by_shorter_pairs_and_every_subgraph_still_gets_its_int
     assert max(rounds) <= 8  # of 32
 
 
+@pytest.mark.slow
 def test_what_noise_left_open_is_measured_again_and_goes_on_where_it_was(twin, monkeypatch):
     run = Subject._run
 

@@ -103,6 +103,7 @@ def test_a_run_that_was_killed_goes_on_where_it_was(bench):
     assert not list(max(bench.path.glob("reports/*")).glob("journal*"))
 
 
+@pytest.mark.slow
 def test_a_run_on_workers_that_was_killed_goes_on_too(bench):
     bench.conftest(ONCE.replace("{end}", "os.kill(os.getppid(), signal.SIGKILL); time.sleep(1); " + KILL))
     command = [sys.executable, "-m", "pytest", "--passbench", "--candidate=passes", "-n1", *LEAN]

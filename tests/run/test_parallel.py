@@ -70,6 +70,7 @@ def test_two_workers_find_what_a_serial_run_finds(bench, wrapper):
     assert seen[0]["b", "float32-x1"][1] == [99]
 
 
+@pytest.mark.slow
 def test_ctrl_c_writes_what_there_is_and_ends_every_sandbox(bench, wrapper):
     command = given(bench, wrapper, a=HONEST, b=SLOW)
     (bench.folder / "conftest.py").write_text(

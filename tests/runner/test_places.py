@@ -53,7 +53,9 @@ def test_timed_blocks_find_their_memory_there_and_each_finds_it_elsewhere(bench,
     assert min(map(len, moved[1::2])) >= 4  # places of a pair's blocks
 
 
-def test_the_rounds_of_a_pair_run_at_depths_of_the_stack_that_differ_both_arms_at_the_same(twin, monkeypatch):
+def test_the_rounds_of_a_pair_run_at_depths_of_the_stack_that_differ_both_arms_at_the_same(
+    bench, wrapper, monkeypatch
+):
     from pytest_passbench.judge import subject
     from pytest_passbench.judge.arms import runner
     from pytest_passbench.timing import rounds as shapes
@@ -73,7 +75,9 @@ def test_the_rounds_of_a_pair_run_at_depths_of_the_stack_that_differ_both_arms_a
     monkeypatch.setattr(subject, "measure", measured)
     # A pair whose rounds agree would be too short for all depths.
     monkeypatch.setattr(shapes, "PAIR_SECONDS", MAX_PAIR_SECONDS)
-    twin.judge(policy="open")
+    bench.task(shapes=((64, 256), (64, 256)))  # so short a call has many rounds, whatever the noise
+    bench.candidate({"p": wrapper(AS_EAGER)})
+    bench.judge(policy="open")
     timed = depths[-2 * len(pairs[-1]) :]  # of the last pair
     rounds = timed[::2]
     assert rounds == timed[1::2]

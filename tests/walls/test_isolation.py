@@ -92,6 +92,7 @@ def leftovers() -> set[str]:
     return {name for name in names if name.startswith("passbench-") and not name.endswith(".lock")}
 
 
+@pytest.mark.slow
 @pytest.mark.bubblewrap
 def test_from_a_reader_nothing_is_reached(bench, wrapper, tmp_path, monkeypatch):
     (tmp_path / "own").mkdir()  # other judges may be at work beside this one

@@ -38,6 +38,7 @@ extern "C" void gelu_add(const float* x, const float* y, float* out, int64_t n) 
 }"""
 
 
+@pytest.mark.slow
 def test_work_that_is_not_the_candidates_own_kernel_does_not_count(bench, wrapper, gelu_add_pass):
     bodies = {"torch": (TORCH, ""), "hidden-in-a-thread": (HIDDEN, "import threading"), "input": ("return x", "")}
     for name, (body, head) in bodies.items():
