@@ -53,7 +53,9 @@ def test_the_task_is_named_by_its_id_or_by_the_path_that_pytest_prints(honest, c
     [
         ((("#include <cmath>", "#include <sys/syscall.h>\n#include <cmath>"),), "native-include"),
         pytest.param(
-            (("{\n    for", "{\n    static int64_t calls; calls++;\n    for"),), "native-state", marks=pytest.mark.slow
+            (("{\n    for", "{\n    static int64_t calls; calls++;\n    for"),),
+            "native-state",
+            marks=pytest.mark.slow,
         ),
         ((("def replacement_func", "def replacement_fun"),), "fault"),
         pytest.param((("functional.gelu(x) + y", "functional.glue(x) + y"),), "pattern", marks=pytest.mark.slow),
