@@ -110,7 +110,8 @@ def test_progress_on_a_terminal_is_one_line(mixed):
     main_end, side = pty.openpty()
     with os.fdopen(main_end, "rb", buffering=0) as screen:
         line = [*COMMAND, "tasks", "validate", str(mixed), "--processes", "1"]
-        with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=side, text=True) as process:
+        terminal = {**os.environ, "TERM": "xterm"}  # a dumb one has no line that changes
+        with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=side, text=True, env=terminal) as process:
             os.close(side)
             shown = bytearray()
             try:
