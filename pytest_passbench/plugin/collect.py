@@ -206,6 +206,10 @@ class TaskItem(pytest.Item):
             first = f"{lost[0].subgraph}: {lost[0].arm.message}"
             pytest.skip(line(f"{len(lost)} of {len(self.records)} subgraphs could not be judged: {first}", 300))
 
+    def teardown(self) -> None:
+        """Forget the task's graphs: an item stays until the run ends."""
+        vars(self).pop("_loaded", None)
+
     def _known(self, task: Task, state: State) -> Iterator[Record]:
         """Yield the records of the run that this one goes on with. Raises UserError if the task has changed."""
         known = state.earlier.records if state.earlier is not None else {}
