@@ -56,12 +56,12 @@ class Outcome:
 
 def warm_up(folder: Path) -> None:
     """Do with good input what commands do, so that a child's time is that of its own input; ``folder`` is empty."""
-    import badinput
+    import goodinput
     import torch
 
     torch.set_num_threads(1)
-    task, sample = badinput.write_task(folder), badinput.write_sample(folder)
-    candidate, stored = badinput.write_candidate(folder), badinput.write_results(folder, badinput.results())
+    task, sample = goodinput.write_task(folder), goodinput.write_sample(folder)
+    candidate, stored = goodinput.write_candidate(folder), goodinput.write_results(folder, goodinput.results())
     with (folder / "said").open("w") as said, contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         for action in ("list", "show", "validate", "check"):
             _run(["tasks", action, str(task)])

@@ -16,6 +16,7 @@ from typing import Any
 
 import badinput
 import fuzzing
+import goodinput
 import pytest
 
 from pytest_passbench import evaluate
@@ -59,10 +60,10 @@ def test_mutated_inputs(tmp_path):
 
 
 def test_inputs_larger_than_the_machine_are_refused_before_they_are_made(tmp_path):
-    subgraph = badinput.SUBGRAPH.replace("[16, 32]", "[1000000, 300000]")  # 2 times 1.2 TB
-    task = badinput.write_task(tmp_path, badinput.task_text(subgraphs=subgraph))
+    subgraph = goodinput.SUBGRAPH.replace("[16, 32]", "[1000000, 300000]")  # 2 times 1.2 TB
+    task = goodinput.write_task(tmp_path, goodinput.task_text(subgraphs=subgraph))
     with pytest.raises(UserError, match=r"gelu-add.task.yaml: the inputs of subgraph float32-x1 take 2,235 GiB"):
-        evaluate(badinput.write_candidate(tmp_path), task)
+        evaluate(goodinput.write_candidate(tmp_path), task)
 
 
 @pytest.mark.parametrize(
