@@ -16,9 +16,12 @@ from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
 from pytest_passbench.run.judging import Judge, judge_all, make_judge
-from pytest_passbench.run.ledger import Ledger, check_machine, open_candidates, run_seed
+from pytest_passbench.run.ledger import Ledger, check_machine, open_candidates, open_reference, run_seed
 
-PYTEST_ONLY = {"candidates", "tasks", "report_dir", "fail_under", "shard", "resume"}
+PYTEST_ONLY = {
+    "candidates", "tasks", "report_dir", "fail_under", "shard", "resume",
+    "compare", "max_regression", "compare_strict",
+}  # fmt: skip
 """The fields of Settings that are arguments of their own here, or that only a pytest run uses."""
 
 Paths = str | Path | Iterable[str | Path]
@@ -46,7 +49,8 @@ def evaluate(
     """
     chosen = _settings(candidate, tasks, settings)
     check_machine(chosen)
-    ledger = Ledger(chosen, open_candidates(chosen.candidates), run_seed(chosen.seed))
+    candidates, reference = open_candidates(chosen.candidates), open_reference(chosen)
+    ledger = Ledger(chosen, candidates, run_seed(chosen.seed), reference)
     loaded = list(_load(chosen))
     ledger.tasks = [task.id for task in loaded]
     with closing(judge(chosen, ledger.seed)) as judging:
@@ -62,6 +66,8 @@ def evaluate(
 def _settings(candidate: Paths, tasks: Paths | None, given: dict[str, Any]) -> Settings:
     _check(given)
     given.setdefault("suite", "lite" if tasks is None else "all")
+    if given.get("against") is not None:
+        given["against"] = Path(given["against"]).resolve()
     candidates = tuple(path.resolve() for path in _paths(candidate))
     return Settings(candidates=candidates, tasks=tuple(_paths(tasks or ())), **given)
 

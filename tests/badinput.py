@@ -370,6 +370,13 @@ _edit("a ratio of 0", *_ARM, "speed", "ratio", value=0, says="ratio")
 _edit("a time of NaN", *_ARM, "speed", "eager_us", value={"float": "nan"}, says="eager_us")
 _edit("a negative time", *_ARM, "speed", "other_us", value=-1.0, says="other_us")
 _edit("an interval beside the ratio", *_ARM, "speed", "low", value=1e6, says="speed.low")
+_edit("a ratio of 0 to the reference", "records", 0, "against", "speed", "ratio", value=0, says="against.speed.ratio")
+_edit("a ratio to a reference of no speed", "records", 0, "against", "arm", "speed", value=None, says="against.speed")
+_edit("a reference of text", "records", 0, "against", value="old", says="against")
+_edit("an earlier time of NaN", "records", 0, "stored", "again", "eager_us", value={"float": "nan"}, says="again")
+_edit("an earlier answer of 5", "records", 0, "stored", "correct", value=5, says="correct")
+_edit("an earlier noise of -1", "compared", "noise", "delta", value=-1, says="compared.noise.delta")
+_edit("a noise of delta text", "noise", "delta", value="wide", says="noise.delta")
 _edit("records of {}", "records", value={}, says="records")
 _edit("a record of null", "records", 1, value=None, says="records[1]")
 _edit("an unknown field of an arm", *_ARM, "extra", value=1, says="extra")
@@ -453,6 +460,12 @@ _line("p = inf", "score", _FILE, "--p", "inf", code=1)
 _line("p = 1000000.0", "score", _FILE, "--p", "1e6", code=1)
 _line("--rerun", "verify", _FILE, "--rerun", "-1")
 _line("--rerun", "verify", _FILE, "--rerun", "9" * 30)
+_line("not a share", "compare", _FILE, _FILE, "--max-regression", "3")
+_line("not a share", "compare", _FILE, _FILE, "--max-regression=-1%")
+_line("not a number", "compare", _FILE, _FILE, "--max-regression", "%")
+_line("--format", "compare", _FILE, _FILE, "--format", "pdf")
+_line("no.json", "compare", _FILE, "{folder}/no.json", code=1)
+_line("no.json", "compare", "{folder}/no.json", _FILE, code=1)
 _line("--all", "forge", code=1)
 _line("--processes", "forge", "--only", "none", "--processes", "0")
 _line("--timeout", "forge", "--only", "none", "--timeout", "nan")
@@ -474,6 +487,8 @@ for _option, _value in (
     ("fail-under", "AS=nan"),
     ("device", "cuda:" + "9" * 5_000),
     ("seed", ""),
+    ("max-regression", "nan"),
+    ("max-regression", "100%"),
 ):
     _line(
         _option,
@@ -484,6 +499,8 @@ for _option, _value in (
         _TASK,
         code=4,
     )
+_line("too long", "pytest", "--passbench", "--candidate={folder}/cand", "--passbench-against=" + "x" * 5_000, code=4)
+_line("too long", "pytest", "--passbench", "--candidate={folder}/cand", "--passbench-compare=" + "x" * 5_000, code=4)
 _line("no candidate", "pytest", "--passbench", _TASK, code=4)
 _line("passbench", "pytest", "--passbench", "--candidate={folder}/cand", "--passbench-tasks=" + "x" * 5_000, code=4)
 _line("passbench", "pytest", "--passbench", "--candidate=" + "x" * 5_000, _TASK, code=4)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core import seed as seeds
-from pytest_passbench.core.record import ArmResult, PassReport, Record, Speed
+from pytest_passbench.core.record import Against, ArmResult, PassReport, Record, Speed, Stored
 from pytest_passbench.core.run import Run
 from pytest_passbench.timing.estimate import estimate
 
@@ -113,6 +113,8 @@ def results() -> dict[str, Any]:
             passes=[PassReport("fuse", 1, ["gelu", "add"])],
             operators=["gelu", "add"],
             durations={"read": 0.5, "blocks": 1.0},
+            against=Against(ArmResult(correct_from=[-6], speed=speed), speed),
+            stored=Stored("ran", True, speed, speed),
         )
         for name in ("float32-x1", "float32-x2")
     ]
@@ -128,6 +130,8 @@ def results() -> dict[str, Any]:
         finished="2026-01-01T00:10:00+00:00",
         selected={"cand": {"gelu-add": 2}},
         hashes={"tasks": {}, "harness": ""},
+        against={"name": "old", "path": "old", "content_hash": "1" * 64},
+        compared={"file": "old.json", "candidates": {"cand": "cand"}, "noise": {"delta": 0.02}, "subgraphs": 2},
     )
     data: dict[str, Any] = run.to_json()
     return data

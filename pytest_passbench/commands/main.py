@@ -18,6 +18,7 @@ COMMANDS = (
     "score",
     "audit",
     "touches",
+    "compare",
     "merge",
     "verify",
     "doctor",

@@ -49,6 +49,14 @@ def share(text: str) -> float:
     return value
 
 
+def fraction(text: str) -> float:
+    """Return a share of 0 or more and below 1, from "3%" or "0.03"."""
+    value = _number(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
+    if not 0 <= value < 1:
+        raise _wrong(f"{shown(text)} is not a share of 0 or more and below 1: write it as 3% or 0.03")
+    return value
+
+
 def seed(text: str) -> str:
     """Return text that is not empty."""
     if not text:

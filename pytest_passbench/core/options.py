@@ -13,6 +13,7 @@ from pytest_passbench.core.checks import (
     duration,
     exponent,
     failure_value,
+    fraction,
     gates,
     one_of,
     seconds,
@@ -73,6 +74,12 @@ OPTIONS = (
            "NAME"),
     Option("baseline", one_of("inductor"), "also judge inductor beside the candidate; may be repeated",
            "NAME", "baselines", True),
+    Option("against", Path, "folder of another candidate: the reference, measured in the same rounds (see "
+           "docs/comparing.md)", "DIR"),
+    Option("compare", Path, "results file of an earlier run: a case fails that lost correctness or speed-up, if a "
+           "confirming measurement agrees", "FILE"),
+    Option("max-regression", fraction, "how much of a speed-up may be lost since the run of --passbench-compare, as "
+           "3%% or 0.03 (default: 3%%)", "SHARE"),
     Option("threads", count, "threads of every arm (default: 1)", "N"),
     Option("timeout", seconds, "seconds that a candidate may take for a subgraph, from reading its passes "
            "to the audit (default: 120)", "SECONDS"),

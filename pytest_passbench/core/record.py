@@ -23,7 +23,10 @@ STATUSES = (
 
 @dataclass(slots=True)  # a run keeps every record, and each has a report per pass
 class Speed:
-    """A measured ratio eager time / other time. Times in microseconds per call."""
+    """A measured ratio eager time / other time. Times in microseconds per call.
+
+    In a ratio to the reference of a run (:class:`Against`) that stands in eager's place.
+    """
 
     ratio: float
     low: float
@@ -107,6 +110,45 @@ class ArmResult:
 
 
 @dataclass(slots=True)
+class Against:
+    """The reference on a subgraph (``--passbench-against``), measured in the same rounds as the candidate.
+
+    ``arm`` is its own result, with its speed-up over eager. ``speed`` is the ratio of its time to the candidate's,
+    None if one of them was not measured.
+    """
+
+    arm: ArmResult = field(default_factory=ArmResult)
+    speed: Speed | None = None
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Against:
+        """Return the reference in a record's JSON. Raises KeyError or TypeError on a form that is not ours."""
+        speed = data["speed"]
+        return cls(ArmResult.from_json(data["arm"]), Speed(**speed) if speed is not None else None)
+
+
+@dataclass(slots=True)
+class Stored:
+    """An earlier run's result on the same subgraph (``--passbench-compare``).
+
+    ``correct`` is by the present run's t and criterion, ``speed`` comes without its rounds. ``again`` is the
+    confirming measurement of the present run, if there was one. ``note`` says why the two are not compared.
+    """
+
+    status: str = RAN
+    correct: bool = False
+    speed: Speed | None = None
+    again: Speed | None = None
+    note: str = ""
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Stored:
+        """Return the result in a record's JSON. Raises TypeError on a form that is not ours."""
+        speeds = {name: Speed(**data[name]) for name in ("speed", "again") if data.get(name) is not None}
+        return cls(**{**data, **speeds})
+
+
+@dataclass(slots=True)
 class Record:
     """A subgraph judged for a candidate. ``tolerance`` is the run's t, ``criterion`` decides what is correct at it.
 
@@ -133,6 +175,8 @@ class Record:
     folder: str = ""  # the pass directory that answered, within the candidate; "" for the candidate itself
     task_hash: str = ""  # SHA-256 of the task's contents
     edition: str = ""  # of the suite that the task belongs to
+    against: Against | None = None  # None: the run has no reference
+    stored: Stored | None = None  # None: no earlier run was compared, or it does not have the subgraph
 
     @property
     def judged(self) -> bool:
@@ -142,7 +186,7 @@ class Record:
     def levels(self, criterion: Criterion, arm: str = "candidate") -> tuple[int, int]:
         """Return the smallest t at which an arm is correct under a criterion, and the smallest for a null answer.
 
-        Raises KeyError if the record has no baseline of the arm's name.
+        Raises KeyError if the record has no arm of this name.
         """
         result = self.result(arm)
         return levels(criterion, result.first_correct, self.null_from, self.accurate(arm), self.null_accurate)
@@ -150,7 +194,7 @@ class Record:
     def accurate(self, arm: str = "candidate") -> bool | None:
         """Return True if an arm's answer is as accurate as eager's; None without an answer or a float64 form.
 
-        Raises KeyError if the record has no baseline of the arm's name.
+        Raises KeyError if the record has no arm of this name.
         """
         result = self.result(arm)
         if result.status != RAN or not result.greatest_ratio64:
@@ -158,13 +202,32 @@ class Record:
         return is_accurate(self.dtypes, result.greatest_ratio64, result.mean_ratio64)
 
     def result(self, arm: str) -> ArmResult:
-        """Return the candidate's result, or that of the baseline of this name. Raises KeyError if there is none."""
+        """Return the result of the candidate, of the reference, or of the baseline of this name.
+
+        Raises KeyError if there is none.
+        """
+        if arm == "reference" and self.against is not None:
+            return self.against.arm
         return self.arm if arm == "candidate" else self.baselines[arm]
 
     @property
     def correct(self) -> bool:
         """True if the candidate's answer is right at the run's t by its criterion, null guard included."""
-        return right_at(*self.levels(self.criterion), self.tolerance)
+        return self.is_correct("candidate")
+
+    def is_correct(self, arm: str) -> bool:
+        """Return True if an arm's answer is right at the run's t by its criterion, null guard included.
+
+        Raises KeyError if the record has no arm of this name.
+        """
+        return right_at(*self.levels(self.criterion, arm), self.tolerance)
+
+    @property
+    def head_to_head(self) -> Speed | None:
+        """The ratio of the reference's time to the candidate's. It counts only if both answers are right."""
+        if self.against is None or not self.correct or not self.is_correct("reference"):
+            return None
+        return self.against.speed
 
     @property
     def nearer(self) -> bool:
@@ -178,6 +241,11 @@ class Record:
         data["arm"]["accurate"] = self.accurate()
         for name, baseline in data["baselines"].items():
             baseline["accurate"] = self.accurate(name)
+        for name in ("against", "stored"):
+            if data[name] is None:
+                del data[name]
+        if self.against is not None:
+            data["against"]["arm"]["accurate"] = self.accurate("reference")
         return data
 
     @classmethod
@@ -188,6 +256,10 @@ class Record:
         values["arm"] = ArmResult.from_json(data["arm"])
         baselines = data.get("baselines", {})
         values["baselines"] = {name: ArmResult.from_json(arm) for name, arm in baselines.items()}
+        if data.get("against") is not None:
+            values["against"] = Against.from_json(data["against"])
+        if data.get("stored") is not None:
+            values["stored"] = Stored.from_json(data["stored"])
         values["passes"] = [PassReport(**item) for item in data.get("passes", [])]
         values["findings"] = [Finding(**item) for item in data.get("findings", [])]
         return cls(**values)

@@ -19,7 +19,9 @@ class Run:
     """The contents of a results file; docs/results.md has it field by field.
 
     ``tasks`` are the ids that were selected, judged or not; ``selected`` says for each candidate how many subgraphs
-    of which task were to be judged; ``candidates`` have ``name``, ``path`` and ``content_hash``; ``started`` and
+    of which task were to be judged; ``candidates`` have ``name``, ``path`` and ``content_hash``,
+    as ``against`` has, the reference (empty if there is none); ``compared`` describes the earlier run that records
+    have something of (``stored``), and is empty without one; ``started`` and
     ``finished`` are ISO 8601 times; ``parts`` says what a merged run was made of; ``hashes`` are the SHA-256 of each
     task judged (``tasks``) and of the ``harness``, with the ``editions`` of the suites judged. Of a run that was
     read, ``digest`` is what the file said, and ``untouched`` is True if that is the digest of the file's contents.
@@ -38,6 +40,8 @@ class Run:
     parts: list[dict[str, Any]] = field(default_factory=list)
     selected: dict[str, dict[str, int]] = field(default_factory=dict)
     hashes: dict[str, Any] = field(default_factory=dict)
+    against: dict[str, Any] = field(default_factory=dict)
+    compared: dict[str, Any] = field(default_factory=dict)
     digest: str = ""
     untouched: bool = False
 

@@ -37,6 +37,9 @@ class Settings:
 
     ``task_ids`` names the only tasks to judge, whatever ``suite`` says; empty for all of the suite.
     With ``only_matching``, tasks that no pass of a candidate matches are left out: no score has them.
+    ``against`` is the folder of the reference: another candidate, measured in the same rounds.
+    ``compare`` is the results file of an earlier run. A speed-up may be lower than there by ``max_regression``, a
+    share of it; with ``compare_strict`` that has to be certain.
     ``audit_skip`` names audit layers to leave out: for measuring what each of them costs and stops.
     """
 
@@ -62,5 +65,14 @@ class Settings:
     fail_under: tuple[tuple[str, float], ...] = ()
     shard: tuple[int, int] | None = None
     seed: str | None = None
+    against: Path | None = None
+    compare: Path | None = None
+    max_regression: float = 0.03
+    compare_strict: bool = False
     resume: str | None = None
     score: ScoreSettings = field(default_factory=ScoreSettings)
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The folders of all candidates, the reference's too. The judging process imports nothing from them."""
+        return (*self.candidates, *([self.against] if self.against is not None else []))

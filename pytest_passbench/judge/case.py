@@ -20,11 +20,12 @@ from pytest_passbench.suite.taskfile import task_hash
 
 @dataclass(frozen=True)
 class Case:
-    """A subgraph of a task that is to be judged for a candidate."""
+    """A subgraph of a task to be judged for a candidate. ``turn`` is how often it was judged before in the run."""
 
     task: Task
     subgraph: Subgraph
     candidate: Candidate
+    turn: int = 0
 
     @property
     def passes(self) -> PassDir:
@@ -52,7 +53,8 @@ class Case:
 
     def secret(self, seed: bytes, attempt: str) -> Secret:
         """Return the case's part of the run's secret. Each ``attempt`` at judging it has another one."""
-        return Secret(seed, self.task.id, self.subgraph.id, self.candidate.name, attempt)
+        turn = [f"turn {self.turn}"] if self.turn else []
+        return Secret(seed, self.task.id, self.subgraph.id, self.candidate.name, attempt, *turn)
 
     def orders(self, settings: Settings, arms: Iterable[str], passes: tuple[dict[str, Any], ...]) -> dict[str, Order]:
         """Return the program of each arm: the subgraph's source text, and the candidate's with its ``passes``."""
@@ -67,6 +69,8 @@ class Case:
 def keep_found(record: Record, earlier: Record) -> None:
     """Let stand in a record what an earlier measurement of the same subgraph has found, and add its time."""
     pairs = [(record.arm, earlier.arm)]
+    if record.against is not None and earlier.against is not None:
+        pairs.append((record.against.arm, earlier.against.arm))
     pairs += [(arm, earlier.baselines[name]) for name, arm in record.baselines.items() if name in earlier.baselines]
     for arm, before in pairs:
         levels = zip(arm.correct_from, before.correct_from, strict=False)

@@ -8,21 +8,20 @@ from typing import Any
 
 from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.record import PassReport, Speed
-from pytest_passbench.judge.arms.names import EAGER
 from pytest_passbench.timing.measurement import Arms, Result
 
 
-def speed_of(measured: Arms, arm: str, result: Result) -> Speed:
-    """Return an arm's speed as stored in the record."""
-    estimate = result.estimate
+def speed_of(measured: Arms, name: str, result: Result) -> Speed:
+    """Return a ratio as stored in the record; ``name`` is an arm for its speed-up over eager."""
+    estimate, (first, second) = result.estimate, measured.sides(name)
     return Speed(
         ratio=estimate.ratio,
         low=estimate.low,
         high=estimate.high,
         verdict=result.decision.verdict,
-        eager_us=measured.per_call(EAGER) * 1e6,
-        other_us=measured.per_call(arm) * 1e6,
-        pairs=[list(pair) for pair in measured.log_ratios(arm)],
+        eager_us=measured.per_call(first) * 1e6,
+        other_us=measured.per_call(second) * 1e6,
+        pairs=[list(pair) for pair in measured.log_ratios(name)],
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.arms.arm import Arm, ArmSettings
-from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, TWIN
+from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, REFERENCE, TWIN
 from pytest_passbench.judge.arms.sandbox import Walls
 from pytest_passbench.protocol import READ
 
@@ -27,7 +27,7 @@ class Sandboxes:
             if name not in self._arms:
                 pipeline = "inductor" if name in self._settings.baselines else self._settings.pipeline
                 own = EAGER if name == TWIN else name
-                self._arms[name] = Arm(self._for_arm(own, pipeline, judged=name == CANDIDATE))
+                self._arms[name] = Arm(self._for_arm(own, pipeline, judged=name in (CANDIDATE, REFERENCE)))
         return {name: self._arms[name] for name in wanted}
 
     def start_reading(self) -> Arm:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,7 +13,7 @@ import torch
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.escape import LINES, printable
-from pytest_passbench.core.record import HARNESS_FAIL, RAN, ArmResult, Record
+from pytest_passbench.core.record import HARNESS_FAIL, RAN, Against, ArmResult, Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.judge import witness
@@ -19,7 +21,7 @@ from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.faults import FAULTS, HarnessFault, fault_line, is_fault
-from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, TWIN
+from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, REFERENCE, TWIN
 from pytest_passbench.judge.audits import layers
 from pytest_passbench.judge.audits.auditor import Auditor
 from pytest_passbench.judge.baselines import Baselines, put
@@ -38,6 +40,7 @@ from pytest_passbench.judge.measure.allowance import AGAIN, Budget
 from pytest_passbench.judge.measure.floor import Noise
 from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.judge.reading.readings import Readings
+from pytest_passbench.judge.reference import Reference
 from pytest_passbench.judge.sandboxes import Sandboxes
 from pytest_passbench.judge.stopwatch import Stopwatch
 from pytest_passbench.judge.subject import Subject
@@ -45,7 +48,7 @@ from pytest_passbench.judge.touching import matches
 from pytest_passbench.protocol import Order
 from pytest_passbench.suite.build import check_graphs
 from pytest_passbench.suite.limits import check_memory
-from pytest_passbench.timing.looks import Stopping
+from pytest_passbench.timing.looks import HALF_WIDTH, HEAD_TO_HEAD_HALF_WIDTH, Stopping
 from pytest_passbench.timing.measurement import Arms
 
 AGAIN_SHARE = 0.75  # of a candidate's time that must be left to measure again, which takes longer than the first time
@@ -72,9 +75,14 @@ class Session:
         self._awake = Awake(self._cores.arms)
         self._budget, self._noise = Budget(settings.budget), Noise()
         self._baselines = Baselines()
+        self._turns: Counter[tuple[str, str, str]] = Counter()  # how often each case was asked for
         self._sandboxes = Sandboxes(settings, self._walls)
         builder, triton = Builder(self._walls, cache_folder()), TritonBuilder(self._walls, cache_folder())
         self._readings = Readings(settings.policy, builder, triton, self._sandboxes.start_reading)
+        self._reference: Reference | None = None
+        if settings.against is not None:
+            others = Readings(settings.policy, builder, triton, self._sandboxes.start_reading)
+            self._reference = Reference(Candidate.open(settings.against), others)
         self._threads: int | None = torch.get_num_threads()  # the caller's
         torch.set_num_threads(1)  # the judge has one core to itself, the arms have the others
 
@@ -86,12 +94,17 @@ class Session:
 
     def close(self) -> None:
         """End every sandbox, and give the caller's process its number of torch threads back."""
-        self._readings.close()
-        self._sandboxes.close()
+        self._close_sandboxes()
         self._awake.close()
         if self._threads is not None:
             torch.set_num_threads(self._threads)
             self._threads = None
+
+    def _close_sandboxes(self) -> None:
+        self._readings.close()
+        if self._reference is not None:
+            self._reference.readings.close()
+        self._sandboxes.close()
 
     def environment(self) -> dict[str, Any]:
         """Return where the run takes place, JSON-ready (docs/results.md)."""
@@ -137,7 +150,7 @@ class Session:
         its record is yielded once more: the later one counts.
         """
         check_graphs(task)
-        cases = [Case(task, subgraph, candidate) for subgraph in self.selected(task, candidate)]
+        cases = [self._case(task, subgraph, candidate) for subgraph in self.selected(task, candidate)]
         for case in cases:
             check_memory(case.subgraph, task.path)
         self._budget.begin(len(cases), self.expected)
@@ -159,6 +172,11 @@ class Session:
                     yield record
         noisy.clear()
         give_back()  # a task's tensors are gone, and nothing is timed now
+
+    def _case(self, task: Task, subgraph: Subgraph, candidate: Candidate) -> Case:
+        key = (task.id, subgraph.id, candidate.name)
+        self._turns[key] += 1
+        return Case(task, subgraph, candidate, self._turns[key] - 1)
 
     def _tried(self, case: Case, attempt: Attempt) -> tuple[Record, Subject | None]:
         """Return the result of an attempt at judging a case, or of a second one if a fault ended the first.
@@ -197,8 +215,7 @@ class Session:
         No code of the candidate runs. So the sandboxes serve the next attempt.
         """
         try:
-            self._readings.close()
-            self._sandboxes.close()
+            self._close_sandboxes()
             reading, arms = self._readings.arm(), self._arms()
             for arm in (reading, *arms.values()):
                 arm.ready()
@@ -214,15 +231,26 @@ class Session:
 
     def _first(self, case: Case, attempt: str) -> tuple[Record, Subject | None]:
         """Judge a case for the first time. Raises one of FAULTS."""
-        record, deadline = case.record(), Deadline(self.settings.timeout)
+        record, deadline = self._record(case), Deadline(self.settings.timeout)
         fault = case.fault() or self._read(case, record, deadline)
         if fault is not None:
             record.arm = fault
             self._budget.skip()
+            self._complete(record)
             return record, None
         subject = self._judged(case, record, deadline, attempt)
         deadline.pause()  # until it is measured again, if it is
         return record, subject
+
+    def _record(self, case: Case) -> Record:
+        record = case.record()
+        if self._reference is not None:
+            record.against = Against()
+        return record
+
+    def _complete(self, record: Record) -> None:
+        if self._reference is not None:
+            self._reference.after(record)
 
     def _read(self, case: Case, record: Record, deadline: Deadline) -> ArmResult | None:
         """Have the candidate's passes read. Return what speaks against running them, if anything does."""
@@ -230,8 +258,10 @@ class Session:
         with phases("start"), deadline.paused():
             reading = self._readings.arm()
             reading.deadline = deadline
+            others = [self._reference.readings.arm()] if self._reference is not None else []
             self._arms()  # they start beside it
-            reading.ready()
+            for starting in (reading, *others):
+                starting.ready()
         with phases("read"):
             try:
                 passes = self._readings.passes(case.candidate, case.passes)
@@ -258,6 +288,7 @@ class Session:
             subject = self._subject(case, record, arms, phases, deadline, attempt, earlier)
             subject.judge()
             put(self._baselines.beside_others(case), record)
+            self._complete(record)
             if subject.measured is not None:
                 self._noise.add(subject.measured, case.subgraph.elements)
         if earlier is None:
@@ -271,7 +302,7 @@ class Session:
 
     def _again(self, first: Subject, attempt: str) -> tuple[Record, Subject | None]:
         """Measure a case again. What the first measurement found stays found. Raises one of FAULTS."""
-        record, deadline = first.case.record(), first.bench.deadline
+        record, deadline = self._record(first.case), first.bench.deadline
         with deadline.running():
             self._measured_again(first, record, deadline, attempt)
         keep_found(record, first.record)
@@ -284,6 +315,7 @@ class Session:
             self._judged(first.case, record, deadline, attempt, first.measured)
         else:
             record.arm = fault
+            self._complete(record)
 
     def _subject(
         self,
@@ -298,6 +330,15 @@ class Session:
         with phases("read"):
             planners = self._planners(case)
         orders = self._orders(case, arms, self._readings.passes(case.candidate, case.passes))
+        if self._reference is not None and record.against is not None:
+            with phases("read"), deadline.paused():
+                read = self._reference.read(case, attempt == RETRY)
+            if isinstance(read, ArmResult):
+                record.against.arm = read
+                orders.pop(REFERENCE)
+            else:
+                planners[REFERENCE] = read[0]
+                orders[REFERENCE] = replace(orders[CANDIDATE], passes=read[1])
         if earlier is not None or not self._noise.wants(case.subgraph.elements):
             orders.pop(TWIN, None)
         for name in self._baselines.beside_others(case).arms:
@@ -313,12 +354,17 @@ class Session:
             arms=arms,
             bench=bench,
             locks=self._cores.locks(self.settings.device),
-            stopping=Stopping(self._noise.delta, max_pairs=allowance.pairs, correlation=self._noise.correlation),
+            stopping=self._stopping(allowance.pairs),
             allowance=allowance,
             auditor=Auditor(self.settings, bench, arms[CANDIDATE]),
             earlier=earlier,
             last=attempt == RETRY,
         )
+
+    def _stopping(self, pairs: int) -> Stopping:
+        """Return when to stop measuring. A ratio to a reference is often near delta, so it may take longer."""
+        width = HALF_WIDTH if self._reference is None else HEAD_TO_HEAD_HALF_WIDTH
+        return Stopping(self._noise.delta, width, max_pairs=pairs, correlation=self._noise.correlation)
 
     def _planners(self, case: Case) -> dict[str, Planner]:
         """Return the planner of each arm that has passes. Raises ArmFailure."""
@@ -331,7 +377,8 @@ class Session:
     def _arms(self) -> dict[str, Arm]:
         """Return the sandboxes of this run's arms. For one subgraph alone, a twin would cost more than it tells."""
         twin = [TWIN] if self.thorough and self._budget.expected > 1 else []
-        return self._sandboxes.arms((EAGER, CANDIDATE, *self.settings.baselines, *twin))
+        reference = [REFERENCE] if self._reference is not None else []
+        return self._sandboxes.arms((EAGER, CANDIDATE, *reference, *self.settings.baselines, *twin))
 
 
 def smallest(task: Task) -> tuple[Subgraph, ...]:

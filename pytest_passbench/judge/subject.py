@@ -14,7 +14,7 @@ from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.faults import HarnessFault, fault_line, is_fault
 from pytest_passbench.judge.arms.forks import ArmFailed, blaming
-from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, FLOAT64, TWIN
+from pytest_passbench.judge.arms.names import AGAINST, CANDIDATE, EAGER, FLOAT64, REFERENCE, TWIN
 from pytest_passbench.judge.arms.template import Effects, Template
 from pytest_passbench.judge.audits.auditor import Auditor
 from pytest_passbench.judge.bench import Bench
@@ -96,6 +96,8 @@ class Subject:
         """Return the part of the record about ``arm``."""
         if arm == CANDIDATE:
             return self.record.arm
+        if arm == REFERENCE and self.record.against is not None:
+            return self.record.against.arm
         if arm == TWIN:
             return self.twin
         return self.record.baselines.setdefault(arm, ArmResult())
@@ -156,7 +158,7 @@ class Subject:
             template.close()
             return
         if report["missed"]:
-            self._missed(template)
+            self._missed(arm, template)
             return
         self.templates[arm] = template
 
@@ -166,9 +168,10 @@ class Subject:
             self.auditor.findings += template.findings
             self.auditor.built(self.record)
 
-    def _missed(self, template: Template) -> None:
-        self._mark(self.record.arm, "pass_miss", "match", misses.message(self.record.passes))
-        self.record.arm.output = self._output(CANDIDATE, template)
+    def _missed(self, arm: str, template: Template) -> None:
+        result, passes = self.result(arm), pass_reports(template.report["passes"])
+        self._mark(result, "pass_miss", "match", misses.message(passes))
+        result.output = self._output(arm, template)
         template.close()
 
     def _failed(self, arm: str, failure: ArmFailure, template: Template | None = None) -> None:
@@ -177,13 +180,13 @@ class Subject:
         Raises HarnessFault for a failure that may be the machine's: that of eager's process, and in a first attempt
         that of a baseline's.
         """
-        if is_fault(failure):
+        if is_fault(failure) and not (arm == REFERENCE and self.last):
             raise HarnessFault(fault_line(failure)) from failure
         if arm == EAGER:
             raise_if_fault(arm, failure)
             self._mark(self.record.arm, "eager_fail", failure.phase, failure.message)
             return
-        if arm not in (CANDIDATE, TWIN) and failure.status == "crash" and not self.last:
+        if arm not in (CANDIDATE, REFERENCE, TWIN) and failure.status == "crash" and not self.last:
             raise_if_fault(arm, failure)
         result = self.result(arm)
         message = self.planners[arm].located(failure.message) if arm in self.planners else failure.message
@@ -235,8 +238,9 @@ class Subject:
 
     @staticmethod
     def _judged(arms: Iterable[str]) -> list[str]:
-        """Return those of ``arms`` that have results in the record."""
-        return [arm for arm in arms if arm not in (EAGER, TWIN, FLOAT64)]
+        """Return those of ``arms`` that have results in the record. A reference has none without a candidate."""
+        found = [arm for arm in arms if arm not in (EAGER, TWIN, FLOAT64)]
+        return found if CANDIDATE in found else [arm for arm in found if arm != REFERENCE]
 
     def _probe_and_measure(self) -> None:
         report = self.templates[EAGER].report
@@ -247,7 +251,7 @@ class Subject:
         try:
             per_call = self._probe(clock, checker)
             self._drop_wrong(checker)
-            timed = [arm for arm in self._judged(self.templates) if not self._interpreted(arm)]
+            timed = self._judged(arm for arm in self.templates if not self._interpreted(arm))
             if timed:
                 twin = [TWIN] if TWIN in self.templates else []
                 self._measure(clock, checker, per_call, [EAGER, *timed, *twin])
@@ -327,12 +331,18 @@ class Subject:
             stopping,
             self.bench.secret.stream("order of rounds"),
             earlier=earlier,
+            ratios={AGAINST: (REFERENCE, CANDIDATE)} if REFERENCE in timed else {},
             more=Pace(self.bench.deadline, AUDIT_SECONDS + AUDIT_CALLS * per_call.get(CANDIDATE, 0.0)),
         )
-        self.noisy = any(results[arm].decision.worth_repeating for arm in self._judged(results))
-        for arm, result in results.items():
-            self.result(arm).speed = speed = speed_of(self.measured, arm, result)
-            speed.eager_device_us, speed.other_device_us = clock.device_us(EAGER), clock.device_us(arm)
+        deciding = [name for name in self.measured.deciding if name != TWIN]
+        self.noisy = any(results[name].decision.worth_repeating for name in deciding)
+        for name, result in results.items():
+            speed = speed_of(self.measured, name, result)
+            speed.eager_device_us, speed.other_device_us = map(clock.device_us, self.measured.sides(name))
+            if name == AGAINST and self.record.against is not None:
+                self.record.against.speed = speed
+            else:
+                self.result(name).speed = speed
 
     def _note_standings(self, checker: Checker) -> None:
         self.record.null_from, self.record.dtypes = checker.null_from, checker.dtypes

@@ -29,7 +29,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     if options.enabled(early_config, namespace):
         from pytest_passbench.plugin.conftest_guard import shield
 
-        shield(early_config, options.candidates(early_config, namespace))
+        shield(early_config, options.folders(early_config, namespace))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
         from pytest_passbench.plugin.active import start
         from pytest_passbench.plugin.conftest_guard import check_shielded
 
-        check_shielded(config, options.candidates(config))
+        check_shielded(config, options.folders(config))
 
         start(config)
     else:

@@ -46,7 +46,7 @@ class Active:
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         """Ignore everything in a candidate's folder."""
-        return True if inside(collection_path, self.state.settings.candidates) else None
+        return True if inside(collection_path, self.state.settings.folders) else None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector | None:

@@ -12,13 +12,14 @@ import pytest
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import LINES, line, printable
-from pytest_passbench.core.record import Record
+from pytest_passbench.core.record import Record, Speed
 from pytest_passbench.plugin import failures
 from pytest_passbench.plugin.live import outcome, status_line
 from pytest_passbench.plugin.nodeid import NodeId, node_path, split
 from pytest_passbench.plugin.select import read
 from pytest_passbench.plugin.state import KEY, State, is_worker
 from pytest_passbench.run.judging import records
+from pytest_passbench.run.stored import confirmed
 from pytest_passbench.suite.taskfile import task_hash
 
 if TYPE_CHECKING:
@@ -196,11 +197,14 @@ class TaskItem(pytest.Item):
             t, criterion = state.settings.tolerance, state.settings.criterion
             for record in records(state.judge, task, self.candidate, t, known, criterion):
                 self._take(record, state, self.selected)
+            self._confirm(task, state)
         finally:
             state.live.show("")
             self.user_properties.extend(properties(self.records, self.selected))
-        if not all(record.correct for record in self.records if record.judged):
-            raise failures.TaskFailedError(self.records)
+        stored = state.ledger.stored
+        slower = [record for record in self.records if stored is not None and stored.regressed(record)]
+        if slower or not all(record.correct for record in self.records if record.judged):
+            raise failures.TaskFailedError(self.records, slower)
         lost = [record for record in self.records if not record.judged]
         if lost:
             first = f"{lost[0].subgraph}: {lost[0].arm.message}"
@@ -209,6 +213,18 @@ class TaskItem(pytest.Item):
     def teardown(self) -> None:
         """Forget the task's graphs: an item stays until the run ends."""
         vars(self).pop("_loaded", None)
+
+    def _confirm(self, task: Task, state: State) -> None:
+        """Judge again what is slower than in the run to compare with, before the case fails for it."""
+        stored = state.ledger.stored
+        if stored is None:
+            return
+        wanted = {record.subgraph: record for record in self.records if stored.doubtful(record)}
+        others = [subgraph.id for subgraph in task.subgraphs if subgraph.id not in wanted]
+        t, criterion = state.settings.tolerance, state.settings.criterion
+        found = records(state.judge, task, self.candidate, t, others, criterion) if wanted else ()
+        for name, again in {record.subgraph: record for record in found}.items():
+            self._take(confirmed(wanted[name], again), state, self.selected)
 
     def _known(self, task: Task, state: State) -> Iterator[Record]:
         """Yield the records of the run that this one goes on with. Raises UserError if the task has changed."""
@@ -222,6 +238,8 @@ class TaskItem(pytest.Item):
                 yield record
 
     def _take(self, record: Record, state: State, total: int) -> None:
+        if state.ledger.stored is not None and record.stored is None:
+            state.ledger.stored.put(record)
         self._keep(record)
         state.keep(record)
         if not is_worker(self.config):
@@ -269,5 +287,9 @@ def _summary(record: Record) -> str:
     arm, said = record.arm, failures.standing(record)
     if arm.speed is None:
         return said + (f", speed {arm.speed_note}" if arm.speed_note else "")
-    speed = arm.speed
-    return f"{said}, {speed.ratio:.4g}x ({speed.low:.4g} to {speed.high:.4g}), {speed.verdict}"
+    against = f"; against the reference {_spelt(record.head_to_head)}" if record.head_to_head is not None else ""
+    return f"{said}, {_spelt(arm.speed)}{against}"
+
+
+def _spelt(speed: Speed) -> str:
+    return f"{speed.ratio:.4g}x ({speed.low:.4g} to {speed.high:.4g}), {speed.verdict}"

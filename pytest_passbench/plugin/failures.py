@@ -17,6 +17,7 @@ from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.escape import line as one_line
 from pytest_passbench.core.ladder import BITWISE, NEVER
 from pytest_passbench.core.record import RAN, Record
+from pytest_passbench.report.changes import quotient
 
 MAX_DETAILED = 6
 """Different failures of a task that are shown in full; of the rest, a line each."""
@@ -49,21 +50,28 @@ NEARER = "nearer to float64 than eager"
 
 
 class TaskFailedError(Exception):
-    """The failure of a task: some of its subgraphs are not correct at the run's t. ``records``: all its records."""
+    """The failure of a task: some of its subgraphs are not correct at the run's t, or slower than in an earlier run.
 
-    def __init__(self, records: Sequence[Record]) -> None:
-        self.records = records
+    ``records``: all its records; ``slower``: those that are slower.
+    """
+
+    def __init__(self, records: Sequence[Record], slower: Sequence[Record] = ()) -> None:
+        self.records, self.slower = records, slower
         self.failed = [record for record in records if record.judged and not record.correct]
         super().__init__(self.line())
 
     def line(self) -> str:
         """Return the failure in one line: the cause of most failures first, since terminals cut the end off."""
+        slower = f"{len(self.slower)} of {len(self.records)} slower than before" if self.slower else ""
+        if not self.failed:
+            return one_line(f"{slower}: {_slower(self.slower[0])}", 300)
         groups = list(_grouped(self.failed, lambda record: _OF_SUBGRAPH.sub("[]", cause(record))))
         most = max(groups, key=len)
         others = Counter(_ending(record) for group in groups if group is not most for record in group)
         dtypes = self._failed_dtypes() if not others and most[0].arm.status == RAN else []
         where = f" in {', '.join(dtypes)}" if dtypes else ""
         also = "".join(f"; {number} {ending}" for ending, number in others.most_common())
+        also += f"; {slower}" if slower else ""
         return one_line(f"{cause(most[0])}{where} ({len(most)} of {len(self.records)}{also})", 300)
 
     def text(self) -> str:
@@ -72,7 +80,14 @@ class TaskFailedError(Exception):
         shown = [describe(alike) for alike in groups[:MAX_DETAILED]]
         others = (record for alike in groups[MAX_DETAILED:] for record in alike)
         rest = [one_line(f"{record.subgraph}: {reason(record)}", 300) for record in others]
-        return "\n\n".join([self._counts(), *shown, *(["\n".join(rest)] if rest else [])]) + "\n"
+        wrong = [self._counts(), *shown, *(["\n".join(rest)] if rest else [])] if self.failed else []
+        return "\n\n".join([*wrong, *self._slowdowns()]) + "\n"
+
+    def _slowdowns(self) -> list[str]:
+        if not self.slower:
+            return []
+        head = f"{len(self.slower)} of {len(self.records)} subgraphs lost more speed-up than is allowed"
+        return ["\n".join([head, *(f"  {one_line(_slower(record), 300)}" for record in self.slower)])]
 
     def _counts(self) -> str:
         """Return how many subgraphs failed, with counts by dtype if those of some dtype are all correct."""
@@ -90,6 +105,18 @@ class TaskFailedError(Exception):
         """Return the dtypes of the failed subgraphs; none if there is no dtype whose subgraphs are all correct."""
         failed = list(dict.fromkeys(record.dtype for record in self.failed))
         return failed if any(record.judged and record.dtype not in failed for record in self.records) else []
+
+
+def _slower(record: Record) -> str:
+    """Return how a speed-up changed since an earlier run, in both measurements."""
+    stored, now = record.stored, record.arm.speed
+    assert stored is not None
+    assert stored.speed is not None
+    assert stored.again is not None
+    assert now is not None
+    change, again = quotient(now, stored.speed), quotient(stored.again, stored.speed)
+    was = f"{record.subgraph}: {now.ratio:.3g}x, was {stored.speed.ratio:.3g}x"
+    return f"{was}: {change} of it; measured again, {again}"
 
 
 def cause(record: Record) -> str:
@@ -189,6 +216,8 @@ def _rows(record: Record) -> Iterator[tuple[str, str]]:
     matched = [item.name for item in record.passes if item.matches]
     if len(matched) == 1:
         yield "pass", matched[0]
+    if record.stored is not None and record.stored.correct:
+        yield "before", "correct in the run that this one is compared with"
     yield "message", (_in_lines(arm.message) if arm.status == "pass_miss" else arm.message)
     if arm.status == RAN:
         yield from _accuracy(record)

@@ -6,6 +6,7 @@ from pytest_passbench.core.escape import line
 from pytest_passbench.core.seed import commitment
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.plugin.state import State
+from pytest_passbench.run.stored import warnings
 
 MAX_STRAYS = 3  # folders for no known task that are named
 
@@ -18,6 +19,8 @@ def lines(state: State) -> list[str]:
         f"pipeline: {settings.pipeline}, policy: {settings.policy}, t: {settings.tolerance}{_criterion(settings)}"
         f"{_sandbox(state)}",
         *(line(f"candidate: {c.name}, content {c.content_hash[:16]}") for c in state.ledger.candidates),
+        *_against(state),
+        *_compared(state),
         state.selection.describe(settings) + _shard(settings.shard),
     ]
     rows += [line(f"not judged: {error}", 300) for error in state.strays[:MAX_STRAYS]]
@@ -31,6 +34,21 @@ def lines(state: State) -> list[str]:
     if state.earlier is not None:
         rows.append(line(str(state.earlier), 1000))
     return [*rows, f"seed commitment: sha256 {commitment(state.ledger.seed)}"]
+
+
+def _against(state: State) -> list[str]:
+    reference = state.ledger.reference
+    if reference is None:
+        return []
+    return [line(f"against: {reference.name}, content {reference.content_hash[:16]}")]
+
+
+def _compared(state: State) -> list[str]:
+    stored = state.ledger.stored
+    if stored is None:
+        return []
+    said = f"compared with {stored.path}, at most {100 * stored.limit:g} % slower" + (", strict" * stored.strict)
+    return [line(said, 1000), *(line(text, 1000) for text in warnings(stored.run, state.ledger.environment))]
 
 
 def _cpu(state: State) -> str:

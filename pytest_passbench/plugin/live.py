@@ -66,7 +66,9 @@ def outcome(records: Sequence[Record], total: int = 0) -> str:
     good = [record for record in records if record.correct]
     ratios = [record.arm.speed.ratio for record in good if record.arm.speed is not None]
     speed = f", {statistics.geometric_mean(ratios):.2f}x" if ratios else ""
-    return f"{len(good)}/{max(len(records), total)} correct{speed}"
+    against = [record.head_to_head.ratio for record in good if record.head_to_head is not None]
+    beside = f", {statistics.geometric_mean(against):.3f}x the reference" if against else ""
+    return f"{len(good)}/{max(len(records), total)} correct{speed}{beside}"
 
 
 def status_line(record: Record, index: int, total: int) -> str:

@@ -20,6 +20,7 @@ FLAGS = {
     "passbench": "judge compiler passes: collect tasks, and only those if no path is given",
     "passbench_trusted": "run the candidate in this process, for --pdb; nothing is scored",
     "passbench_only_matching": "judge only the tasks that a pass of the candidate matches; no score has the others",
+    "passbench_compare_strict": "with --passbench-compare: fail also if it is open whether a speed-up fell",
     "passbench_durations": "show the run's time by phase",
 }
 
@@ -57,7 +58,7 @@ def enabled(config: pytest.Config, namespace: argparse.Namespace | None = None) 
 
 def check_unused(config: pytest.Config) -> None:
     """Raise UsageError for an option that asks for a judgement in a run without ``--passbench``."""
-    for name in ("passbench_candidate", "passbench_fail_under"):
+    for name in ("passbench_candidate", "passbench_fail_under", "passbench_against", "passbench_compare"):
         option = next(option for option in OPTIONS if option.dest == name)
         if getattr(config.option, name) is not None:
             shown = option.short or f"--passbench-{option.name}"
@@ -71,6 +72,19 @@ def candidates(config: pytest.Config, namespace: argparse.Namespace | None = Non
     return tuple(dict.fromkeys(path.resolve() for path in paths))
 
 
+def against(config: pytest.Config, namespace: argparse.Namespace | None = None) -> Path | None:
+    """Return the reference's folder, absolute; None if there is none."""
+    option = next(option for option in OPTIONS if option.key == "against")
+    path: Path | None = _value(config, option, namespace or config.option)
+    return path.resolve() if path is not None else None
+
+
+def folders(config: pytest.Config, namespace: argparse.Namespace | None = None) -> tuple[Path, ...]:
+    """Return the folders of which pytest may import nothing: the candidates' and the reference's."""
+    reference = against(config, namespace)
+    return (*candidates(config, namespace), *([reference] if reference is not None else []))
+
+
 def settings(config: pytest.Config, *, paths: bool) -> Settings:
     """Return the run's settings. ``paths``: the command line names what to run, so the suite defaults to all of it.
 
@@ -78,15 +92,27 @@ def settings(config: pytest.Config, *, paths: bool) -> Settings:
     """
     values = {option.key: _value(config, option, config.option) for option in OPTIONS}
     values = {key: value for key, value in values.items() if value is not None}
-    values["candidates"] = candidates(config)
+    values["candidates"], values["against"] = candidates(config), against(config)
     values["fail_under"] = tuple(gate for group in values.get("fail_under", ()) for gate in group)
     values.setdefault("suite", "all" if paths or values.get("tasks") else "lite")
     scores = {f.name: values.pop(f.name) for f in fields(ScoreSettings) if f.name in values}
     trusted = flag(config, "passbench_trusted")
     if trusted and values["fail_under"]:
         raise pytest.UsageError("--passbench-fail-under needs scores, and --passbench-trusted makes none")
-    only = flag(config, "passbench_only_matching")
-    return Settings(**values, trusted=trusted, only_matching=only, score=ScoreSettings(**scores))
+    only, strict = flag(config, "passbench_only_matching"), flag(config, "passbench_compare_strict")
+    _check_compare(config, trusted, values.get("compare") is not None)
+    return Settings(
+        **values, trusted=trusted, only_matching=only, compare_strict=strict, score=ScoreSettings(**scores)
+    )
+
+
+def _check_compare(config: pytest.Config, trusted: bool, compares: bool) -> None:
+    if trusted and compares:
+        raise pytest.UsageError("--passbench-compare needs speeds, and --passbench-trusted measures none")
+    for name in ("max-regression", "compare-strict"):
+        given = getattr(config.option, "passbench_" + name.replace("-", "_"))
+        if given is not None and not compares:
+            raise pytest.UsageError(f"--passbench-{name} needs a run to compare with: add --passbench-compare=FILE")
 
 
 def _value(config: pytest.Config, option: Option, namespace: argparse.Namespace) -> Any:

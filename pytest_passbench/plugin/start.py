@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,11 @@ from pytest_passbench.plugin.nodeid import split
 from pytest_passbench.plugin.select import Selection, known_ids, select
 from pytest_passbench.plugin.state import State, is_worker
 from pytest_passbench.run import resume
-from pytest_passbench.run.ledger import Ledger, check_machine, open_candidates, run_seed, writable
+from pytest_passbench.run.ledger import Ledger, check_machine, open_candidates, open_reference, run_seed, writable
+from pytest_passbench.run.stored import StoredRun, matching
+from pytest_passbench.run.stored import check as check_comparable
+from pytest_passbench.run.stored import read as read_stored
+from pytest_passbench.suite.edition import edition_of
 
 if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
@@ -28,7 +33,9 @@ def make_state(config: pytest.Config) -> State:
     settings = options.settings(config, paths=bool(paths))
     report_dir = config.invocation_params.dir / settings.report_dir
     earlier = _earlier(config, settings, report_dir)
-    ledger = Ledger(settings, open_candidates(settings.candidates), _seed(config, settings, earlier))
+    candidates, reference = open_candidates(settings.candidates), open_reference(settings)
+    stored = _stored(settings, candidates)
+    ledger = Ledger(settings, candidates, _seed(config, settings, earlier), reference, stored)
     header = ledger.header()
     if earlier is not None:
         resume.check(earlier, header)
@@ -37,6 +44,9 @@ def make_state(config: pytest.Config) -> State:
         if not settings.trusted:
             writable(report_dir)
     selection = select(settings, config.rootpath, paths, config.invocation_params.dir)
+    if stored is not None:
+        editions = {edition_of(task.path) for task in selection.chosen}
+        check_comparable(stored.path, stored.run, asdict(settings), filter(None, editions))
     strays = _for_no_task(ledger.candidates, selection, paths, config.invocation_params.dir)
     if selection.given:
         _refuse_candidates(paths, config.invocation_params.dir, settings)
@@ -54,6 +64,15 @@ def _earlier(config: pytest.Config, settings: Settings, report_dir: Path) -> res
     if is_worker(config):  # the controller's choice: it has a folder of its own by now, which is later
         return resume.read(Path(config.workerinput["passbench_resumed"]))  # type: ignore[attr-defined]
     return resume.read(resume.find(settings.resume, report_dir, config.invocation_params.dir))
+
+
+def _stored(settings: Settings, candidates: Iterable[Candidate]) -> StoredRun | None:
+    """Return the earlier run to compare with, if there is one. Raises UserError if it cannot be compared with."""
+    if settings.compare is None:
+        return None
+    path, run = read_stored(settings.compare)
+    names = matching(path, run, [candidate.name for candidate in candidates])
+    return StoredRun(path, run, names, settings.max_regression, settings.compare_strict)
 
 
 def _seed(config: pytest.Config, settings: Settings, earlier: resume.Earlier | None) -> bytes:
@@ -85,6 +104,6 @@ def _for_no_task(
 
 def _refuse_candidates(paths: list[str], invocation: Path, settings: Settings) -> None:
     for path in paths:
-        if inside(invocation / split(path)[0], settings.candidates):
+        if inside(invocation / split(path)[0], settings.folders):
             raise UserError("is inside the candidate, whose folder is never collected", where=path,
                             remedy="give the paths of tasks")  # fmt: skip

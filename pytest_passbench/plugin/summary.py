@@ -116,7 +116,11 @@ def conclude(state: State, session: pytest.Session) -> None:
     state.ledger.noise = merged(list(state.noises.values()))
     state.run = state.ledger.run()
     state.config.hook.pytest_passbench_run(config=state.config, run=state.run)
-    state.verdicts = [*gates.check(state.run, state.settings.fail_under), *_write(state, state.run)]
+    state.verdicts = [
+        *gates.check(state.run, state.settings.fail_under),
+        *gates.check_changes(state.run),
+        *_write(state, state.run),
+    ]
     if session.exitstatus == pytest.ExitCode.OK:
         if any(not verdict.passed for verdict in state.verdicts):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

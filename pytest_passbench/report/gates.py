@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pytest_passbench.core.escape import line as one_line
 from pytest_passbench.core.run import Run
+from pytest_passbench.report import changes
 from pytest_passbench.score.board import metric, tasks_of
 from pytest_passbench.score.subgraph import NOT_JUDGED
 
@@ -22,6 +23,30 @@ class GateResult:
 def check(run: Run, gates: Sequence[tuple[str, float]]) -> list[GateResult]:
     """Return every gate for every candidate of the run, in order. A score that was not measured passes no gate."""
     return [_check(run, name, *gate) for name in run.names for gate in gates]
+
+
+def check_changes(run: Run) -> list[GateResult]:
+    """Return the gate of every candidate of a run that was compared with an earlier one (``--passbench-compare``).
+
+    It passes nothing if no subgraph of a candidate could be compared.
+    """
+    return [_check_changes(run, name) for name in run.names] if run.compared else []
+
+
+def _check_changes(run: Run, candidate: str) -> GateResult:
+    limit, strict = float(run.settings["max_regression"]), bool(run.settings["compare_strict"])
+    whose = f"{one_line(candidate)} since {one_line(changes.file_of(run))}"
+    records = [record for record in run.of(candidate) if record.stored is not None and not record.stored.note]
+    if not records:
+        return GateResult(False, f"compare failed: no subgraph of {whose} can be compared")
+    lost = sum(map(changes.lost, records))
+    fell = sum(changes.regressed(record, limit, strict) for record in records)
+    opened = sum(changes.open_still(record, limit) for record in records)
+    counts = f"{lost} lost correctness, {fell} more than {100 * limit:g} % of their speed-up"
+    said = f"{whose}: of {len(records)} subgraphs {counts}" + (f", {opened} are open" if opened else "")
+    if lost or fell:
+        return GateResult(False, f"compare failed: {said}")
+    return GateResult(True, f"compare passed: {said}")
 
 
 def _check(run: Run, candidate: str, name: str, least: float) -> GateResult:

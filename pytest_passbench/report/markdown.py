@@ -7,16 +7,24 @@ from typing import Any
 
 from pytest_passbench.core.escape import cell
 from pytest_passbench.core.run import Run
-from pytest_passbench.report import tables
+from pytest_passbench.report import changes as since
+from pytest_passbench.report import head_to_head, tables
 from pytest_passbench.report.tables import Table
 
 NAME = "results.md"
-DETAILS = (tables.failure_table, tables.miss_table, tables.subgraph_table)
+DETAILS = (
+    head_to_head.task_table, since.table, tables.failure_table, tables.miss_table, tables.subgraph_table,
+    head_to_head.subgraph_table,
+)  # fmt: skip
 
 
 def render(run: Run) -> str:
     """Return the report as GitHub-flavoured Markdown, ending in a newline."""
-    parts = ["# PassBench results", _facts(run), *(f"> {cell(note)}" for note in tables.notes(run))]
+    parts = [
+        "# PassBench results",
+        _facts(run),
+        *(f"> {cell(note)}" for note in (*tables.notes(run), *since.notes(run))),
+    ]
     parts += [_table(tables.board_table(run)), _table(tables.es_table(run))]
     for candidate in run.names:
         parts.append(_table(tables.task_table(run, candidate)))
@@ -31,8 +39,16 @@ def render(run: Run) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def changes(run: Run, said: Iterable[str]) -> str:
+    """Return how a run's candidates changed since an earlier run as Markdown, after the sentences ``said``."""
+    found = [since.table(run, candidate) for candidate in run.names]
+    parts = [*(f"> {cell(text, 1000)}" for text in said), *(_table(table) for table in found if table.rows)]
+    return "\n\n".join(["# PassBench comparison", *parts]) + "\n"
+
+
 def _facts(run: Run) -> str:
     lines = [f"- candidate {_candidate(item)}" for item in run.candidates]
+    lines += [f"- against {_candidate(run.against)}"] if run.against else []
     suite = f", edition {cell(', '.join(run.editions))} of the suite" if run.editions else ""
     lines.append(f"- {len(run.tasks)} tasks, {len(run.records)} subgraphs judged{suite}")
     if run.started:

@@ -68,15 +68,23 @@ class Interval:
     low: float
     high: float
 
+    @classmethod
+    def of_logs(cls, mean: float, down: float, up: float) -> Interval:
+        """Return the interval of a ratio whose logarithm is ``mean``, from half-widths of the logarithm."""
+        return cls(
+            exp(mean), exp(mean - down), exp(mean + up) if mean + up < 700.0 else float("inf")
+        )  # exp overflows
+
     def __str__(self) -> str:
-        return f"{_digits(self.ratio)} [{_digits(self.low)}, {_digits(self.high)}]"
+        return f"{digits(self.ratio)} [{digits(self.low)}, {digits(self.high)}]"
 
 
-def _digits(value: float) -> str:
+def digits(value: float) -> str:
+    """Return a number with four digits or so."""
     return f"{value:.{3 if value < 10 else 2 if value < 100 else 1}f}"
 
 
-def combined(speeds: Sequence[Speed], offset: float = 0.0) -> Interval | None:
+def combined(speeds: Sequence[Speed | Interval], offset: float = 0.0) -> Interval | None:
     """Return the geometric mean of measured ratios with its interval; None if there are none.
 
     The subgraphs' errors are independent, so half-widths (of the logs) add as root of the sum of squares,
@@ -88,8 +96,7 @@ def combined(speeds: Sequence[Speed], offset: float = 0.0) -> Interval | None:
     mean = sum(log(speed.ratio) for speed in speeds) / count
     down = sqrt(sum(_log_ratio(speed.ratio, speed.low) ** 2 for speed in speeds)) / count + offset
     up = sqrt(sum(_log_ratio(speed.high, speed.ratio) ** 2 for speed in speeds)) / count + offset
-    high = exp(mean + up) if mean + up < 700.0 else float("inf")  # exp overflows
-    return Interval(exp(mean), exp(mean - down), high)
+    return Interval.of_logs(mean, down, up)
 
 
 def _log_ratio(high: float, low: float) -> float:
@@ -230,11 +237,12 @@ def covered(records: Sequence[Record]) -> str:
 
 def outcome(records: Iterable[Record]) -> str:
     """Return how many subgraphs ended in which way: ``4 faster, 1 slower, 1 crash``."""
-    counts = Counter(_ending(record) for record in records)
+    counts = Counter(ending(record) for record in records)
     return ", ".join(f"{count} {what}" for what, count in counts.most_common())
 
 
-def _ending(record: Record) -> str:
+def ending(record: Record) -> str:
+    """Return how a subgraph ended: its verdict, how it failed, or ``accuracy`` if its answer is not correct."""
     if record.arm.status != RAN:
         return record.arm.status
     if not record.correct:
@@ -248,7 +256,7 @@ def subgraph_table(run: Run, candidate: str) -> Table:
     The verdict of a subgraph that is not correct is how it failed.
     """
     headers = ("task", "subgraph", "eager us", "candidate us", "speed-up", "verdict")
-    found = tuple((record.task, record.subgraph, *_timed(record), _ending(record)) for record in run.of(candidate))
+    found = tuple((record.task, record.subgraph, *_timed(record), ending(record)) for record in run.of(candidate))
     about = (
         "Times in microseconds per call. Speed-up: eager us / candidate us, with its 95 % interval. The verdict of a "
         "subgraph that is not correct is how it failed. Unresolved: the interval allows no verdict on the speed."
@@ -260,7 +268,7 @@ def _timed(record: Record) -> tuple[str, str, str]:
     speed = record.arm.speed
     if speed is None:
         return NONE, NONE, NONE
-    return _digits(speed.eager_us), _digits(speed.other_us), str(Interval(speed.ratio, speed.low, speed.high))
+    return digits(speed.eager_us), digits(speed.other_us), str(Interval(speed.ratio, speed.low, speed.high))
 
 
 def miss_table(run: Run, candidate: str) -> Table:
@@ -286,7 +294,7 @@ def failure_table(run: Run, candidate: str) -> Table:
     alike: dict[tuple[str, ...], list[str]] = {}
     for record in run.of(candidate):
         if not record.correct:
-            key = (record.task, _ending(record), record.arm.phase or NONE, _why(record))
+            key = (record.task, ending(record), record.arm.phase or NONE, _why(record))
             alike.setdefault(key, []).append(record.subgraph)
     more = {key: f" and {len(names) - 1} more" if len(names) > 1 else "" for key, names in alike.items()}
     found = tuple((key[0], names[0] + more[key], *key[1:]) for key, names in alike.items())

@@ -9,7 +9,8 @@ from tabulate import tabulate
 
 from pytest_passbench.core.escape import line, middle
 from pytest_passbench.core.run import Run
-from pytest_passbench.report import tables
+from pytest_passbench.report import changes as since
+from pytest_passbench.report import head_to_head, tables
 from pytest_passbench.report.tables import Table
 
 _LIGHT = ("-9", "-8", "-7", "-10", "-6", "5", "4")
@@ -35,9 +36,18 @@ def summary(run: Run, width: int = 100) -> str:
     parts = [show(tables.board_table(run), width), show(tables.es_table(run), width)]
     for candidate in run.names:
         parts.append(show(tables.task_table(run, candidate), width))
+        beside = (head_to_head.task_table(run, candidate), since.table(run, candidate))
+        parts += [show(table, width) for table in beside if table.rows]
         parts.append(_misses(tables.miss_table(run, candidate), width))
-    parts.append("\n".join(line(note, 4 * width) for note in tables.notes(run)))
+    parts.append("\n".join(line(note, 4 * width) for note in (*tables.notes(run), *since.notes(run))))
     return "\n\n".join(part for part in parts if part)
+
+
+def changes(run: Run, said: Iterable[str], width: int = 100) -> str:
+    """Return how a run's candidates changed since an earlier run, with the sentences ``said`` at the end."""
+    found = (since.table(run, candidate) for candidate in run.names)
+    parts = [show(table, width) for table in found if table.rows]
+    return "\n\n".join([*parts, "\n".join(line(text, 4 * width) for text in said)])
 
 
 def _misses(table: Table, width: int) -> str:

@@ -77,8 +77,11 @@ def _complete(run: Run, counts: Mapping[str, int]) -> Iterator[str]:
 
 
 def _speeds(record: Record) -> Iterator[str]:
-    for arm, result in [("candidate", record.arm), *record.baselines.items()]:
-        if result.speed is not None and not _consistent(result.speed):
+    speeds = {"the candidate": record.arm.speed, **{name: arm.speed for name, arm in record.baselines.items()}}
+    if record.against is not None:
+        speeds |= {"the reference": record.against.arm.speed, "the candidate against it": record.against.speed}
+    for arm, speed in speeds.items():
+        if speed is not None and not _consistent(speed):
             yield f"{record.task}/{record.subgraph}: the speed-up of {arm} is not what its pairs say"
 
 

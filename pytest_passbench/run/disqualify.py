@@ -36,4 +36,5 @@ def _judged(record: Record, caught: dict[tuple[str, str, str], Record]) -> Recor
         return record
     where = caught[guilty[0]]
     said = f"pass {guilty[0][2]} broke a rule on {where.task}/{where.subgraph}: {where.arm.message}"
-    return replace(record, arm=ArmResult("integrity", PHASE, said, output=record.arm.output))
+    against = replace(record.against, speed=None) if record.against is not None else None
+    return replace(record, arm=ArmResult("integrity", PHASE, said, output=record.arm.output), against=against)

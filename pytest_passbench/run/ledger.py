@@ -27,6 +27,7 @@ from pytest_passbench.run.hashes import of_harness
 
 if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
+    from pytest_passbench.run.stored import StoredRun
 
 #: The settings that decide what is judged, and how.
 DECIDING = ("tasks", "suite", "shard", "tolerance", "criterion", "device", "pipeline", "policy", "audit",
@@ -69,6 +70,23 @@ def open_candidates(paths: Iterable[Path]) -> list[Candidate]:
     return opened
 
 
+def open_reference(settings: Settings) -> Candidate | None:
+    """Return the candidate that the others are measured against; None if the run has none.
+
+    Raises UserError for a folder without passes, and for one that cannot be measured.
+    """
+    if settings.against is None:
+        return None
+    (reference,) = open_candidates([settings.against])
+    where = f"--passbench-against={reference.path}"
+    if settings.trusted:
+        raise UserError("a trusted run measures nothing", where=where, remedy="leave one of both out")
+    if reference.uses_triton and not is_cuda(settings.device):
+        remedy = "leave it out, or run on --passbench-device=cuda"
+        raise UserError("has Triton kernels, whose speed cannot be measured on a CPU", where=where, remedy=remedy)
+    return reference
+
+
 def now() -> str:
     """Return the time, as ISO 8601 in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
@@ -81,6 +99,8 @@ class Ledger:
     settings: Settings
     candidates: Sequence[Candidate]
     seed: bytes
+    reference: Candidate | None = None
+    stored: StoredRun | None = None
     tasks: list[str] = field(default_factory=list)
     environment: dict[str, Any] = field(default_factory=dict)
     noise: dict[str, Any] = field(default_factory=dict)
@@ -133,8 +153,15 @@ class Ledger:
             "seed": self.seed.hex(),
             "settings": given,
             "candidates": {candidate.name: candidate.content_hash for candidate in self.candidates},
+            "against": self.reference.content_hash if self.reference is not None else "",
+            "compared": self._compared(),
             "harness": of_harness(),
         }
+
+    def _compared(self) -> str:
+        """Return what decides how records are compared with an earlier run, as text; empty without one."""
+        stored = self.stored
+        return "" if stored is None else f"{stored.run.digest} {stored.limit} {stored.strict}"
 
     def run(self) -> Run:
         """Return the run as a value, with its seed revealed."""
@@ -148,9 +175,9 @@ class Ledger:
                 "harness": of_harness(),
                 "editions": sorted({r.edition for r in self.records if r.edition}),
             },
-            candidates=[
-                {"name": c.name, "path": str(c.path), "content_hash": c.content_hash} for c in self.candidates
-            ],
+            candidates=[_described(candidate) for candidate in self.candidates],
+            compared=self.stored.describe(self.environment) if self.stored is not None else {},
+            against=_described(self.reference) if self.reference is not None else {},
             noise=self.noise,
             seed={"commitment": seeds.commitment(self.seed), "revealed": self.seed.hex()},
             started=self.started,
@@ -158,6 +185,10 @@ class Ledger:
             interrupted=self.interrupted,
             selected={name: dict(counts) for name, counts in self.selected.items()},
         )
+
+
+def _described(candidate: Candidate) -> dict[str, Any]:
+    return {"name": candidate.name, "path": str(candidate.path), "content_hash": candidate.content_hash}
 
 
 def check_machine(settings: Settings) -> None:

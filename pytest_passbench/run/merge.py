@@ -10,8 +10,8 @@ from typing import Any
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.run import Run
 
-MAY_DIFFER = frozenset({"shard", "report_dir", "seed", "tasks", "candidates"})
-"""Settings that say where and on what a shard ran, not how. Candidates are compared by content instead."""
+MAY_DIFFER = frozenset({"shard", "report_dir", "seed", "tasks", "candidates", "against", "compare"})
+"""Settings that say where and on what a shard ran, not how. Candidates and references are compared by content."""
 
 
 def merge(shards: Sequence[tuple[Path, Run]]) -> Run:
@@ -31,6 +31,8 @@ def merge(shards: Sequence[tuple[Path, Run]]) -> Run:
         tasks=list(dict.fromkeys(task for run in runs for task in run.tasks)),
         records=[record for run in runs for record in run.records],
         candidates=first.candidates,
+        against=first.against,
+        compared=first.compared,
         # That of the noisiest shard: merging must make no interval narrower.
         noise=max((run.noise for run in runs), key=lambda noise: float(noise.get("width", 0.0))),
         started=min((run.started for run in runs), key=_moment),
@@ -68,6 +70,12 @@ def _check_same(first_path: Path, first: Run, path: Path, run: Run) -> None:
     if _contents(first) != _contents(run):
         what = f"judged other candidates than {first_path}: {_described(run)}, not {_described(first)}"
         raise UserError(what, where=path, remedy="merge runs of the same candidates")
+    if first.against.get("content_hash") != run.against.get("content_hash"):
+        what = f"was measured against another reference than {first_path}"
+        raise UserError(what, where=path, remedy="merge runs against the same reference")
+    if first.compared.get("digest") != run.compared.get("digest"):
+        what = f"was compared with another run than {first_path}"
+        raise UserError(what, where=path, remedy="merge runs that were compared with the same one")
 
 
 def _contents(run: Run) -> dict[str, str]:

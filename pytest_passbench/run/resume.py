@@ -77,6 +77,10 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str
         for name in present:
             if known[name] != present[name]:
                 yield f"the files of the candidate {name} have changed"
+    if old.get("against", "") != new["against"]:
+        yield "the reference (--passbench-against) is another one, or its files have changed"
+    if old.get("compared", "") != new["compared"]:
+        yield "the run to compare with (--passbench-compare), or how, is another one"
     if old.get("seed") != new["seed"]:
         yield "the seed is another one"
     if old.get("harness") != new["harness"]:

@@ -18,6 +18,10 @@ def fault(run: Run) -> str | None:
 def _faults(run: Run) -> Iterator[str]:
     if any("\0" in str(path) for path in run.settings.get("tasks") or ()):
         yield "settings.tasks: a path with NUL"
+    for place, noise in (("noise", run.noise), ("compared.noise", run.compared.get("noise", {}))):
+        for name in ("delta", "offset"):
+            if name in noise and not _is_amount(noise[name]):
+                yield f"{place}.{name}: {noise[name]} is no amount"
     width = run.noise.get("width")
     if width is not None and not width >= 0:
         yield f"noise.width: {width} is not a width"
@@ -40,6 +44,20 @@ def _of_record(record: Record) -> Iterator[str]:
     for name, arm in record.baselines.items():
         if arm.status == HARNESS_FAIL:
             yield f"baselines.{name}.status: harness_fail, which is a subgraph's and no arm's"
+    if record.against is not None:
+        if record.against.arm.status == HARNESS_FAIL:
+            yield "against.arm.status: harness_fail, which is a subgraph's and no arm's"
+        for fault in _of_arm(record.against.arm, len(record.dtypes)):
+            yield f"against.arm.{fault}"
+        if record.against.speed is not None:
+            for fault in _of_speed(record.against.speed):
+                yield f"against.speed.{fault}"
+            if record.arm.speed is None or record.against.arm.speed is None:
+                yield "against.speed: a ratio of what was not measured"
+    if record.stored is not None:
+        for name, speed in (("speed", record.stored.speed), ("again", record.stored.again)):
+            for fault in _of_speed(speed) if speed is not None else ():
+                yield f"stored.{name}.{fault}"
     if record.arm.status == RAN and not record.arm.correct_from:
         yield "arm.correct_from: empty, though the candidate ran"
     for name, arm in [("arm", record.arm), *((f"baselines.{name}", arm) for name, arm in record.baselines.items())]:

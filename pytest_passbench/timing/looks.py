@@ -45,6 +45,9 @@ NOMINAL = 0.0131
 EQUIVALENCE = 0.0273
 #: Smaller differences (relative) are never claimed, on any machine.
 MIN_DELTA = 0.02
+#: An open answer is not measured further if the half width (relative) is below this: for a ratio to eager, and to a
+#: reference. Two versions of a candidate often differ by little more than delta, which the first would leave open.
+HALF_WIDTH, HEAD_TO_HEAD_HALF_WIDTH = 0.01, 0.005
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class Stopping:
     """
 
     delta: float = MIN_DELTA
-    target_half_width: float = 0.01
+    target_half_width: float = HALF_WIDTH
     clear_half_width: float = 0.05
     clear_share: float = 0.15
     max_pairs: int = USUAL_PAIRS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -24,30 +24,43 @@ class Arms:
     ``pairs[i]`` holds the rounds of pair i, each with one block per arm in the order in which they ran.
     ``noisy`` says of a block whether others disturbed it. No block is dropped here: :meth:`log_ratios` chooses
     those that an estimate uses, so the rest stays on record.
+
+    Each arm but the first has a ratio to it, by the arm's own name. ``ratios`` names further ones of two arms, as
+    (first, second). If there are any, they alone decide how long to measure.
     """
 
     arms: tuple[str, ...]
     pairs: list[list[Round]] = field(default_factory=list)
     noisy: Callable[[Block], bool] = lambda block: disturbed(block.noise)
+    ratios: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     _known: dict[str, list[list[tuple[float, bool]]]] = field(default_factory=dict, repr=False)
 
-    def log_ratios(self, arm: str) -> list[list[float]]:
-        """Return the log ratios eager / ``arm`` of each pair, without the effect of the order in a round.
+    @property
+    def deciding(self) -> tuple[str, ...]:
+        """The names of the ratios that decide how long to measure."""
+        return tuple(self.ratios) or self.arms[1:]
 
+    def sides(self, name: str) -> tuple[str, str]:
+        """Return the two arms of a ratio: the time of the first is divided by that of the second."""
+        return self.ratios.get(name, (self.arms[0], name))
+
+    def log_ratios(self, name: str) -> list[list[float]]:
+        """Return the log ratios of each pair, without the effect of the order in a round.
+
+        ``name`` is an arm, for eager / arm, or one of ``ratios``.
         Only rounds in which neither arm was disturbed count, or all if fewer than half of them remain.
         """
-        known = self._known.setdefault(arm, [])  # pairs in here are complete, so they do not change
-        known += [self._pair(rounds, arm) for rounds in self.pairs[len(known) :]]
+        known = self._known.setdefault(name, [])  # pairs in here are complete, so they do not change
+        known += [self._pair(rounds, *self.sides(name)) for rounds in self.pairs[len(known) :]]
         return orderless(known)
 
-    def _pair(self, rounds: Sequence[Round], arm: str) -> list[tuple[float, bool]]:
-        eager, noisy = self.arms[0], self.noisy
-        flags = [noisy(item[eager]) or noisy(item[arm]) for item in rounds]
+    def _pair(self, rounds: Sequence[Round], first: str, second: str) -> list[tuple[float, bool]]:
+        flags = [self.noisy(item[first]) or self.noisy(item[second]) for item in rounds]
         found = []
         for item in undisturbed(rounds, flags):
             order = list(item)
-            eager_first = order.index(eager) < order.index(arm)
-            found.append((log_ratio(item[eager].per_call, item[arm].per_call), eager_first))
+            in_order = order.index(first) < order.index(second)
+            found.append((log_ratio(item[first].per_call, item[second].per_call), in_order))
         return found
 
     def per_call(self, arm: str) -> float:
@@ -68,7 +81,7 @@ class Arms:
 
 @dataclass(frozen=True)
 class Result:
-    """An arm's ratio eager / arm, and the reason why measuring stopped."""
+    """A ratio of two arms, and the reason why measuring stopped."""
 
     estimate: Estimate
     decision: Decision
@@ -83,23 +96,26 @@ def measure(
     *,
     earlier: Arms | None = None,
     more: Callable[[], bool] = lambda: True,
+    ratios: Mapping[str, tuple[str, str]] | None = None,
 ) -> tuple[Arms, dict[str, Result]]:
-    """Measure until every arm but the first has its verdict or the budget is spent.
+    """Measure until every ratio that decides has its verdict or the budget is spent.
 
-    Return the blocks, and each arm's result. ``earlier`` continues an earlier measurement at the next look,
-    with a larger ``stopping.max_pairs``. The time budget counts timed blocks only. ``more`` is asked before each
-    pair: if it returns False, measuring ends between two looks, but not before :data:`FEWEST_PAIRS`.
+    These are the ``ratios``, or without any those of every arm to the first (:class:`Arms`).
+    Return the blocks, and the result of every ratio by its name. ``earlier`` continues an earlier measurement at
+    the next look, with a larger ``stopping.max_pairs``. The time budget counts timed blocks only. ``more`` is asked
+    before each pair: if it returns False, measuring ends between two looks, but not before :data:`FEWEST_PAIRS`.
     """
     measured = earlier if earlier is not None else Arms(tuple(arms))
+    measured.ratios = ratios or {}
     look = stopping.next_look(len(measured.pairs))
     results = decide(measured, stopping, clock.resolution, shape) if look is None else {}
     while look is not None:
         while len(measured.pairs) < look:
             if not more() and len(measured.pairs) >= FEWEST_PAIRS:
                 return measured, _cut_short(decide(measured, stopping, clock.resolution, shape))
-            measured.pairs.append(measure_pair(clock, arms, shape, rng))
+            measured.pairs.append(measure_pair(clock, arms, shape, rng, measured.ratios))
         results = decide(measured, stopping, clock.resolution, shape)
-        if all(result.decision.stop for result in results.values()):
+        if all(results[name].decision.stop for name in measured.deciding):
             break
         look = stopping.next_look(look)
     return measured, results
@@ -114,13 +130,22 @@ def _cut_short(results: dict[str, Result]) -> dict[str, Result]:
     }
 
 
-def measure_pair(clock: Clock, arms: Sequence[str], shape: Shape, rng: random.Random) -> list[Round]:
-    """Return the rounds of one pair of fresh processes: as many as its value needs, within the limits of
-    ``shape``.
+def measure_pair(
+    clock: Clock,
+    arms: Sequence[str],
+    shape: Shape,
+    rng: random.Random,
+    ratios: Mapping[str, tuple[str, str]] | None = None,
+) -> list[Round]:
+    """Return the rounds of one pair of fresh processes: as many as the values of its deciding ratios need, within the
+    limits of ``shape``.
     """
     clock.fresh()
     rounds = _rounds(clock, arms, shape, shape.rounds, rng)
-    while len(rounds) + shape.more <= shape.max_rounds and (vague := _vagueness(arms, rounds, shape.precise)) > 1:
+    while len(rounds) + shape.more <= shape.max_rounds:
+        vague = _vagueness(Arms(tuple(arms), [rounds], ratios=ratios or {}), shape.precise)
+        if vague <= 1:
+            break
         wanted = (vague**2 - 1) * len(rounds)  # the error falls with the root of the number of rounds
         count = min(max(wanted, shape.more), len(rounds), shape.max_rounds - len(rounds))
         rounds += _rounds(clock, arms, shape, int(count) // 2 * 2, rng)
@@ -131,23 +156,22 @@ def _rounds(clock: Clock, arms: Sequence[str], shape: Shape, count: int, rng: ra
     return [{arm: clock.block(arm, shape.calls) for arm in order} for order in orders(arms, count, rng)]
 
 
-def _vagueness(arms: Sequence[str], rounds: list[Round], precise: float | None) -> float:
-    """Return a pair's standard error as a multiple of the one that is precise enough, for the arm with the
-    largest.
+def _vagueness(pair: Arms, precise: float | None) -> float:
+    """Return a pair's standard error as a multiple of the one that is precise enough, for the deciding ratio with
+    the largest.
     """
-    pair = Arms(tuple(arms), [rounds])
-    ratios = [pair.log_ratios(arm)[0] for arm in arms[1:]]
+    ratios = [pair.log_ratios(name)[0] for name in pair.deciding]
     return max((median_error(values) / enough(values, precise) for values in ratios), default=0.0)
 
 
 def decide(measured: Arms, stopping: Stopping, resolution: float, shape: Shape) -> dict[str, Result]:
-    """Return the estimate and decision of every arm but the first, from the blocks measured so far.
+    """Return the estimate and decision of every ratio by its name, from the blocks measured so far.
 
     ``resolution`` is the clock's step in seconds.
     """
     results = {}
-    for arm in measured.arms[1:]:
-        step = resolution / (shape.calls * min(measured.per_call(measured.arms[0]), measured.per_call(arm)))
-        pairs = measured.log_ratios(arm)
-        results[arm] = Result(*stopping.look(pairs, spent=measured.seconds, resolution=step))
+    for name in (*measured.arms[1:], *measured.ratios):
+        step = resolution / (shape.calls * min(map(measured.per_call, measured.sides(name))))
+        pairs = measured.log_ratios(name)
+        results[name] = Result(*stopping.look(pairs, spent=measured.seconds, resolution=step))
     return results

@@ -16,7 +16,17 @@ from hypothesis import strategies as st
 
 from pytest_passbench.commands.main import main
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.record import HARNESS_FAIL, STATUSES, ArmResult, Finding, PassReport, Record, Speed
+from pytest_passbench.core.record import (
+    HARNESS_FAIL,
+    STATUSES,
+    Against,
+    ArmResult,
+    Finding,
+    PassReport,
+    Record,
+    Speed,
+    Stored,
+)
 from pytest_passbench.core.run import Run, digest
 from pytest_passbench.run import results_file
 from pytest_passbench.run.merge import merge
@@ -77,6 +87,8 @@ def records_of(outputs):
         passes=st.lists(passes, max_size=1),
         findings=st.lists(st.builds(Finding, text, text, text, text, text, st.integers(0, 9)), max_size=1),
         durations=st.dictionaries(text, st.floats(0.0, 1e9), max_size=2),
+        against=st.none() | st.builds(Against, arms(outputs)),
+        stored=st.none() | st.builds(Stored, text, st.booleans(), st.none() | speeds, st.none() | speeds, text),
     )
 
 
@@ -127,6 +139,34 @@ def small(task="one", subgraph="a", **changes):
         finished="2026-01-01T11:00:00+00:00",
     )
     return replace(run, **changes)
+
+
+def test_a_reference_and_an_earlier_run_are_kept(tmp_path):
+    run = small(against={"name": "old", "path": "old", "content_hash": "bb"})
+    run.compared = {"file": "x.json", "digest": "cc", "candidates": {"mine": "old"}, "noise": {"delta": 0.02}}
+    one = run.records[0]
+    one.against = Against(replace(one.arm), replace(one.arm.speed, verdict="SAME"))
+    one.stored = Stored("ran", True, replace(one.arm.speed), replace(one.arm.speed))
+    read = results_file.read(stored(tmp_path, run))
+    assert (read.records, read.against, read.compared) == (run.records, run.against, run.compared)
+    assert read.records[0].head_to_head.verdict == "SAME"
+
+
+def test_runs_against_different_references_are_not_merged(tmp_path):
+    shards = []
+    for name, content in (("one", "aa"), ("two", "bb")):
+        folder = tmp_path / name
+        shards.append((folder, results_file.read(stored(folder, small(name, against={"content_hash": content})))))
+    with pytest.raises(UserError, match="against another reference"):
+        merge(shards)
+    shards = []
+    for name, content in (("three", "aa"), ("four", "bb")):
+        folder = tmp_path / name
+        shards.append((folder, results_file.read(stored(folder, small(name, compared={"digest": content})))))
+    with pytest.raises(UserError, match="compared with another run"):
+        merge(shards)
+    same = [(path, replace(run, compared={}, against={"content_hash": "aa"})) for path, run in shards]
+    assert merge(same).against == {"content_hash": "aa"}
 
 
 def stored(folder, run):

@@ -1,0 +1,106 @@
+"""``passbench compare``: what changed from one results file to another, task by task. Imports no torch."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_passbench.core.checks import fraction
+
+if TYPE_CHECKING:
+    from pytest_passbench.core.run import Run
+    from pytest_passbench.report.changes import TaskChange
+    from pytest_passbench.report.tables import Interval
+
+
+def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser("compare", help="what changed from one results file to another",
+                                   description=__doc__)  # fmt: skip
+    parser.add_argument("before", type=Path, metavar="BEFORE", help="results.json, or a run's folder")
+    parser.add_argument("after", type=Path, metavar="AFTER", help="results.json, or a run's folder")
+    parser.add_argument("--format", choices=("text", "markdown", "json"), default="text", help="default: text")
+    limit = "exit with 1 if an answer was lost, or more of a speed-up than this: 3%% or 0.03"
+    parser.add_argument("--max-regression", type=fraction, metavar="SHARE", help=limit)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the changes. Return 1 if one is worse than ``--max-regression`` allows, else 0."""
+    from pytest_passbench.report import changes, markdown, terminal
+    from pytest_passbench.run import results_file, stored
+
+    paths = [results_file.located(path) for path in (args.before, args.after)]
+    before, after = map(results_file.read, paths)
+    for path, found in zip(paths, (before, after), strict=True):
+        if not found.untouched:
+            print(f"passbench: warning: {path}: was changed after it was written", file=sys.stderr)
+    both = stored.compared(paths[0], before, after)
+    said = [changes.sentence(both, name) for name in both.names] + changes.notes(both)
+    bad = [] if args.max_regression is None else list(worse(both, args.max_regression))
+    if args.format == "json":
+        print(json.dumps({**as_json(both), "notes": changes.notes(both), "regressions": bad}, indent=1))
+    elif args.format == "markdown":
+        print(markdown.changes(both, said + bad), end="")
+    else:
+        width = max(80, shutil.get_terminal_size((100, 24)).columns)
+        print(terminal.changes(both, said + bad, width))
+    return int(bool(bad))
+
+
+def worse(both: Run, limit: float) -> list[str]:
+    """Return a line for each subgraph that lost its answer, or certainly more of its speed-up than ``limit``."""
+    from pytest_passbench.report import changes
+
+    found = []
+    for record in both.records:
+        name = f"{record.task}/{record.subgraph} of {record.candidate}"
+        if changes.lost(record):
+            found.append(f"regression: {name}: {changes.outcome(record, 0.0)}")
+        elif changes.doubtful(record, limit):
+            found.append(f"regression: {name}: speed-up {changes.change_of(record)} times that of before")
+    return found
+
+
+def as_json(both: Run) -> dict[str, Any]:
+    """Return the changes as data: for each candidate the mean over all, and a list of tasks, the worst first."""
+    from pytest_passbench.report import changes
+
+    return {
+        "before": both.compared["file"],
+        "delta": changes.delta_of(both),
+        "candidates": [
+            {
+                "name": name,
+                "before": both.compared["candidates"][name],
+                **_figures(changes.of_all(both, name)),
+                "tasks": [{"task": item.task, **_figures(item)} for item in changes.of_tasks(both, name)],
+            }
+            for name in both.names
+        ],
+    }
+
+
+def _figures(item: TaskChange) -> dict[str, Any]:
+    return {
+        "speed_up_before": _interval(item.before),
+        "speed_up_after": _interval(item.after),
+        "change": _interval(item.change),
+        "compared": item.compared,
+        "correct_before": item.correct_before,
+        "correct_after": item.correct_after,
+        "outcomes": item.outcomes,
+    }
+
+
+def _interval(value: Interval | None) -> dict[str, Any] | None:
+    from pytest_passbench.core.run import plain
+
+    if value is None:
+        return None
+    found: dict[str, Any] = plain({"ratio": value.ratio, "low": value.low, "high": value.high})
+    return found

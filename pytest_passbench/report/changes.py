@@ -1,0 +1,224 @@
+"""Changes since an earlier run, subgraph by subgraph: pure functions of records that say what was stored of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import hypot, inf, log
+from typing import Literal
+
+from pytest_passbench.core.record import Record, Speed
+from pytest_passbench.core.run import Run
+from pytest_passbench.report.tables import NONE, Interval, Table, combined, ending
+from pytest_passbench.timing.looks import MIN_DELTA
+
+ALL = "all tasks"
+NEW, NOT_JUDGED, NOT_MEASURED, STILL_WRONG = "new", "not judged", "not measured", "incorrect as before"
+GAINED, LOST = "gained", "lost"
+Fall = Literal["kept", "open", "fell"]
+
+
+@dataclass(frozen=True)
+class TaskChange:
+    """A task in an earlier run and now; :data:`ALL` stands for all tasks.
+
+    ``before``, ``after`` and ``change`` are means over the subgraphs that were correct and measured in both runs;
+    None if there are none. ``compared`` subgraphs are in both runs, and were correct as often as the counts say.
+    """
+
+    task: str
+    before: Interval | None
+    after: Interval | None
+    change: Interval | None
+    compared: int
+    correct_before: int
+    correct_after: int
+    outcomes: dict[str, int]
+
+    @property
+    def lost(self) -> int:
+        """The number of subgraphs that were correct before and are not now."""
+        return sum(count for said, count in self.outcomes.items() if said.startswith(LOST))
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """The order of tasks: those that lost answers, then by their change, the worst first."""
+        return not self.lost, log(self.change.ratio) if self.change is not None else inf
+
+
+def quotient(now: Speed, then: Speed) -> Interval:
+    """Return the change of a speed-up, now / then. The half-widths of both logs add as root of the sum of squares."""
+    down = hypot(_log(now.ratio, now.low), _log(then.high, then.ratio))
+    up = hypot(_log(now.high, now.ratio), _log(then.ratio, then.low))
+    return Interval.of_logs(log(now.ratio / then.ratio), down, up)
+
+
+def change_of(record: Record) -> Interval | None:
+    """Return the change of a subgraph's speed-up; None unless it was correct and measured in both runs."""
+    then = record.stored.speed if _comparable(record) and record.stored is not None else None
+    return quotient(record.arm.speed, then) if then is not None and record.arm.speed is not None else None
+
+
+def _comparable(record: Record) -> bool:
+    return record.stored is not None and not record.stored.note and record.stored.correct and record.correct
+
+
+def fall(change: Interval, limit: float) -> Fall:
+    """Return whether a speed-up fell by more than ``limit`` (0.03 is 3 %): "fell" and "kept" are certain."""
+    if change.high < 1 - limit:
+        return "fell"
+    return "kept" if change.low >= 1 - limit else "open"
+
+
+def doubtful(record: Record, limit: float, strict: bool = False) -> bool:
+    """Return True if a speed-up fell by more than ``limit``. With ``strict`` also if that is open."""
+    change = change_of(record)
+    return change is not None and fall(change, limit) in _bad(strict)
+
+
+def regressed(record: Record, limit: float, strict: bool = False) -> bool:
+    """Return True if a speed-up is :func:`doubtful`, and the confirming measurement agrees."""
+    stored = record.stored
+    if stored is None or stored.again is None or stored.speed is None or not doubtful(record, limit, strict):
+        return False
+    return fall(quotient(stored.again, stored.speed), limit) in _bad(strict)
+
+
+def open_still(record: Record, limit: float) -> bool:
+    """Return True if neither measurement could tell whether a speed-up fell by more than ``limit``."""
+    change, stored = change_of(record), record.stored
+    if change is None or stored is None or stored.speed is None or fall(change, limit) != "open":
+        return False
+    return stored.again is None or fall(quotient(stored.again, stored.speed), limit) == "open"
+
+
+def _bad(strict: bool) -> tuple[Fall, ...]:
+    return ("fell", "open") if strict else ("fell",)
+
+
+def lost(record: Record) -> bool:
+    """Return True if the answer was correct in the earlier run, and is not now."""
+    stored = record.stored
+    return stored is not None and not stored.note and stored.correct and record.judged and not record.correct
+
+
+def outcome(record: Record, delta: float) -> str:
+    """Return the change of a subgraph in a word or two. No speed-up has changed by less than ``delta``."""
+    stored = record.stored
+    if stored is None:
+        return NEW
+    if stored.note:
+        return stored.note
+    if not record.judged:
+        return NOT_JUDGED
+    if lost(record):
+        return f"{LOST} ({ending(record)})"
+    if not record.correct:
+        return STILL_WRONG
+    return _speed_outcome(record, delta) if stored.correct else GAINED
+
+
+def _speed_outcome(record: Record, delta: float) -> str:
+    change, band = change_of(record), 1 + delta
+    if change is None:
+        return NOT_MEASURED
+    if change.low > band:
+        return "faster"
+    if change.high < 1 / band:
+        return "slower"
+    return "same" if 1 / band <= change.low and change.high <= band else "unresolved"
+
+
+def delta_of(run: Run) -> float:
+    """Return the smallest change that counts as one: by the noise of both runs, and at least 2 %."""
+    noises = (run.noise, run.compared.get("noise", {}))
+    return max(MIN_DELTA, *(float(noise.get("delta", 0.0)) for noise in noises))
+
+
+def of_tasks(run: Run, candidate: str) -> list[TaskChange]:
+    """Return the changes of a candidate's tasks, the worst first. None if the run was compared with nothing."""
+    if not run.compared:
+        return []
+    grouped = {task: [record for record in run.of(candidate) if record.task == task] for task in run.tasks}
+    found = [_of(task, group, run) for task, group in grouped.items() if group]
+    return sorted(found, key=lambda item: item.rank)
+
+
+def of_all(run: Run, candidate: str) -> TaskChange:
+    """Return the change of all of a candidate's subgraphs together."""
+    return _of(ALL, run.of(candidate), run)
+
+
+def _of(task: str, records: Sequence[Record], run: Run) -> TaskChange:
+    delta, both = delta_of(run), [record for record in records if change_of(record) is not None]
+    now, then = float(run.noise.get("offset", 0.0)), float(run.compared.get("noise", {}).get("offset", 0.0))
+    known = [record for record in records if record.stored is not None and not record.stored.note and record.judged]
+    return TaskChange(
+        task=task,
+        before=combined([record.stored.speed for record in both if record.stored and record.stored.speed], then),
+        after=combined([record.arm.speed for record in both if record.arm.speed], now),
+        change=combined([change for record in both if (change := change_of(record))], hypot(now, then)),
+        compared=len(known),
+        correct_before=sum(record.stored.correct for record in known if record.stored),
+        correct_after=sum(record.correct for record in known),
+        outcomes=dict(Counter(outcome(record, delta) for record in records).most_common()),
+    )
+
+
+def table(run: Run, candidate: str) -> Table:
+    """Return a line per task of how a candidate changed since an earlier run, the worst first, and one for all.
+
+    The same table is shown in a terminal, in Markdown and by ``passbench compare``. It has no rows if the run was
+    compared with nothing.
+    """
+    headers = ("task", "before", "after", "change", "correct", "outcome")
+    found = of_tasks(run, candidate)
+    rows = [_row(item) for item in [*found, *([of_all(run, candidate)] if len(found) > 1 else [])]]
+    about = (
+        "Speed-ups over eager, the mean of what was correct and measured in both runs, and their quotient after / "
+        f"before, with 95 % intervals. Faster and slower: by more than {100 * delta_of(run):.1f} %, with the whole "
+        "interval. Lost: correct before, and not after."
+    )
+    return Table(_title(run, candidate), headers, tuple(rows), brief=("before", "after"), about=about)
+
+
+def _title(run: Run, candidate: str) -> str:
+    then = run.compared.get("candidates", {}).get(candidate, candidate)
+    name = candidate if then == candidate else f"{then} to {candidate}"
+    return f"Changes: {name}, since {file_of(run)}"
+
+
+def file_of(run: Run) -> str:
+    """Return the name of the earlier run's file, with its folder's."""
+    return "/".join(str(run.compared.get("file", "")).split("/")[-2:])
+
+
+def _row(item: TaskChange) -> tuple[str, ...]:
+    means = (str(mean) if mean is not None else NONE for mean in (item.before, item.after, item.change))
+    counts = dict.fromkeys(map(str, (item.correct_before, item.correct_after)))
+    correct = f"{' to '.join(counts)} of {item.compared}" if item.compared else NONE
+    return item.task, *means, correct, ", ".join(f"{count} {said}" for said, count in item.outcomes.items())
+
+
+def sentence(run: Run, candidate: str) -> str:
+    """Return how a candidate changed since an earlier run, in a sentence."""
+    found = of_all(run, candidate)
+    if not found.compared:
+        return f"{candidate}: no subgraph is in both runs"
+    speed = f"speed-up {found.change} times that of before" if found.change is not None else "no speed-up compared"
+    gained = found.outcomes.get(GAINED, 0)
+    return f"{candidate}: {speed}; of {found.compared} subgraphs {found.lost} lost correctness, {gained} gained it"
+
+
+def notes(run: Run) -> list[str]:
+    """Return what a reader must know before comparing the two runs, a sentence each."""
+    said = [str(text) for text in run.compared.get("warnings", ())]
+    absent = int(run.compared.get("subgraphs", 0)) - sum(record.stored is not None for record in run.records)
+    if absent > 0:
+        said.append(f"{absent} subgraphs of {file_of(run)} were not judged now.")
+    return said
+
+
+def _log(high: float, low: float) -> float:
+    return log(high / low) if low > 0 else inf

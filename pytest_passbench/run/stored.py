@@ -1,0 +1,153 @@
+"""A run and an earlier one that is stored: are they comparable, and what does the earlier one say of a subgraph?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.ladder import right_at
+from pytest_passbench.core.record import Record, Stored
+from pytest_passbench.core.run import Run
+from pytest_passbench.report import changes
+from pytest_passbench.run import results_file
+
+#: Settings that must be equal: a speed-up means something else under another one.
+SAME = ("device", "pipeline", "threads")
+#: Entries of the environment whose change may change eager itself.
+MACHINE = ("cpu", "cores", "gpu", "torch")
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """An earlier run, and its candidate for each of the present run's, by name (``names``).
+
+    ``limit`` is the greatest share of a speed-up that may be lost. With ``strict``, an open answer is a failure.
+    """
+
+    path: Path
+    run: Run
+    names: Mapping[str, str]
+    limit: float = 0.0
+    strict: bool = False
+    _records: dict[tuple[str, str, str], Record] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._records.update(
+            {(record.candidate, record.task, record.subgraph): record for record in self.run.records}
+        )
+
+    def put(self, record: Record) -> None:
+        """Put into a record what the earlier run says of its subgraph, if anything."""
+        name = self.names.get(record.candidate)
+        then = self._records.get((name, record.task, record.subgraph)) if name is not None else None
+        if then is not None:
+            record.stored = stored(then, record)
+
+    def doubtful(self, record: Record) -> bool:
+        """Return True if a record's case fails unless a confirming measurement says otherwise."""
+        confirmed = record.stored is not None and record.stored.again is not None
+        return not confirmed and changes.doubtful(record, self.limit, self.strict)
+
+    def regressed(self, record: Record) -> bool:
+        """Return True if a speed-up fell by more than the limit, confirmed."""
+        return changes.regressed(record, self.limit, self.strict)
+
+    def describe(self, environment: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the results file keeps of the earlier run, JSON-ready. ``environment`` is the present run's."""
+        return {
+            "file": str(self.path),
+            "digest": self.run.digest,
+            "started": self.run.started,
+            "candidates": dict(self.names),
+            "noise": {name: self.run.noise[name] for name in ("delta", "offset") if name in self.run.noise},
+            "subgraphs": sum(record.candidate in self.names.values() for record in self.run.records),
+            "warnings": list(warnings(self.run, environment)),
+        }
+
+
+def read(path: Path) -> tuple[Path, Run]:
+    """Return the earlier run in a results file or its folder, with the file's path.
+
+    Raises UserError for another file, and for one that was changed after it was written.
+    """
+    path = results_file.located(path)
+    run = results_file.read(path)
+    if not run.untouched:
+        remedy = "take a fresh copy of it, or run again"
+        raise UserError("was changed after it was written", where=path, remedy=remedy)
+    return path, run
+
+
+def matching(path: Path, before: Run, names: Iterable[str]) -> dict[str, str]:
+    """Return the earlier run's candidate for each of ``names``: the only one for the only one, else by name.
+
+    Raises UserError if there is none for any.
+    """
+    now, then = list(names), before.names
+    if len(now) == len(then) == 1:
+        return {now[0]: then[0]}
+    found = {name: name for name in now if name in then}
+    if not found:
+        what = f"has no candidate of the same name: {', '.join(then) or 'none'}, not {', '.join(now) or 'none'}"
+        raise UserError(what, where=path, remedy="compare runs of one candidate each, or of the same names")
+    return found
+
+
+def check(path: Path, before: Run, settings: Mapping[str, Any], editions: Iterable[str]) -> None:
+    """Raise UserError if an earlier run is not comparable with one of these settings and editions of the suite."""
+    for name in SAME:
+        then, now = before.settings.get(name), settings.get(name)
+        if then is not None and now is not None and then != now:
+            what = f"is not comparable: {name} was {then} and is {now}"
+            raise UserError(what, where=path, remedy=f"compare with a run of the same {name}")
+    now_judged, then_judged = sorted(set(editions)), sorted(before.editions)
+    if now_judged and then_judged and now_judged != then_judged:
+        what = f"is not comparable: edition {', '.join(then_judged)} of the suite, and these tasks are of edition "
+        raise UserError(what + ", ".join(now_judged), where=path, remedy="compare with a run of the same edition")
+
+
+def warnings(before: Run, environment: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each difference that leaves only ratios to eager to be compared."""
+    then = before.environment
+    differ = [name for name in MACHINE if name in then and name in environment and then[name] != environment[name]]
+    if differ:
+        said = ", ".join(f"{name} was {then[name]} and is {environment[name]}" for name in differ)
+        yield f"The earlier run is of another machine ({said}): only ratios to eager are compared."
+    if before.interrupted:
+        yield "The earlier run was interrupted: it does not have all subgraphs."
+
+
+def stored(then: Record, now: Record) -> Stored:
+    """Return what an earlier record says of a subgraph. It is correct by the criterion and t of the present one."""
+    found = Stored(then.arm.status, right_at(*then.levels(now.criterion), now.tolerance))
+    if then.arm.speed is not None:
+        found.speed = replace(then.arm.speed, pairs=[])
+    if then.edition and now.edition and then.edition != now.edition:
+        found.note = "another edition"
+    elif then.task_hash and now.task_hash and then.task_hash != now.task_hash:
+        found.note = "another task of the same name"
+    elif not then.judged:
+        found.note = "not judged before"
+    return found
+
+
+def confirmed(record: Record, again: Record) -> Record:
+    """Return a record with its confirming measurement; that of a wrong answer is the record from now on."""
+    assert record.stored is not None
+    if again.judged and not again.correct:
+        return replace(again, stored=record.stored)
+    return replace(record, stored=replace(record.stored, again=again.arm.speed))
+
+
+def compared(path: Path, before: Run, after: Run) -> Run:
+    """Return a run with what an earlier one says of its subgraphs. Raises UserError if they are not comparable."""
+    check(path, before, after.settings, after.editions)
+    earlier = StoredRun(path, before, matching(path, before, after.names))
+    records = [replace(record, stored=None) for record in after.records if record.candidate in earlier.names]
+    for record in records:
+        earlier.put(record)
+    listed = [item for item in after.candidates if item.get("name") in earlier.names]
+    return replace(after, records=records, candidates=listed, compared=earlier.describe(after.environment))
