@@ -6,7 +6,7 @@ import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_passbench.core.record import Finding
@@ -43,11 +43,12 @@ def run(args: argparse.Namespace) -> int:
 def render(found: Survey) -> str:
     """Return one line per finding and per step of a plan, and counts."""
     from pytest_passbench.core.escape import LINES, printable
+    from pytest_passbench.plans.words import steps
 
     lines = [f"{_place(f)}{f.severity} [{f.rule}] {f.message}" for f in found.findings]
     for planned in found.plans:
         lines.append(f"{planned.subgraph}: {planned.name}: {len(planned.plan['steps'])} steps")
-        lines += [f"    {_step(step, planned.plan)}" for step in planned.plan["steps"]]
+        lines += [f"    {text}" for text in steps(planned.plan)]
     counts = [f"{sum(f.severity == kind for f in found.findings)} {kind}s" for kind in SEVERITIES]
     lines.append(", ".join([f"{len(found.passes)} passes read", *counts]))
     return printable("\n".join(lines), LINES)
@@ -58,18 +59,3 @@ def _place(finding: Finding) -> str:
     if not finding.file:
         return ""
     return f"{finding.file}:{finding.line}: " if finding.line else f"{finding.file}: "
-
-
-def _step(step: dict[str, Any], plan: dict[str, Any]) -> str:
-    """Return a step in words."""
-    ((kind, content),) = step.items()
-    if kind == "allocate":
-        return f"allocate {content[0]} {content[1]}" + ("" if content[3] is None else f" filled with {content[3]}")
-    if kind in ("launch", "triton"):
-        kernel = plan["kernels"][content[0]]
-        grid = f" on a grid of {content[1]}" if kind == "triton" else ""
-        name = kernel["cpp"][3] if "cpp" in kernel else json.loads(kernel["triton"])["name"]
-        return f"launch {name}{grid} with {len(content[-1] if kind == 'launch' else content[2])} arguments"
-    if kind == "tuned":
-        return f"launch in {len(content)} configurations"
-    return str(content[0]) if kind == "operator" else kind

@@ -13,7 +13,9 @@ from pytest_passbench.core.files import kind_of
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser("merge", help="make one results file of several shards'", description=__doc__)
-    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write results.json and results.md to")
+    parser.add_argument(
+        "out", type=Path, metavar="OUT", help="folder to write results.json, results.md and report.html to"
+    )
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="results.json, or a run's folder")
     parser.set_defaults(run=run)
 
@@ -22,13 +24,14 @@ def run(args: argparse.Namespace) -> int:
     """Write the merged run and print its board."""
     import shutil
 
-    from pytest_passbench.report import markdown, terminal
+    from pytest_passbench.report import terminal
     from pytest_passbench.run import merge, results_file
+    from pytest_passbench.run.ledger import write_reports
 
     target = _target(args.out, results_file.NAME)
     merged = merge.merge([(path, results_file.read(path)) for path in args.files])
     results_file.write_file(target, merged)
-    results_file.write_text(target.with_suffix(".md"), markdown.render(merged))
+    write_reports(merged, target)
     print(terminal.summary(merged, max(80, shutil.get_terminal_size((100, 24)).columns)))
     print(f"\n{printable(str(target))}")
     return 0

@@ -45,7 +45,8 @@ class PassReport:
 
     ``nearness`` says of a miss how far the nearest match got: the share, 0 to 1, of the pattern's operators that had
     a partner. It is 0 for a pass that matched. ``untuned`` is True if a kernel has ``@triton.autotune`` with several
-    configurations, and the first valid one was taken without a measurement.
+    configurations, and the first valid one was taken without a measurement. ``plan`` is the launch plan of its first
+    match, a line per step.
     """
 
     name: str
@@ -55,6 +56,7 @@ class PassReport:
     computed: list[str] = field(default_factory=list)  # operators that replacement_args itself added to the graph
     nearness: float = 0.0
     untuned: bool = False
+    plan: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from sys import intern
+from types import MappingProxyType
 from typing import Any
 
 from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.record import PassReport, Speed
 from pytest_passbench.timing.measurement import Arms, Result
+
+NONE: Mapping[str, Sequence[str]] = MappingProxyType({})
 
 
 def speed_of(measured: Arms, name: str, result: Result) -> Speed:
@@ -25,10 +28,13 @@ def speed_of(measured: Arms, name: str, result: Result) -> Speed:
     )
 
 
-def pass_reports(items: Iterable[Mapping[str, Any]], untuned: Collection[str] = ()) -> list[PassReport]:
+def pass_reports(
+    items: Iterable[Mapping[str, Any]], untuned: Collection[str] = (), plans: Mapping[str, Sequence[str]] = NONE
+) -> list[PassReport]:
     """Return a candidate's reports on its passes, capped and escaped. No verdict depends on them.
 
-    ``untuned`` are the names of the passes whose kernels could have been tuned and were not.
+    ``untuned`` are the names of the passes whose kernels could have been tuned and were not. ``plans`` has the launch
+    plans by the names of their passes, in words.
     Subgraphs of a task have most texts in common, and a run keeps all reports: each text is kept once.
     """
     return [
@@ -40,6 +46,7 @@ def pass_reports(items: Iterable[Mapping[str, Any]], untuned: Collection[str] = 
             computed=[intern(printable(str(op))[:60]) for op in item.get("computed", [])][:50],
             nearness=float(item.get("nearness", 0.0)),
             untuned=item.get("name") in untuned,
+            plan=[intern(text) for text in plans.get(str(item.get("name")), ())],
         )
         for item in list(items)[:200]
     ]

@@ -163,7 +163,7 @@ class Subject:
         self.templates[arm] = template
 
     def _note_built(self, template: Template) -> None:
-        self.record.passes = pass_reports(template.report["passes"], template.untuned)
+        self.record.passes = pass_reports(template.report["passes"], template.untuned, template.plans)
         with self.bench.phases("audit"):
             self.auditor.findings += template.findings
             self.auditor.built(self.record)

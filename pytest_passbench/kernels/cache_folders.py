@@ -22,11 +22,11 @@ def private() -> list[Path]:
     chosen = os.environ.get(CACHE_VARIABLE)
     own = [home / "passbench" / "kernels", Path(tempfile.gettempdir()) / f"passbench-kernels-{os.getuid()}"]
     if chosen:
-        return [Path(chosen), *filter(_is_private, own[1:])]
-    return [folder for folder in own if _is_private(folder)]
+        return [Path(chosen), *filter(is_private, own[1:])]
+    return [folder for folder in own if is_private(folder)]
 
 
-def _is_private(folder: Path) -> bool:
+def is_private(folder: Path) -> bool:
     """Return True if only this user can write to a folder, or if it does not exist yet."""
     try:
         state = folder.lstat()

@@ -13,7 +13,7 @@ from math import exp, log, sqrt
 from pytest_passbench.core.criterion import Criterion
 from pytest_passbench.core.ladder import T_FROZEN, T_STRICT
 from pytest_passbench.core.misses import causes
-from pytest_passbench.core.record import RAN, Record, Speed
+from pytest_passbench.core.record import RAN, ArmResult, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.score import board, es
 from pytest_passbench.score.subgraph import ACCURACY, NOT_JUDGED, Judged, from_record
@@ -80,7 +80,7 @@ class Interval:
 
 
 def digits(value: float) -> str:
-    """Return a number with four digits or so."""
+    """Return a ratio or a time with three decimals, or fewer if it is large."""
     return f"{value:.{3 if value < 10 else 2 if value < 100 else 1}f}"
 
 
@@ -147,9 +147,9 @@ def _board_row(row: board.Row, accurate: board.Row | None, mean: str) -> tuple[s
     """Return a row of the board. ``accurate`` is the row by accuracy, None if the file does not have it."""
     return (
         row.name,
-        _score(row.scores.as_),
-        NONE if accurate is None else _score(accurate.scores.as_),
-        _score(row.scores.as_published),
+        score(row.scores.as_),
+        NONE if accurate is None else score(accurate.scores.as_),
+        score(row.scores.as_published),
         mean,
         _percent(row.correct, NONE),
         NONE if accurate is None else _percent(accurate.correct, NONE),
@@ -170,7 +170,7 @@ def es_table(run: Run) -> Table:
     curves = tuple(
         (
             row.name + mark + (f" ({NOT_MEASURED})" if row.scores.as_ is None else ""),
-            *(_score(row.scores.es[t], NONE) for t in steps),
+            *(score(row.scores.es[t], NONE) for t in steps),
         )
         for row, mark in named
         if run.has_accuracy or not mark
@@ -206,20 +206,39 @@ def _task(task: str, records: list[Record], judged: Sequence[Judged], run: Run) 
         *(speed_up(records, name, run, at, run.criterion) for name in run.baselines),
         f"{len(correct)}/{len(judged)}",
         covered(records),
-        _score(es.evaluate(judged, run.score_settings).as_) if judged else NONE,
+        score(es.evaluate(judged, run.score_settings).as_) if judged else NONE,
         ", ".join(filter(None, [outcome(records), f"{missing} not judged" if missing else ""])),
     )
 
 
 def speed_up(records: Iterable[Record], arm: str, run: Run, at: int, criterion: Criterion = "ladder") -> str:
     """Return the geometric mean speed-up of what is correct at ``at`` and was measured, with its interval."""
-    have = [record for record in records if arm == "candidate" or arm in record.baselines]
-    correct = [record.result(arm) for record in have if from_record(record, arm, criterion).correct_at(at)]
-    offset = float(run.noise.get("offset", 0.0))
-    interval = combined([item.speed for item in correct if item.speed is not None], offset)
+    correct = _correct(records, arm, at, criterion)
+    interval = combined(_measured(correct), offset(run))
     if interval is None:
         return NOT_MEASURED if correct else NONE
     return str(interval)
+
+
+def interval(
+    records: Iterable[Record], arm: str, run: Run, at: int, criterion: Criterion = "ladder"
+) -> Interval | None:
+    """Return the speed-up as :func:`speed_up` does, as numbers; None if nothing that is correct was measured."""
+    return combined(_measured(_correct(records, arm, at, criterion)), offset(run))
+
+
+def offset(run: Run) -> float:
+    """Return what all ratios of a run may share on its machine, as a logarithm."""
+    return float(run.noise.get("offset", 0.0))
+
+
+def _correct(records: Iterable[Record], arm: str, at: int, criterion: Criterion) -> list[ArmResult]:
+    have = [record for record in records if arm == "candidate" or arm in record.baselines]
+    return [record.result(arm) for record in have if from_record(record, arm, criterion).correct_at(at)]
+
+
+def _measured(results: Iterable[ArmResult]) -> list[Speed]:
+    return [result.speed for result in results if result.speed is not None]
 
 
 def covered(records: Sequence[Record]) -> str:
@@ -242,7 +261,7 @@ def outcome(records: Iterable[Record]) -> str:
 
 
 def ending(record: Record) -> str:
-    """Return how a subgraph ended: its verdict, how it failed, or ``accuracy`` if its answer is not correct."""
+    """Return how a subgraph ended: the verdict on its speed if it is correct, else how it failed."""
     if record.arm.status != RAN:
         return record.arm.status
     if not record.correct:
@@ -369,7 +388,8 @@ def _absent(run: Run) -> list[str]:
     return [f"{index} of {parts}" for index, parts in sorted(wanted - given)]
 
 
-def _score(value: float | None, absent: str = NOT_MEASURED) -> str:
+def score(value: float | None, absent: str = NOT_MEASURED) -> str:
+    """Return a score with three decimals, or ``absent`` if there is none."""
     return absent if value is None else f"{value:.3f}"
 
 

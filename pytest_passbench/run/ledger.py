@@ -219,12 +219,28 @@ def writable(folder: Path) -> None:
 
 
 def write(run: Run, folder: Path) -> None:
-    """Write ``results.json`` and ``results.md`` to the run's folder. Raises UserError if they cannot be written."""
-    from pytest_passbench.report import markdown
+    """Write ``results.json``, ``results.md`` and ``report.html`` to the run's folder.
+
+    Raises UserError if they cannot be written.
+    """
     from pytest_passbench.run import results_file
 
     results_file.write(folder, run)
-    results_file.write_text(folder / "results.md", markdown.render(run))
+    write_reports(run, folder / results_file.NAME)
+
+
+def write_reports(run: Run, results: Path) -> None:
+    """Write a run for people, beside its results file: as Markdown and as a page for a browser.
+
+    They are called ``results.md`` and ``report.html``, or as the results file is if that has another name. Raises
+    UserError if they cannot be written.
+    """
+    from pytest_passbench.report import html, markdown
+    from pytest_passbench.run import results_file
+
+    page = results.with_name(html.NAME) if results.name == results_file.NAME else results.with_suffix(".html")
+    results_file.write_text(results.with_suffix(".md"), markdown.render(run))
+    results_file.write_text(page, html.page(run))
 
 
 def fresh_folder(report_dir: Path, started: str, names: Iterable[str]) -> Path:

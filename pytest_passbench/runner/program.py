@@ -31,7 +31,7 @@ def prepare(order: Order, sample: list[torch.Tensor], kernels: Kernels) -> Built
 
 def _as_data(report: PassReport) -> dict[str, Any]:
     """Return a report as data, but for what the judge knows by itself."""
-    return {name: value for name, value in asdict(report).items() if name != "untuned"}
+    return {name: value for name, value in asdict(report).items() if name not in ("untuned", "plan")}
 
 
 def facts(built: BuiltGraph) -> dict[str, Any]:

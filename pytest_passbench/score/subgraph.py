@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pytest_passbench.core.criterion import Criterion
@@ -63,7 +64,7 @@ class Judged:
     speedup: float | None = None
     null_from: int = NEVER
 
-    @property
+    @cached_property  # a score asks for it at every t
     def first_correct(self) -> int:
         """The smallest t at which every output passes; NEVER if there is none, or if it did not run to its end."""
         return first_correct(self.correct_from) if self.status == RAN else NEVER

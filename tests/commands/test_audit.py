@@ -24,8 +24,8 @@ def test_launch_plans_are_shown_for_a_task(bench, honest, capsys):
     assert main(["audit", str(honest), "--task", str(task)]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "float32-x1: p: 2 steps",
-        "    allocate float32 [16, 32]",
-        "    launch gelu_add with 4 arguments",
+        "    allocate b0: float32 [16, 32]",
+        "    launch gelu_add(a0, a1, b0, 512)",
         "1 passes read, 0 violations, 0 errors, 0 warnings",
     ]
 

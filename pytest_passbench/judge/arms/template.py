@@ -48,6 +48,10 @@ class Answer(Protocol):
     def untuned(self) -> tuple[str, ...]:
         """The pass, if its plan has a launch of several configurations that nobody will measure."""
 
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The plan in words, a line per step."""
+
     def descriptors(self) -> tuple[int, ...]:
         """Return a new file descriptor of each library. The caller closes them."""
 
@@ -73,6 +77,7 @@ class Template:
         self.report: dict[str, Any] = {}
         self.findings: list[Finding] = []
         self.untuned: set[str] = set()  # names of passes
+        self.plans: dict[str, tuple[str, ...]] = {}  # by pass, in words; of its first match
 
     def wait(self, planner: Answering | None = None) -> dict[str, Any]:
         """Wait until the program is built, and answer its requests for launch plans. Return its report.
@@ -113,6 +118,7 @@ class Template:
                     os.close(descriptor)
             self.findings += [finding for finding in answer.findings if finding not in self.findings]
             self.untuned.update(answer.untuned)
+            self.plans.setdefault(str(said["request"]["name"]), answer.steps)
         raise ArmFailure("integrity", "build", "asks for launch plans without end, or has no passes to ask for")
 
     def _settle(self) -> None:

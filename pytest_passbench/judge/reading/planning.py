@@ -26,6 +26,7 @@ from pytest_passbench.kernels.errors import CompileError
 from pytest_passbench.kernels.signatures import Signature
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import CppKernel, Launch, LaunchPlan, Operand, Operator, Request, TritonKernel
+from pytest_passbench.plans.words import steps
 from pytest_passbench.plans.written import written
 from pytest_passbench.suite.allowlist import resolve
 
@@ -47,12 +48,14 @@ class Answer:
 
     ``compiled`` has the libraries, and after them the machine code of all Triton kernels in one piece, if any.
     ``untuned`` has the name of the pass if a launch has several configurations, and the first one will be taken.
+    ``steps`` is the plan in words.
     """
 
     message: dict[str, Any]
     compiled: tuple[bytes, ...]
     findings: tuple[Finding, ...]
     untuned: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
 
     def descriptors(self) -> tuple[int, ...]:
         """Return a new descriptor of each item of ``compiled``. The caller closes them."""
@@ -112,7 +115,8 @@ class Planner:
         said = f"pass {request.name} brings {size} bytes of constant tables"
         findings = (warning("plan", "table", said),) if size else ()
         untuned = (request.name,) if capability is None and plan.tunable else ()
-        return Answer({"plan": plan.to_data(), **message}, compiled, findings, untuned)
+        told = plan.to_data()
+        return Answer({"plan": told, **message}, compiled, findings, untuned, tuple(steps(told)))
 
     def located(self, message: str) -> str:
         """Return a message with the places in Triton kernels as places in the candidate's files."""

@@ -1,0 +1,77 @@
+"""Launch plans in words: a line per step, for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pytest_passbench.core.escape import line
+
+MAX_STEPS_SHOWN = 40
+MAX_STEP_CHARACTERS = 200
+
+_SOURCES = {"argument": "a", "buffer": "b", "table": "t"}
+
+
+def steps(plan: Mapping[str, Any]) -> list[str]:
+    """Return the steps of a plan (its JSON-ready data) in words, at most 40 lines of 200 characters.
+
+    ``a0`` is the first argument, ``b0`` the first buffer that the plan allocates, ``t0`` its first constant table.
+    ``a0+64`` begins 64 bytes into the argument.
+    """
+    said, buffers = [], 0
+    for step in plan["steps"]:
+        ((kind, content),) = step.items()
+        if kind == "allocate":
+            said.append(f"allocate b{buffers}: {_allocated(content)}")
+            buffers += 1
+        else:
+            said.append(_step(kind, content, plan["kernels"]))
+    over = len(said) - MAX_STEPS_SHOWN
+    shown = [line(text, MAX_STEP_CHARACTERS) for text in said[:MAX_STEPS_SHOWN]]
+    return [*shown, f"and {over} more steps"] if over > 0 else shown
+
+
+def _allocated(content: Sequence[Any]) -> str:
+    dtype, shape, _, fill = content
+    return f"{dtype} {shape}" + ("" if fill is None else f", filled with {_value(fill)}")
+
+
+def _step(kind: str, content: Any, kernels: Sequence[Mapping[str, Any]]) -> str:
+    """Return a step that allocates nothing."""
+    match kind:
+        case "launch":
+            return f"launch {_kernel(kernels[content[0]])}({', '.join(map(_value, content[1]))})"
+        case "triton":
+            number, grid, arguments, options = content
+            named = ", ".join(f"{name}={_value(value)}" for name, value in [*arguments, *options])
+            return f"launch {_kernel(kernels[number])}({named}) on a grid of {' x '.join(map(str, grid))}"
+        case "tuned":
+            ((launch, told),) = content[0][-1].items()
+            return f"{_step(launch, told, kernels)}, the first of {len(content)} configurations"
+        case "fill":
+            return f"fill {_value(content[0])} with {_value(content[1])}"
+        case "copy":
+            return f"copy {_value(content[1])} to {_value(content[0])}"
+        case _:
+            name, arguments, keywords, _ = content
+            given = [*map(_value, arguments), *(f"{key}={_value(value)}" for key, value in keywords)]
+            return f"call {name}({', '.join(given)})"
+
+
+def _kernel(kernel: Mapping[str, Any]) -> str:
+    return str(kernel["cpp"][3] if "cpp" in kernel else json.loads(kernel["triton"])["name"])
+
+
+def _value(data: Any) -> str:
+    """Return an argument of a step: an operand by its place, a constant as Python has it."""
+    if isinstance(data, dict) and len(data) == 1:
+        ((tag, content),) = data.items()
+        if tag == "operand":
+            source, index, offset = content[:3]
+            return f"{_SOURCES[source]}{index}" + (f"+{offset}" if offset else "")
+        return str(content)
+    if isinstance(data, list):
+        return f"[{', '.join(map(_value, data))}]"
+    return repr(data)

@@ -1,0 +1,192 @@
+"""The subgraphs of a run as data for the page's script, which shows them in opened rows.
+
+A subgraph is a row of values, by :data:`COLUMNS`. Texts that many subgraphs share stand once, in a list, and rows
+have their numbers. Rounds are packed into two characters each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import isfinite
+from typing import Any
+
+from pytest_passbench.core import misses
+from pytest_passbench.core.accuracy import MAX_GREATEST_RATIO, max_mean_ratio
+from pytest_passbench.core.escape import LINES, printable
+from pytest_passbench.core.ladder import BITWISE, NEVER
+from pytest_passbench.core.record import ArmResult, Record
+from pytest_passbench.report import tables
+from pytest_passbench.report.html.model import Ending
+
+COLUMNS = (
+    "subgraph", "source", "dtype", "eager", "candidate", "speed", "ending", "sign", "kind", "correct", "levels",
+    "errors", "baselines", "passes", "texts", "findings", "seconds", "rounds", "folder",
+)  # fmt: skip
+ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+LEVELS = len(ALPHABET) ** 2
+"""The number of different values that a packed round can have, between the least and the greatest of its subgraph."""
+
+MAX_MISSES = 4  # causes for which no pass matched, nearest first
+
+
+class Texts:
+    """Texts by number, each once, made printable and cut to ``limit`` characters."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._numbers: dict[str, int] = {}
+
+    def __call__(self, text: str) -> int:
+        """Return the number of a text."""
+        return self._numbers.setdefault(shortened(text, self.limit), len(self._numbers))
+
+    @property
+    def all(self) -> list[str]:
+        """The texts, by their numbers."""
+        return list(self._numbers)
+
+
+def shortened(text: str, limit: int) -> str:
+    """Return a text made printable, without what lies between its ends if it is too long."""
+    safe = printable(text[: 50 * limit], LINES)
+    if len(safe) <= limit:
+        return safe
+    half = limit // 2
+    return f"{safe[:half]}\n[... {len(safe) - 2 * half} characters are left out here ...]\n{safe[-half:]}"
+
+
+def details(records: Iterable[Record], rounds: int, characters: int) -> dict[str, Any]:
+    """Return the data on these subgraphs, JSON-ready: so many rounds of each at most, and characters of a text."""
+    texts = Texts(characters)
+    rows = [_row(record, texts, rounds) for record in records]
+    return {"columns": COLUMNS, "rows": rows, "texts": texts.all, "alphabet": ALPHABET}
+
+
+def _row(record: Record, text: Callable[[str], int], rounds: int) -> list[Any]:
+    arm, speed = record.arm, record.arm.speed
+    ending = Ending(1, tables.ending(record))
+    durations = sum(seconds for seconds in record.durations.values() if isfinite(seconds))
+    return [
+        text(record.subgraph),
+        text(record.source),
+        text(record.dtype),
+        tables.digits(speed.eager_us) if speed else "",
+        tables.digits(speed.other_us) if speed else "",
+        _interval(arm) or arm.speed_note,
+        text(ending.name.replace("_", " ")),
+        ending.sign,
+        ending.kind,
+        int(record.correct),
+        _levels(record),
+        _errors(record),
+        [[text(name), _interval(found), text(_ending(record, name))] for name, found in record.baselines.items()],
+        _passes(record, text),
+        [[text(label), text(said)] for label, said in _texts(record) if said],
+        [[text(f.severity), text(f"{f.layer}/{f.rule}"), text(f.message), text(_place(f.file, f.line))]
+         for f in record.findings],
+        _short(durations),
+        packed(speed.pairs, rounds) if speed and rounds else [],
+        text(record.folder),
+    ]  # fmt: skip
+
+
+def _place(file: str, line: int) -> str:
+    return f"{file}:{line}" if file and line else file
+
+
+def _interval(arm: ArmResult) -> list[str]:
+    speed = arm.speed
+    return [tables.digits(value) for value in (speed.ratio, speed.low, speed.high)] if speed else []
+
+
+def _ending(record: Record, baseline: str) -> str:
+    found = record.baselines[baseline]
+    if found.status != "ran":
+        return found.status.replace("_", " ")
+    return found.speed.verdict.lower() if found.speed else tables.NOT_MEASURED
+
+
+def _levels(record: Record) -> str:
+    """Return from which t on each output agrees with eager's."""
+    return ", ".join(_from(at) for at in record.arm.correct_from)
+
+
+def _from(at: int) -> str:
+    return "at no t" if at >= NEVER else "bit for bit" if at <= BITWISE else f"from t = {at}"
+
+
+def _errors(record: Record) -> list[list[Any]]:
+    """Return for each output: dtype, eager's greatest error, the candidate's, both ratios, and their limits."""
+    arm = record.arm
+    rows = max(len(arm.error64), len(arm.greatest_ratio64), len(record.eager_error64))
+    return [
+        [
+            _at(record.dtypes, i, ""),
+            *(_number(_at(values, i, None)) for values in
+              (record.eager_error64, arm.error64, arm.greatest_ratio64, arm.mean_ratio64)),
+            f"{MAX_GREATEST_RATIO:g}",
+            f"{max_mean_ratio(str(_at(record.dtypes, i, ''))):g}",
+        ]
+        for i in range(rows)
+    ]  # fmt: skip
+
+
+def _at(values: Sequence[Any], index: int, absent: Any) -> Any:
+    return values[index] if index < len(values) else absent
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"
+
+
+def _passes(record: Record, text: Callable[[str], int]) -> list[list[Any]]:
+    """Return the passes that matched: name, matches, operators covered and added, launch plan, whether untuned."""
+    return [
+        [
+            text(item.name),
+            item.matches,
+            text(", ".join(item.operators)),
+            text(", ".join(item.computed)),
+            [text(step) for step in item.plan],
+            int(item.untuned),
+        ]
+        for item in record.passes
+        if item.matches
+    ]
+
+
+def _texts(record: Record) -> list[tuple[str, str]]:
+    arm = record.arm
+    missed = misses.causes(record.passes)[:MAX_MISSES] if arm.status == "pass_miss" else []
+    nearest = "\n".join(f"{cause.who}: {cause.text}" for cause in missed if cause.text)
+    where = f"message ({arm.phase})" if arm.phase else "message"
+    return [
+        (where, "" if nearest else arm.message),
+        ("why no pass matched", nearest),
+        ("greatest error", arm.worst),
+        ("speed", arm.speed_note),
+        ("printed", arm.output),
+    ]
+
+
+def packed(pairs: Sequence[Sequence[float]], limit: int) -> list[Any]:
+    """Return rounds as [least, greatest, lengths of the pairs, every, text]: two characters a round.
+
+    A round is a log-ratio. It is written as its place between the least and the greatest, in :data:`LEVELS` steps.
+    If there are more than ``limit``, whole pairs are left out: of ``every`` pairs the first is kept.
+    """
+    total = sum(map(len, pairs))
+    every = max(1, -(-total // limit))
+    kept = [[value for value in pair if isfinite(value)] for pair in pairs[::every]]
+    values = [value for pair in kept for value in pair]
+    if not values:
+        return []
+    least, greatest = min(values), max(values)
+    scale = (LEVELS - 1) / (greatest - least) if greatest > least else 0.0
+    places = (round((value - least) * scale) for value in values)
+    text = "".join(ALPHABET[place // len(ALPHABET)] + ALPHABET[place % len(ALPHABET)] for place in places)
+    return [_short(least), _short(greatest), [len(pair) for pair in kept], every, text]
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.5g}")

@@ -1,0 +1,305 @@
+// The report's own script: charts drawn, and the table of tasks sorted, filtered and opened.
+// Texts of the run are put into the page as text alone, never as markup.
+"use strict";
+(() => {
+  /**
+   * @typedef {{columns: string[], rows: any[][], texts: string[], alphabet: string, tasks: [string, number, number][],
+   *   commands: string[], charts: Record<string, any>}} Data
+   * @typedef {{round: number, pair: number, odd: number, ratio: number}} Round
+   * @typedef {(string | Node | null)[]} Children
+   */
+
+  /** @type {Data} */
+  const data = JSON.parse(document.getElementById("data")?.textContent ?? "{}");
+  const page = /** @type {any} */ (window);
+  const dash = "–";
+
+  /**
+   * Return an element with attributes and children.
+   * @param {string} name @param {Record<string, string>} attributes @param {Children} children @returns {HTMLElement}
+   */
+  function make(name, attributes, ...children) {
+    const made = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    made.append(...children.filter((child) => child !== null));
+    return made;
+  }
+
+  /** Return the text of a number. @param {number} index @returns {string} */
+  const text = (index) => data.texts[index] ?? "";
+
+  // ---------------------------------------------------------------------------------------------------------- charts
+
+  /** Show a mark's values beside the pointer, as text. @param {any} _handler @param {MouseEvent} event @param {any} _item @param {any} value */
+  function tip(_handler, event, _item, value) {
+    document.querySelector(".tip")?.remove();
+    if (value === null || value === undefined || value === "") return;
+    const said = typeof value === "object" ? Object.entries(value) : [["", String(value)]];
+    const box = make("div", { class: "tip", role: "tooltip" },
+      ...said.map(([name, what]) => make("div", {}, name ? `${name}: ${what}` : String(what))));
+    document.body.append(box);
+    const { width, height } = box.getBoundingClientRect();
+    box.style.left = `${Math.max(4, Math.min(event.clientX + 12, window.innerWidth - width - 4))}px`;
+    box.style.top = `${Math.max(4, Math.min(event.clientY + 12, window.innerHeight - height - 4))}px`;
+  }
+
+  /**
+   * Draw a chart. Specifications are interpreted and not compiled, since the page allows no eval.
+   * @param {HTMLElement} place @param {any} spec
+   */
+  async function draw(place, spec) {
+    try {
+      const { view } = await page.vegaEmbed(place, spec,
+        { ast: true, renderer: "svg", actions: false, defaultStyle: false, tooltip: tip, hover: false });
+      view.addEventListener("click", (/** @type {any} */ _event, /** @type {any} */ item) => {
+        const key = String(item?.datum?.id ?? "").split("|")[0];
+        if (key) location.hash = key;
+      });
+    } catch (error) {
+      place.replaceChildren(make("p", { class: "missing" }, `This chart could not be drawn: ${error}`));
+    }
+  }
+
+  /** @param {any[]} packed @returns {{rounds: Round[], every: number}} */
+  function unpack(packed) {
+    const [least, greatest, lengths, every, letters] = packed;
+    const size = data.alphabet.length;
+    /** @type {Round[]} */
+    const rounds = [];
+    let at = 0;
+    lengths.forEach((/** @type {number} */ length, /** @type {number} */ number) => {
+      for (let i = 0; i < length; i += 1, at += 1) {
+        const place = size * data.alphabet.indexOf(letters[2 * at]) + data.alphabet.indexOf(letters[2 * at + 1]);
+        const ratio = Math.exp(least + ((greatest - least) * place) / (size * size - 1));
+        rounds.push({ round: at + 1, pair: number * every + 1, odd: number % 2, ratio });
+      }
+    });
+    return { rounds, every };
+  }
+
+  // --------------------------------------------------------------------------------------------------------- details
+
+  /** @param {string[]} headers @param {Children[]} rows @param {number} words columns of words, at the left */
+  function table(headers, rows, words = 1) {
+    const kind = (/** @type {number} */ i) => (i < words ? {} : { class: "number" });
+    return make("div", { class: "scroll" }, make("table", {},
+      make("thead", {}, make("tr", {}, ...headers.map((name, i) => make("th", { scope: "col", ...kind(i) }, name)))),
+      make("tbody", {}, ...rows.map((cells) => make("tr", {}, ...cells.map((cell, i) => make("td", kind(i), cell)))))));
+  }
+
+  /** @param {string} title @param {Children} children */
+  const block = (title, ...children) => make("section", {}, make("h4", {}, title), ...children);
+
+  /** @param {string} sign @param {string} kind @param {string} name */
+  const tag = (sign, kind, name) =>
+    make("span", { class: `tag ${kind}` }, make("span", { "aria-hidden": "true" }, sign), ` ${name}`);
+
+  /** Return a row of the data by the names of its columns. @param {number} index @returns {Record<string, any>} */
+  const subgraph = (index) => Object.fromEntries(data.columns.map((name, i) => [name, data.rows[index][i]]));
+
+  /** @param {any} speed @returns {string} */
+  const interval = (speed) => (Array.isArray(speed) && speed.length ? `${speed[0]} [${speed[1]}, ${speed[2]}]` : String(speed) || dash);
+
+  /** Return the pass that matched with its launch plan. @param {any[]} found */
+  function pass(found) {
+    const [name, matches, operators, computed, plan, untuned] = found;
+    const times = matches > 1 ? `, ${matches} matches` : "";
+    const added = text(computed) ? make("p", {}, `Added to the graph: ${text(computed)}`) : null;
+    const tuned = untuned ? make("p", {}, "Not tuned: the first valid configuration was taken.") : null;
+    return make("div", {}, make("p", {}, make("code", {}, text(name)), ` covers ${text(operators)}${times}`), added, tuned,
+      plan.length ? make("pre", {}, plan.map(text).join("\n")) : null);
+  }
+
+  /** Return what an opened subgraph shows. @param {Record<string, any>} found @param {string} command */
+  function detail(found, command) {
+    const parts = [];
+    let chart = null;
+    if (found.rounds.length && page.vegaEmbed) {
+      const { rounds, every } = unpack(found.rounds);
+      const thinned = every > 1 ? ` Of ${every} pairs one is shown.` : "";
+      const caption = `${rounds.length} rounds; the shape and colour change with each pair of processes.${thinned} `
+        + "Dashed: the estimate. Band: its 95 % interval. Line: 1, as fast as eager.";
+      chart = make("div", { class: "chart", role: "img", "aria-label": `Speed-up of each of ${rounds.length} rounds` });
+      const spec = structuredClone(data.charts.rounds);
+      const [ratio, low, high] = found.speed.map(Number);
+      const finite = Number.isFinite(low) && Number.isFinite(high) && low > 0;
+      spec.datasets = { rounds, estimate: finite ? [{ ratio, low, high }] : [{ ratio, low: ratio, high: ratio }] };
+      parts.push(block("Rounds", make("figure", {}, chart, make("figcaption", {}, caption))));
+      const place = chart;
+      requestAnimationFrame(() => { void draw(place, spec); });
+    }
+    const matched = found.passes.map(pass);
+    const errors = found.errors.length ? [table(["output", "eager", "candidate", "greatest ×", "mean ×"],
+      found.errors.map((/** @type {string[]} */ row, /** @type {number} */ i) => [`${i}: ${row[0]}`, row[1] || dash, row[2] || dash,
+        row[3] ? `${row[3]} (≤ ${row[5]})` : dash, row[4] ? `${row[4]} (≤ ${row[6]})` : dash])),
+      make("p", { class: "about" }, "Greatest error against the graph in float64; × are the greatest and the mean error as ratios to eager's, with what they may be.")] : [];
+    const levels = found.levels ? [make("p", {}, `Outputs agree with eager: ${found.levels}.`)] : [];
+    const right = [];
+    if (matched.length) right.push(block(matched.length > 1 ? "Passes that matched" : "Pass that matched, and its launch plan", ...matched));
+    if (errors.length || levels.length) right.push(block("Error", ...levels, ...errors));
+    if (found.baselines.length) right.push(block("Baselines", table(["baseline", "speed-up", "outcome"],
+      found.baselines.map((/** @type {any[]} */ [name, speed, ending]) => [text(name), interval(speed), text(ending)]))));
+    if (right.length) parts.push(make("div", {}, ...right));
+    const wide = [
+      ...found.texts.map((/** @type {number[]} */ [label, said]) => block(text(label), make("pre", {}, text(said)))),
+      ...found.findings.map((/** @type {number[]} */ [severity, rule, said, place]) =>
+        block(`${text(severity)}: ${text(rule)}${text(place) ? `, ${text(place)}` : ""}`, make("pre", {}, text(said)))),
+      block("From", make("p", {}, [text(found.source), text(found.folder) && `passes of ${text(found.folder)}`,
+        found.seconds ? `judged in ${found.seconds.toFixed(1)} s` : ""].filter(Boolean).join(" · "))),
+      block("To judge the task again", make("pre", { class: "command" }, command)),
+    ];
+    parts.push(make("div", { class: "whole" }, ...wide));
+    return make("div", { class: "detail" }, ...parts);
+  }
+
+  /**
+   * Fill a row that opens, the first time. @param {HTMLButtonElement} button @param {() => HTMLElement} content
+   * @param {boolean} [wanted] open or shut; by default the other of both
+   */
+  function toggle(button, content, wanted) {
+    const open = wanted ?? button.getAttribute("aria-expanded") !== "true";
+    const more = /** @type {HTMLElement} */ (document.getElementById(button.getAttribute("aria-controls") ?? ""));
+    const cell = /** @type {HTMLElement} */ (more.firstElementChild);
+    if (open && !cell.firstChild) cell.append(content());
+    more.hidden = !open;
+    button.setAttribute("aria-expanded", String(open));
+  }
+
+  /** Return the table of a task's subgraphs. @param {number} number of the task */
+  function subgraphs(number) {
+    const [key, start, count] = data.tasks[number];
+    const body = make("tbody", {});
+    for (let index = start; index < start + count; index += 1) {
+      const found = subgraph(index);
+      const id = `${key}-${index}`;
+      const button = /** @type {HTMLButtonElement} */ (make("button", { type: "button", class: "open", "aria-expanded": "false", "aria-controls": id },
+        make("span", { class: "mark", "aria-hidden": "true" }), text(found.subgraph)));
+      button.addEventListener("click", () => toggle(button, () => detail(found, data.commands[number])));
+      body.append(
+        make("tr", {}, make("th", { scope: "row" }, button), make("td", { class: "number wide" }, found.eager || dash),
+          make("td", { class: "number wide" }, found.candidate || dash), make("td", { class: "number" }, interval(found.speed)),
+          make("td", {}, tag(found.sign, found.kind, text(found.ending)))),
+        (() => { const row = make("tr", { id, class: "more" }, make("td", { colspan: "5" })); row.hidden = true; return row; })());
+    }
+    return make("div", { class: "inner" }, make("table", {},
+      make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "subgraph"),
+        make("th", { scope: "col", class: "number wide" }, "eager, µs a call"), make("th", { scope: "col", class: "number wide" }, "candidate, µs"),
+        make("th", { scope: "col", class: "number" }, "speed-up [95 %]"), make("th", { scope: "col" }, "outcome"))), body));
+  }
+
+  // ----------------------------------------------------------------------------------------------------------- table
+
+  const rows = /** @type {HTMLTableElement} */ (document.getElementById("rows"));
+  const tasks = Array.from(rows.tBodies);
+  const filter = /** @type {HTMLInputElement} */ (document.getElementById("filter"));
+  const group = /** @type {HTMLSelectElement} */ (document.getElementById("group"));
+  const candidate = /** @type {HTMLSelectElement | null} */ (document.getElementById("candidate"));
+  const shown = /** @type {HTMLOutputElement} */ (document.getElementById("count"));
+
+  const places = new Map(tasks.map((body, number) => [body, number]));
+  const words = new Map(tasks.map((body) =>
+    [body, `${body.rows[0].textContent} ${body.dataset.operators}`.toLowerCase().replace(/\s+/g, " ")]));
+
+  /** @param {HTMLTableSectionElement} body @param {boolean} [wanted] */
+  function open(body, wanted) {
+    const button = /** @type {HTMLButtonElement} */ (body.querySelector("button.open"));
+    if (!button.disabled) toggle(button, () => subgraphs(places.get(body) ?? 0), wanted);
+  }
+
+  function narrow() {
+    const wanted = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let count = 0;
+    for (const body of tasks) {
+      const fits = wanted.every((word) => words.get(body)?.includes(word))
+        && (!group.value || body.dataset.group?.split(" ").includes(group.value))
+        && (!candidate?.value || body.dataset.candidate === candidate.value);
+      body.hidden = !fits;
+      count += fits ? 1 : 0;
+    }
+    shown.value = `${count} of ${tasks.length} rows`;
+  }
+
+  /** Sort by a column: numbers from the greatest on at first, texts from A on; what has no value is always last. @param {HTMLButtonElement} button */
+  function sort(button) {
+    const header = /** @type {HTMLTableCellElement} */ (button.closest("th"));
+    const number = button.dataset.kind === "number";
+    const before = header.getAttribute("aria-sort");
+    const order = before === "none" ? (number ? "descending" : "ascending") : before === "ascending" ? "descending" : "ascending";
+    for (const other of rows.tHead?.querySelectorAll("th[aria-sort]") ?? []) other.setAttribute("aria-sort", "none");
+    header.setAttribute("aria-sort", order);
+    const sign = order === "ascending" ? 1 : -1;
+    const value = (/** @type {HTMLTableSectionElement} */ body) => {
+      const cell = body.rows[0].cells[header.cellIndex];
+      return cell.dataset.value ?? cell.textContent?.trim() ?? "";
+    };
+    const sorted = tasks.map((body) => ({ body, value: value(body) })).sort((a, b) => {
+      if (a.value === "" || b.value === "") return Number(a.value === "") - Number(b.value === "");
+      return sign * (number ? Number(a.value) - Number(b.value) : a.value.localeCompare(b.value, "en", { numeric: true }));
+    });
+    rows.append(...sorted.map((item) => item.body));
+  }
+
+  /** Move the focus among the rows that can be seen, open or shut one. @param {KeyboardEvent} event */
+  function move(event) {
+    const at = /** @type {HTMLElement} */ (event.target).closest?.("button.open");
+    if (!(at instanceof HTMLButtonElement) || event.altKey || event.ctrlKey || event.metaKey) return;
+    const all = /** @type {HTMLButtonElement[]} */ (Array.from(rows.querySelectorAll("button.open:enabled"))).filter((one) => one.offsetParent !== null);
+    const place = all.indexOf(at);
+    const expanded = at.getAttribute("aria-expanded") === "true";
+    /** @type {Record<string, () => void>} */
+    const keys = {
+      ArrowDown: () => all[Math.min(place + 1, all.length - 1)].focus(),
+      ArrowUp: () => all[Math.max(place - 1, 0)].focus(),
+      Home: () => all[0].focus(),
+      End: () => all[all.length - 1].focus(),
+      ArrowRight: () => { if (!expanded) at.click(); },
+      ArrowLeft: () => { if (expanded) at.click(); },
+    };
+    const act = keys[event.key];
+    if (act) {
+      event.preventDefault();
+      act();
+    }
+  }
+
+  /** Open the task that the address names, and go there. */
+  function visit() {
+    const body = tasks.find((one) => one.id && `#${one.id}` === location.hash);
+    if (!body) return;
+    if (body.hidden) {
+      filter.value = group.value = "";
+      if (candidate) candidate.value = "";
+      narrow();
+    }
+    open(body, true);
+    body.scrollIntoView({ block: "start" });
+    /** @type {HTMLElement | null} */ (body.querySelector("button.open"))?.focus({ preventScroll: true });
+  }
+
+  for (const body of tasks) body.querySelector("button.open")?.addEventListener("click", () => open(body));
+  for (const button of rows.tHead?.querySelectorAll("button") ?? []) button.addEventListener("click", () => sort(button));
+  for (const field of [filter, group, candidate]) field?.addEventListener("input", narrow);
+  filter.form?.addEventListener("submit", (event) => event.preventDefault());
+  rows.addEventListener("keydown", move);
+  document.addEventListener("keydown", (event) => {
+    const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(/** @type {HTMLElement} */ (event.target).tagName);
+    if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      event.preventDefault();
+      filter.focus();
+      filter.select();
+    } else if (event.key === "Escape" && event.target === filter) {
+      filter.value = "";
+      narrow();
+    } else if (event.key === "ArrowDown" && event.target === filter) {
+      event.preventDefault();
+      const first = tasks.find((body) => !body.hidden);
+      Array.from(rows.tBodies).find((body) => !body.hidden && first)?.querySelector("button")?.focus();
+    }
+  });
+  window.addEventListener("hashchange", visit);
+  narrow();
+  for (const place of document.querySelectorAll("[data-chart]")) {
+    if (place instanceof HTMLElement && page.vegaEmbed) void draw(place, data.charts[place.dataset.chart ?? ""]);
+  }
+  visit();
+})();
