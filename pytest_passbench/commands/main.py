@@ -15,6 +15,7 @@ from pytest_passbench.core.escape import line, printable
 
 COMMANDS = (
     "tasks",
+    "show",
     "score",
     "audit",
     "touches",

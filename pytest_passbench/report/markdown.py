@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pytest_passbench.core.escape import cell
+from pytest_passbench.core.ladder import T_STRICT
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import tables
 from pytest_passbench.report.tables import Table
 
 NAME = "results.md"
-DETAILS = (tables.failure_table, tables.miss_table, tables.subgraph_table)
 
 
-def render(run: Run) -> str:
-    """Return the report as GitHub-flavoured Markdown, ending in a newline."""
-    parts = ["# PassBench results", _facts(run), *(f"> {cell(note)}" for note in tables.notes(run))]
-    parts += [_table(tables.board_table(run)), _table(tables.es_table(run))]
+def render(run: Run, at: int = T_STRICT, said: Sequence[str] = ()) -> str:
+    """Return the report as GitHub-flavoured Markdown, ending in a newline.
+
+    The board counts what is correct at ``at``. ``said`` are further notes.
+    """
+    notes = (*said, *tables.notes(run))
+    parts = ["# PassBench results", _facts(run), *(f"> {cell(note)}" for note in notes)]
+    parts += [_table(tables.board_table(run, at)), _table(tables.es_table(run))]
     for candidate in run.names:
         parts.append(_table(tables.task_table(run, candidate)))
-        details = [make(run, candidate) for make in DETAILS]
+        details = [make(run, candidate) for make in tables.DETAILS]
         parts += [_table(table) for table in details if table.rows]
     parts.append(_listing("Settings", "The options of the run. A dash: not given.", run.settings))
     parts.append(_listing("Environment", "Where the run took place.", run.environment))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tabulate import tabulate
 
 from pytest_passbench.core.escape import line, middle
+from pytest_passbench.core.ladder import T_STRICT
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import tables
 from pytest_passbench.report.tables import Table
@@ -18,7 +19,7 @@ _LIGHT = ("-9", "-8", "-7", "-10", "-6", "5", "4")
 _SPARE = ("subgraphs", "AS published", "task AS", "covered", "fast_1 %")
 """The other columns that a narrow terminal does without; results.md has them all."""
 
-_WORDS = ("outcome", "nearest")
+_WORDS = ("outcome", "nearest", "why")
 """Columns of words: they wrap. The first column and "pass" are names: what is over is cut from the middle."""
 
 GAP = 2  # columns of space between two columns of a table
@@ -27,16 +28,22 @@ MIN_NAME = 8
 MAX_MISSES = 12
 
 
-def summary(run: Run, width: int = 100) -> str:
+def summary(run: Run, width: int = 100, at: int = T_STRICT, said: Sequence[str] = (), full: bool = False) -> str:
     """Return board, ES(t), a line per task, misses and notes, at most ``width`` (80 or more) columns wide.
 
-    A candidate's names and messages are in it as plain text: no control character survives.
+    The board counts what is correct at ``at``. ``said`` are further notes. If it is ``full``, all that did not match,
+    all failures and a line per subgraph are in it too. A candidate's names and messages are in it as plain text: no
+    control character survives.
     """
-    parts = [show(tables.board_table(run), width), show(tables.es_table(run), width)]
+    parts = [show(tables.board_table(run, at), width), show(tables.es_table(run), width)]
     for candidate in run.names:
         parts.append(show(tables.task_table(run, candidate), width))
-        parts.append(_misses(tables.miss_table(run, candidate), width))
-    parts.append("\n".join(line(note, 4 * width) for note in tables.notes(run)))
+        if full:
+            found = [make(run, candidate) for make in tables.DETAILS]
+            parts += [show(table, width) for table in found if table.rows]
+        else:
+            parts.append(_misses(tables.miss_table(run, candidate), width))
+    parts.append("\n".join(line(note, 4 * width) for note in (*said, *tables.notes(run))))
     return "\n\n".join(part for part in parts if part)
 
 
