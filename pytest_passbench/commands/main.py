@@ -17,6 +17,7 @@ COMMANDS = (
     "tasks",
     "show",
     "score",
+    "board",
     "audit",
     "touches",
     "merge",

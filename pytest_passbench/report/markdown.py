@@ -21,11 +21,11 @@ def render(run: Run, at: int = T_STRICT, said: Sequence[str] = ()) -> str:
     """
     notes = (*said, *tables.notes(run))
     parts = ["# PassBench results", _facts(run), *(f"> {cell(note)}" for note in notes)]
-    parts += [_table(tables.board_table(run, at)), _table(tables.es_table(run))]
+    parts += [table(tables.board_table(run, at)), table(tables.es_table(run))]
     for candidate in run.names:
-        parts.append(_table(tables.task_table(run, candidate)))
+        parts.append(table(tables.task_table(run, candidate)))
         details = [make(run, candidate) for make in tables.DETAILS]
-        parts += [_table(table) for table in details if table.rows]
+        parts += [table(item) for item in details if item.rows]
     parts.append(_listing("Settings", "The options of the run. A dash: not given.", run.settings))
     parts.append(_listing("Environment", "Where the run took place.", run.environment))
     parts.append(_listing("Noise", "Eager measured against eager here (docs/results.md).", run.noise))
@@ -49,9 +49,10 @@ def _candidate(item: dict[str, Any]) -> str:
     return f"**{cell(str(item.get('name', '')))}** ({cell(path)}, content {cell(content)})"
 
 
-def _table(table: Table) -> str:
-    lines = [_row(table.headers), "|" + "---|" * len(table.headers), *map(_row, table.rows)]
-    return "\n\n".join(filter(None, [f"## {cell(table.title)}", table.about, "\n".join(lines)]))
+def table(found: Table) -> str:
+    """Return a table under its title, which is a heading of the second level, and what it says."""
+    lines = [_row(found.headers), "|" + "---|" * len(found.headers), *map(_row, found.rows)]
+    return "\n\n".join(filter(None, [f"## {cell(found.title)}", found.about, "\n".join(lines)]))
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -207,13 +207,25 @@ def _task(task: str, records: list[Record], judged: Sequence[Judged], run: Run) 
 
 def speed_up(records: Iterable[Record], arm: str, run: Run, at: int, criterion: Criterion = "ladder") -> str:
     """Return the geometric mean speed-up of what is correct at ``at`` and was measured, with its interval."""
-    have = [record for record in records if arm == "candidate" or arm in record.baselines]
-    correct = [record.result(arm) for record in have if from_record(record, arm, criterion).correct_at(at)]
-    offset = float(run.noise.get("offset", 0.0))
-    interval = combined([item.speed for item in correct if item.speed is not None], offset)
+    correct = _correct(records, arm, at, criterion)
+    interval = mean(correct, arm, run, at, criterion)
     if interval is None:
         return NOT_MEASURED if correct else NONE
     return str(interval)
+
+
+def mean(
+    records: Iterable[Record], arm: str, run: Run, at: int = T_STRICT, criterion: Criterion = "ladder"
+) -> Interval | None:
+    """Return the mean that :func:`speed_up` shows, or None if nothing correct was measured."""
+    results = (record.result(arm) for record in _correct(records, arm, at, criterion))
+    offset = float(run.noise.get("offset", 0.0))
+    return combined([result.speed for result in results if result.speed is not None], offset)
+
+
+def _correct(records: Iterable[Record], arm: str, at: int, criterion: Criterion) -> list[Record]:
+    have = (record for record in records if arm == "candidate" or arm in record.baselines)
+    return [record for record in have if from_record(record, arm, criterion).correct_at(at)]
 
 
 def covered(records: Sequence[Record]) -> str:

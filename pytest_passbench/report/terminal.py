@@ -16,7 +16,7 @@ from pytest_passbench.report.tables import Table
 _LIGHT = ("-9", "-8", "-7", "-10", "-6", "5", "4")
 """The t of least weight in AS, in the order in which a narrow terminal leaves them out."""
 
-_SPARE = ("subgraphs", "AS published", "task AS", "covered", "fast_1 %")
+SPARE = ("subgraphs", "AS published", "task AS", "covered", "fast_1 %")
 """The other columns that a narrow terminal does without; results.md has them all."""
 
 _WORDS = ("outcome", "nearest", "why")
@@ -55,9 +55,12 @@ def _misses(table: Table, width: int) -> str:
     return show(replace(table, rows=table.rows[:MAX_MISSES]), width) + rest
 
 
-def show(table: Table, width: int) -> str:
-    """Return one table with its title, made to fit ``width`` columns."""
-    fitted, left_out = _fit(_clean(table), width)
+def show(table: Table, width: int, spare: Sequence[str] = SPARE, elsewhere: str = "results.md") -> str:
+    """Return one table with its title, made to fit ``width`` columns.
+
+    ``spare`` are columns that it may be without, the first one first; ``elsewhere`` has them all.
+    """
+    fitted, left_out = _fit(_clean(table), width, spare)
     body = tabulate(
         # As rows, not as headers: tabulate pads those by two columns more.
         [fitted.headers, *fitted.rows],
@@ -66,7 +69,7 @@ def show(table: Table, width: int) -> str:
         colalign=["left" if _is_text(fitted, i) else "right" for i in range(len(fitted.headers))],
         maxcolwidths=_wraps(fitted, width),
     )
-    hidden = f"  (results.md also has: {_named(table, left_out)})" if left_out else ""
+    hidden = f"  ({elsewhere} also has: {_named(table, left_out)})" if left_out else ""
     heading = middle(fitted.title, width - len(hidden)) + hidden
     lines = [text.rstrip() for text in body.splitlines()]
     return "\n".join([heading, lines[0], "-" * max(map(len, lines)), *lines[1:]])
@@ -79,12 +82,12 @@ def _clean(table: Table) -> Table:
     )
 
 
-def _fit(table: Table, width: int) -> tuple[Table, list[str]]:
+def _fit(table: Table, width: int, spare: Sequence[str]) -> tuple[Table, list[str]]:
     """Return the table without some intervals and columns, so that it fits, and the names of the columns left out."""
     left_out: list[str] = []
     if _least(table) > width:
         table = table.in_brief()
-    for header in (*_LIGHT, *_SPARE):
+    for header in (*_LIGHT, *spare):
         if _least(table) > width and header in table.headers:
             table = table.without(header)
             left_out.append(header)
