@@ -173,6 +173,8 @@ def test_the_page_needs_neither_network_nor_script(store, board):
     assert "var(--c0)" in page
     names = re.findall(r'\bid="([^"]+)"', page)
     assert len(names) == len(set(names)), "names are unique"
+    assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', page)) <= set(names)
+    assert not re.findall(r"(?:fill|stroke): #(?!f{6})", page), "every colour is the page's own"
 
 
 def test_latex_is_a_booktabs_table(store, board):

@@ -1,8 +1,8 @@
 """Pictures of a board by matplotlib: ES(t) of every row, and AS with its interval.
 
 As files they are made for a column of a paper: 3.4 inches wide, 8 points, fonts within the file. Rows differ by line
-style and marker as well as by colour, and the colours are told apart with any kind of colour vision (Okabe and Ito
-2008, Color Universal Design). In a page they are SVG whose colours are the page's own.
+style and marker as well as by colour. The colours are told apart with any kind of colour vision (Okabe and Ito 2008,
+Color Universal Design). In a page they are SVG whose colours are the page's own.
 """
 
 from __future__ import annotations
@@ -165,10 +165,9 @@ def _for_page(svg: str, title: str, mark: str) -> str:
     from html import escape
 
     body = svg[svg.index("<svg") :]
-    used = set(re.findall(r'(?<=#)[\w.-]+(?=["\')])', body))  # in href="#name" and url(#name)
+    used = set(re.findall(r'(?:href="#|url\(#)([\w.-]+)', body))
     body = re.sub(r' id="([\w.-]+)"', lambda match: match.group() if match[1] in used else "", body)
-    for name in used:
-        body = re.sub(rf'(?<=[#"]){re.escape(name)}(?=["\')])', f"{mark}-{name}", body)
+    body = re.sub(r'( id="|href="#|url\(#)([\w.-]+)', rf"\g<1>{mark}-\g<2>", body)
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.S)
     for name, colour in [("ink", INK), *((f"c{index}", colour) for index, colour in enumerate(COLOURS))]:
         body = body.replace(colour, f"var(--{name})")

@@ -57,8 +57,8 @@ def gap_table(board: Board) -> Table:
     found = tuple((row.gap.above, label(row), *_gap(row.gap)) for row in board.rows if row.gap is not None)
     about = (
         "On other tasks: the 95 % interval of the same ratio if the tasks are a sample of more tasks like them "
-        f"(bootstrap over tasks), without the errors that runs share. {NONE}: too few tasks. Tasks ahead: on how many "
-        "the row above has the higher AS."
+        f"(bootstrap over tasks), without the errors that runs share. {NONE}: too few tasks. Tasks ahead: those on "
+        "which the row above has the higher AS."
     )
     return Table("Gaps between neighbours", headers, found, about=about)
 

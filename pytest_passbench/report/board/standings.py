@@ -65,7 +65,7 @@ class Standing:
 
     @property
     def judged(self) -> str:
-        """How many subgraphs were judged, of how many if not all were."""
+        """The number of subgraphs judged, with that of all subgraphs if some were not."""
         return f"{self.subgraphs - self.missing}/{self.subgraphs}" if self.missing else str(self.subgraphs)
 
 

@@ -50,7 +50,7 @@ def as_markdown(boards: Sequence[Board], with_published: bool) -> str:
 
 
 def as_csv(boards: Sequence[Board], with_published: bool) -> str:
-    """Return the boards as CSV: a line for each row, with unrounded numbers, and nothing where there is none."""
+    """Return the boards as CSV: a line for each row, with unrounded numbers; an empty cell is not available."""
     lines = [_values(board, index, row) for index, board in enumerate(boards, 1) for row in board.rows]
     if with_published:
         lines += [
