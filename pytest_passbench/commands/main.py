@@ -15,7 +15,9 @@ from pytest_passbench.core.escape import line, printable
 
 COMMANDS = (
     "tasks",
+    "show",
     "score",
+    "board",
     "audit",
     "touches",
     "compare",

@@ -9,7 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_passbench.core.checks import tolerance
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.ladder import T_STRICT
 from pytest_passbench.core.settings import ScoreSettings
 
 if TYPE_CHECKING:
@@ -21,6 +23,13 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     """Add the subcommand."""
     parser = subparsers.add_parser("score", help="score a results file again", description=__doc__)
     parser.add_argument("file", type=Path, metavar="FILE", help='results.json, or JSON with "subgraphs"')
+    parser.add_argument(
+        "--tolerance",
+        type=tolerance,
+        default=T_STRICT,
+        metavar="T",
+        help=f"t of gmean, correct and fast1, -10 to 0 (default: {T_STRICT})",
+    )
     parser.add_argument("--b", type=float, help="what a failure counts (default: the file's, else 0.1)")
     parser.add_argument("--p", type=float, help="extra power of slowdowns (default: the file's, else 0)")
     parser.add_argument(
@@ -57,7 +66,7 @@ def _settings(args: argparse.Namespace, base: ScoreSettings) -> ScoreSettings:
 
 def score_case(data: dict[str, Any], path: Path, args: argparse.Namespace) -> dict[str, Any]:
     """Return the scores of bare subgraphs. ``args`` override the settings in ``data``. Raises UserError."""
-    from pytest_passbench.score import es, subgraph
+    from pytest_passbench.score import board, es, subgraph
 
     items = data["subgraphs"]
     if not isinstance(items, list):
@@ -66,36 +75,43 @@ def score_case(data: dict[str, Any], path: Path, args: argparse.Namespace) -> di
     own = ScoreSettings(**{name: data[name] for name in ("b", "p", "interpretation") if name in data})
     es.check(own, path)
     settings = _settings(args, own)
-    counts = {"subgraphs": len(judged), "unmeasured": es.unmeasured(judged, settings)}
-    return {**_named(settings), **es.evaluate(judged, settings).to_json(), **counts}
+    t = args.tolerance
+    columns = {
+        "gmean": board.gmean(judged, t),
+        "correct": board.correctness(judged, t),
+        "fast1": board.fast(judged, 1.0, t),
+        "subgraphs": len(judged),
+        "unmeasured": es.unmeasured(judged, settings),
+    }
+    return {**_named(settings, t), **es.evaluate(judged, settings).to_json(), **columns}
 
 
 def score_run(run: Run, args: argparse.Namespace) -> dict[str, Any]:
     """Return the scores of a run's candidates and baselines. ``args`` override the run's settings."""
     from pytest_passbench.score import board
 
-    settings = _settings(args, run.score_settings)
-    scored = [_candidate(run, name, settings) for name in run.names]
-    rows = [_baseline(run, name, settings) for name in run.baselines]
+    settings, t = _settings(args, run.score_settings), args.tolerance
+    scored = [_candidate(run, name, settings, t) for name in run.names]
+    rows = [_baseline(run, name, settings, t) for name in run.baselines]
     first = scored[0] if scored else board.row("", board.tasks_of(run, ""), settings).scores.to_json()
     headline = {key: first[key] for key in ("s", "es", "as", "es_published", "as_published")}
-    return {**_named(settings), **headline, "candidates": scored, "baselines": rows}
+    return {**_named(settings, t), **headline, "candidates": scored, "baselines": rows}
 
 
-def _candidate(run: Run, name: str, settings: ScoreSettings) -> dict[str, Any]:
+def _candidate(run: Run, name: str, settings: ScoreSettings, t: int) -> dict[str, Any]:
     from pytest_passbench.score import board, es
 
     tasks = board.tasks_of(run, name)
     scores = {task: es.evaluate(group, settings).to_json() for task, group in tasks.items()}
-    accurate = board.row(name, board.tasks_of(run, name, "fp64"), settings)
-    return {**_row(board.row(name, tasks, settings)), "fp64": _accurate(run, accurate), "tasks": scores}
+    accurate = board.row(name, board.tasks_of(run, name, "fp64"), settings, t)
+    return {**_row(board.row(name, tasks, settings, t)), "fp64": _accurate(run, accurate), "tasks": scores}
 
 
-def _baseline(run: Run, name: str, settings: ScoreSettings) -> dict[str, Any]:
+def _baseline(run: Run, name: str, settings: ScoreSettings, t: int) -> dict[str, Any]:
     from pytest_passbench.score import board
 
-    accurate = board.row(name, board.baseline_of(run, name, "fp64"), settings)
-    return {**_row(board.row(name, board.baseline_of(run, name), settings)), "fp64": _accurate(run, accurate)}
+    accurate = board.row(name, board.baseline_of(run, name, "fp64"), settings, t)
+    return {**_row(board.row(name, board.baseline_of(run, name), settings, t)), "fp64": _accurate(run, accurate)}
 
 
 def _accurate(run: Run, row: Row) -> dict[str, Any] | None:
@@ -108,5 +124,5 @@ def _row(row: Row) -> dict[str, Any]:
     return {**{name: getattr(row, name) for name in columns}, **row.scores.to_json()}
 
 
-def _named(settings: ScoreSettings) -> dict[str, Any]:
-    return {"b": settings.b, "p": settings.p, "interpretation": settings.interpretation}
+def _named(settings: ScoreSettings, t: int) -> dict[str, Any]:
+    return {"b": settings.b, "p": settings.p, "interpretation": settings.interpretation, "tolerance": t}

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pytest_passbench.core.escape import cell
+from pytest_passbench.core.ladder import T_STRICT
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import changes as since
-from pytest_passbench.report import head_to_head, tables
+from pytest_passbench.report import tables
+from pytest_passbench.report.details import DETAILS
 from pytest_passbench.report.tables import Table
 
 NAME = "results.md"
-DETAILS = (
-    head_to_head.task_table, since.table, tables.failure_table, tables.miss_table, tables.subgraph_table,
-    head_to_head.subgraph_table,
-)  # fmt: skip
 
 
-def render(run: Run) -> str:
-    """Return the report as GitHub-flavoured Markdown, ending in a newline."""
-    parts = [
-        "# PassBench results",
-        _facts(run),
-        *(f"> {cell(note)}" for note in (*tables.notes(run), *since.notes(run))),
-    ]
-    parts += [_table(tables.board_table(run)), _table(tables.es_table(run))]
+def render(run: Run, at: int = T_STRICT, said: Sequence[str] = ()) -> str:
+    """Return the report as GitHub-flavoured Markdown, ending in a newline.
+
+    The board counts what is correct at ``at``. ``said`` are further notes.
+    """
+    notes = (*said, *tables.notes(run), *since.notes(run))
+    parts = ["# PassBench results", _facts(run), *(f"> {cell(note)}" for note in notes)]
+    parts += [table(tables.board_table(run, at)), table(tables.es_table(run))]
     for candidate in run.names:
-        parts.append(_table(tables.task_table(run, candidate)))
+        parts.append(table(tables.task_table(run, candidate)))
         details = [make(run, candidate) for make in DETAILS]
-        parts += [_table(table) for table in details if table.rows]
+        parts += [table(item) for item in details if item.rows]
     parts.append(_listing("Settings", "The options of the run. A dash: not given.", run.settings))
     parts.append(_listing("Environment", "Where the run took place.", run.environment))
     parts.append(_listing("Noise", "Eager measured against eager here (docs/results.md).", run.noise))
@@ -42,7 +40,7 @@ def render(run: Run) -> str:
 def changes(run: Run, said: Iterable[str]) -> str:
     """Return how a run's candidates changed since an earlier run as Markdown, after the sentences ``said``."""
     found = [since.table(run, candidate) for candidate in run.names]
-    parts = [*(f"> {cell(text, 1000)}" for text in said), *(_table(table) for table in found if table.rows)]
+    parts = [*(f"> {cell(text, 1000)}" for text in said), *(table(item) for item in found if item.rows)]
     return "\n\n".join(["# PassBench comparison", *parts]) + "\n"
 
 
@@ -61,9 +59,10 @@ def _candidate(item: dict[str, Any]) -> str:
     return f"**{cell(str(item.get('name', '')))}** ({cell(path)}, content {cell(content)})"
 
 
-def _table(table: Table) -> str:
-    lines = [_row(table.headers), "|" + "---|" * len(table.headers), *map(_row, table.rows)]
-    return "\n\n".join(filter(None, [f"## {cell(table.title)}", table.about, "\n".join(lines)]))
+def table(found: Table) -> str:
+    """Return a table under its title, which is a heading of the second level, and what it says."""
+    lines = [_row(found.headers), "|" + "---|" * len(found.headers), *map(_row, found.rows)]
+    return "\n\n".join(filter(None, [f"## {cell(found.title)}", found.about, "\n".join(lines)]))
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -115,15 +115,15 @@ def correct_when(run: Run) -> str:
     return {"ladder": agrees, "fp64": accurate, "either": f"{agrees}, or {accurate}"}[run.criterion]
 
 
-def rows(run: Run, criterion: Criterion = "ladder") -> list[board.Row]:
-    """Return the board's rows of all candidates, then of all baselines, under a criterion."""
+def rows(run: Run, criterion: Criterion = "ladder", at: int = T_STRICT) -> list[board.Row]:
+    """Return the board's rows at a t of all candidates, then of all baselines, under a criterion."""
     settings = run.score_settings
-    mine = [board.row(name, board.tasks_of(run, name, criterion), settings) for name in run.names]
-    return mine + [board.row(name, board.baseline_of(run, name, criterion), settings) for name in run.baselines]
+    mine = [board.row(name, board.tasks_of(run, name, criterion), settings, at) for name in run.names]
+    return mine + [board.row(name, board.baseline_of(run, name, criterion), settings, at) for name in run.baselines]
 
 
-def board_table(run: Run) -> Table:
-    """Return the table of AS, G-Mean, Correctness and fast_1: eager first, candidates, then baselines.
+def board_table(run: Run, at: int = T_STRICT) -> Table:
+    """Return the table of AS, and at a t of G-Mean, Correctness and fast_1: eager first, candidates, then baselines.
 
     Columns with "(fp64)" are by accuracy, the others by agreement.
     """
@@ -131,16 +131,17 @@ def board_table(run: Run) -> Table:
         "", "AS", "AS (fp64)", "AS published", "G-Mean", "correct %", "correct (fp64) %", "fast_1 %", "subgraphs",
     )  # fmt: skip
     eager = ("eager", "1.000", "1.000", "1.000", "1.000", "100.0", "100.0", "100.0", NONE)
-    means = [speed_up(run.of(name), "candidate", run, T_STRICT) for name in run.names]
-    means += [speed_up(run.beside(name), name, run, T_STRICT) for name in run.baselines]
-    accurate = [row if run.has_accuracy else None for row in rows(run, "fp64")]
-    found = (_board_row(*about) for about in zip(rows(run), accurate, means, strict=True))
+    means = [speed_up(run.of(name), "candidate", run, at) for name in run.names]
+    means += [speed_up(run.beside(name), name, run, at) for name in run.baselines]
+    accurate = [row if run.has_accuracy else None for row in rows(run, "fp64", at)]
+    found = (_board_row(*about) for about in zip(rows(run, at=at), accurate, means, strict=True))
+    title = "Board" if at == T_STRICT else f"Board (correct: at t = {at})"
     about = (
-        "AS, a score for all t together. Of what is correct at t = -5: G-Mean, the mean speed-up with its 95 % "
+        f"AS, a score for all t together. Of what is correct at t = {at}: G-Mean, the mean speed-up with its 95 % "
         "interval, and fast_1, the share that is faster than eager. (fp64): correct is what is as accurate as eager, "
         "judged by the graph in float64."
     )
-    return Table("Board", headers, (eager, *found), about=about)
+    return Table(title, headers, (eager, *found), about=about)
 
 
 def _board_row(row: board.Row, accurate: board.Row | None, mean: str) -> tuple[str, ...]:
@@ -213,15 +214,15 @@ def _task(task: str, records: list[Record], judged: Sequence[Judged], run: Run) 
 
 def speed_up(records: Iterable[Record], arm: str, run: Run, at: int, criterion: Criterion = "ladder") -> str:
     """Return the geometric mean speed-up of what is correct at ``at`` and was measured, with its interval."""
-    correct = _correct(records, arm, at, criterion)
-    interval = combined(_measured(correct), offset(run))
-    if interval is None:
-        return NOT_MEASURED if correct else NONE
-    return str(interval)
+    have = list(records)
+    found = interval(have, arm, run, at, criterion)
+    if found is None:
+        return NOT_MEASURED if _correct(have, arm, at, criterion) else NONE
+    return str(found)
 
 
 def interval(
-    records: Iterable[Record], arm: str, run: Run, at: int, criterion: Criterion = "ladder"
+    records: Iterable[Record], arm: str, run: Run, at: int = T_STRICT, criterion: Criterion = "ladder"
 ) -> Interval | None:
     """Return the speed-up as :func:`speed_up` does, as numbers; None if nothing that is correct was measured."""
     return combined(_measured(_correct(records, arm, at, criterion)), offset(run))
@@ -323,12 +324,15 @@ def failure_table(run: Run, candidate: str) -> Table:
 
 def _why(record: Record) -> str:
     said = [record.arm.message or record.arm.worst]
+    if record.arm.status == RAN and not said[0] and not record.correct and record.arm.first_correct <= T_FROZEN:
+        said = [f"agrees with eager from t = {record.arm.first_correct} on"]
     for finding in record.findings:
         place = f" ({finding.file}:{finding.line})" if finding.file else ""
         said.append(f"{finding.severity} [{finding.layer}/{finding.rule}] {finding.message}{place}")
     if record.arm.status == RAN and record.nearer:
         said.append("nearer to float64 than eager is")
     return "; ".join(part for part in said if part) or NONE
+
 
 
 def notes(run: Run) -> list[str]:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tabulate import tabulate
 
 from pytest_passbench.core.escape import line, middle
+from pytest_passbench.core.ladder import T_STRICT
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import changes as since
 from pytest_passbench.report import head_to_head, tables
+from pytest_passbench.report.details import DETAILS
 from pytest_passbench.report.tables import Table
 
 _LIGHT = ("-9", "-8", "-7", "-10", "-6", "5", "4")
 """The t of least weight in AS, in the order in which a narrow terminal leaves them out."""
 
-_SPARE = ("subgraphs", "AS published", "task AS", "covered", "fast_1 %")
+SPARE = ("subgraphs", "AS published", "task AS", "covered", "fast_1 %")
 """The other columns that a narrow terminal does without; results.md has them all."""
 
-_WORDS = ("outcome", "nearest")
+_WORDS = ("outcome", "nearest", "why")
 """Columns of words: they wrap. The first column and "pass" are names: what is over is cut from the middle."""
 
 GAP = 2  # columns of space between two columns of a table
@@ -28,18 +30,23 @@ MIN_NAME = 8
 MAX_MISSES = 12
 
 
-def summary(run: Run, width: int = 100) -> str:
+def summary(run: Run, width: int = 100, at: int = T_STRICT, said: Sequence[str] = (), full: bool = False) -> str:
     """Return board, ES(t), a line per task, misses and notes, at most ``width`` (80 or more) columns wide.
 
-    A candidate's names and messages are in it as plain text: no control character survives.
+    The board counts what is correct at ``at``. ``said`` are further notes. If it is ``full``, all that did not match,
+    all failures and a line per subgraph are in it too. A candidate's names and messages are in it as plain text: no
+    control character survives.
     """
-    parts = [show(tables.board_table(run), width), show(tables.es_table(run), width)]
+    parts = [show(tables.board_table(run, at), width), show(tables.es_table(run), width)]
     for candidate in run.names:
         parts.append(show(tables.task_table(run, candidate), width))
-        beside = (head_to_head.task_table(run, candidate), since.table(run, candidate))
-        parts += [show(table, width) for table in beside if table.rows]
-        parts.append(_misses(tables.miss_table(run, candidate), width))
-    parts.append("\n".join(line(note, 4 * width) for note in (*tables.notes(run), *since.notes(run))))
+        makers = DETAILS if full else (head_to_head.task_table, since.table)
+        found = [make(run, candidate) for make in makers]
+        parts += [show(table, width) for table in found if table.rows]
+        if not full:
+            parts.append(_misses(tables.miss_table(run, candidate), width))
+    parts.append("
+".join(line(note, 4 * width) for note in (*said, *tables.notes(run), *since.notes(run))))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -58,9 +65,12 @@ def _misses(table: Table, width: int) -> str:
     return show(replace(table, rows=table.rows[:MAX_MISSES]), width) + rest
 
 
-def show(table: Table, width: int) -> str:
-    """Return one table with its title, made to fit ``width`` columns."""
-    fitted, left_out = _fit(_clean(table), width)
+def show(table: Table, width: int, spare: Sequence[str] = SPARE, elsewhere: str = "results.md") -> str:
+    """Return one table with its title, made to fit ``width`` columns.
+
+    ``spare`` are columns that it may be without, the first one first; ``elsewhere`` has them all.
+    """
+    fitted, left_out = _fit(_clean(table), width, spare)
     body = tabulate(
         # As rows, not as headers: tabulate pads those by two columns more.
         [fitted.headers, *fitted.rows],
@@ -69,7 +79,7 @@ def show(table: Table, width: int) -> str:
         colalign=["left" if _is_text(fitted, i) else "right" for i in range(len(fitted.headers))],
         maxcolwidths=_wraps(fitted, width),
     )
-    hidden = f"  (results.md also has: {_named(table, left_out)})" if left_out else ""
+    hidden = f"  ({elsewhere} also has: {_named(table, left_out)})" if left_out else ""
     heading = middle(fitted.title, width - len(hidden)) + hidden
     lines = [text.rstrip() for text in body.splitlines()]
     return "\n".join([heading, lines[0], "-" * max(map(len, lines)), *lines[1:]])
@@ -82,12 +92,12 @@ def _clean(table: Table) -> Table:
     )
 
 
-def _fit(table: Table, width: int) -> tuple[Table, list[str]]:
+def _fit(table: Table, width: int, spare: Sequence[str]) -> tuple[Table, list[str]]:
     """Return the table without some intervals and columns, so that it fits, and the names of the columns left out."""
     left_out: list[str] = []
     if _least(table) > width:
         table = table.in_brief()
-    for header in (*_LIGHT, *_SPARE):
+    for header in (*_LIGHT, *spare):
         if _least(table) > width and header in table.headers:
             table = table.without(header)
             left_out.append(header)

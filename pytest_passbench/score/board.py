@@ -29,7 +29,7 @@ Tasks = Mapping[str, Sequence[Judged]]
 class Row:
     """A row of the board. ``correct`` and ``fast1`` are shares in 0 .. 1. None means: not available.
 
-    ``correct_subgraphs`` of ``subgraphs`` are correct at t = -5, and ``unmeasured`` of those have no speed.
+    ``correct_subgraphs`` of ``subgraphs`` are correct at the row's t, and ``unmeasured`` of those have no speed.
     ``missing`` of all subgraphs are not judged.
     """
 
@@ -44,16 +44,19 @@ class Row:
     missing: int
 
 
-def row(name: str, tasks: Tasks, settings: ScoreSettings) -> Row:
-    """Return the board's row of one candidate or baseline. Raises UserError on bad settings."""
+def row(name: str, tasks: Tasks, settings: ScoreSettings, t: int = T_STRICT) -> Row:
+    """Return the board's row of one candidate or baseline; all but its scores is at ``t``.
+
+    Raises UserError on bad settings.
+    """
     subgraphs = [subgraph for group in tasks.values() for subgraph in group]
-    correct = [subgraph for subgraph in subgraphs if subgraph.correct_at(T_STRICT)]
+    correct = [subgraph for subgraph in subgraphs if subgraph.correct_at(t)]
     return Row(
         name=name,
         scores=over_tasks([evaluate(group, settings) for group in tasks.values()], settings),
-        gmean=gmean(subgraphs),
-        correct=correctness(subgraphs),
-        fast1=fast(subgraphs, 1.0),
+        gmean=gmean(subgraphs, t),
+        correct=correctness(subgraphs, t),
+        fast1=fast(subgraphs, 1.0, t),
         subgraphs=len(subgraphs),
         correct_subgraphs=len(correct),
         unmeasured=sum(subgraph.speedup is None for subgraph in correct),

@@ -116,7 +116,7 @@ def es_at(subgraphs: Sequence[Judged], t: int, settings: ScoreSettings, *, guard
     """
     if unmeasured(subgraphs, settings):
         return None
-    return geomean(_worth(subgraph, t, settings, guard) for subgraph in subgraphs) or settings.b
+    return geomean(worth(subgraph, t, settings, guard) for subgraph in subgraphs) or settings.b
 
 
 def unmeasured(subgraphs: Iterable[Judged], settings: ScoreSettings) -> int:
@@ -136,7 +136,8 @@ def aggregate(es: Curve) -> float | None:
     return power10(sum(WEIGHTS[t] * log10(value) for t, value in values.items()) / total)
 
 
-def _worth(subgraph: Judged, t: int, settings: ScoreSettings, guard: bool) -> float:
+def worth(subgraph: Judged, t: int, settings: ScoreSettings, guard: bool) -> float:
+    """Return what a subgraph with a measured speed, or a failure, counts in ES(t)."""
     if subgraph.correct_at(min(t, T_FROZEN)):
         return _earned(subgraph, t, settings, guard=guard)
     failure = subgraph.failure

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +55,8 @@ class Judged:
 
     ``dtypes`` and ``correct_from`` have one entry per output; :mod:`pytest_passbench.core.ladder` has the codes.
     ``speedup`` is eager time / candidate time, or None if nothing ran or the speed was not measured. ``null_from``
-    is the smallest t at which a null answer passes, or NEVER.
+    is the smallest t at which a null answer passes, or NEVER. ``interval`` has the ends of the speed-up's 95 %
+    interval, and ``name`` is the subgraph's; no score needs them.
     """
 
     status: str
@@ -63,6 +64,8 @@ class Judged:
     correct_from: tuple[int, ...] = ()
     speedup: float | None = None
     null_from: int = NEVER
+    interval: tuple[float, float] | None = field(default=None, compare=False)
+    name: str = field(default="", compare=False)
 
     @cached_property  # a score asks for it at every t
     def first_correct(self) -> int:
@@ -105,12 +108,15 @@ def from_record(record: Record, arm: str = "candidate", criterion: Criterion = "
     """
     judged, (first, null_from) = record.result(arm), record.levels(criterion, arm)
     correct_from = tuple(judged.correct_from)
+    speed = judged.speed
     return Judged(
         status=judged.status,
         dtypes=tuple(record.dtypes),
         correct_from=correct_from if criterion == "ladder" else (first,) * len(correct_from),
-        speedup=judged.speed.ratio if judged.speed is not None else None,
+        speedup=speed.ratio if speed is not None else None,
         null_from=null_from,
+        interval=(speed.low, speed.high) if speed is not None else None,
+        name=record.subgraph,
     )
 
 

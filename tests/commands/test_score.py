@@ -85,6 +85,19 @@ def test_the_folder_of_a_run_will_do(run_folder, capsys):
     assert output(capsys, run_folder, "--b=0.5")["as"] == pytest.approx((4.0 * 0.5) ** 0.5)
 
 
+def test_the_columns_at_another_t(tmp_path, run_folder, capsys):
+    assert output(capsys, run_folder, "--tolerance=-10")["candidates"][0]["correct"] == pytest.approx(2 / 3)
+    levels = [("ran", [-6], 2.0), ("ran", [-2], 8.0), ("pass_miss", [99], None)]
+    keys = ("status", "correct_from", "speedup")
+    file = tmp_path / "case.json"
+    file.write_text(json.dumps({"subgraphs": [dict(zip(keys, level, strict=True)) for level in levels]}))
+    strict, loose = output(capsys, file), output(capsys, file, "--tolerance=-2")
+    assert (strict["tolerance"], strict["gmean"], strict["correct"], strict["fast1"]) == (-5, 2.0, 1 / 3, 1 / 3)
+    assert (loose["tolerance"], loose["correct"]) == (-2, 2 / 3)
+    assert loose["gmean"] == pytest.approx(4.0)
+    assert strict["as"] == loose["as"]
+
+
 def test_an_unmeasured_speed_gives_null(tmp_path, capsys):
     file = tmp_path / "case.json"
     subgraph = {"status": "correct", "dtypes": ["float32"], "correct_from": [-11], "speedup": None}

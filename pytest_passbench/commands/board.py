@@ -1,0 +1,109 @@
+"""``passbench board``: the candidates of several runs, best first, beside those that they can be compared with."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_passbench.core.checks import share
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import printable, shown
+
+if TYPE_CHECKING:
+    from pytest_passbench.report.board.conditions import Source
+    from pytest_passbench.report.board.standings import Board
+
+FORMATS = (".html", ".md", ".csv", ".tex")
+TERMINAL = "-"
+
+
+def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser("board", help="compare the candidates of several runs", description=__doc__)
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="results.json, or a run's folder")
+    parser.add_argument(
+        "-o",
+        "--output",
+        action="append",
+        default=[],
+        metavar="OUT",
+        help=f"file to write, its form by its suffix: {', '.join(FORMATS)}; {TERMINAL} prints; may be repeated "
+        f"(default: {TERMINAL})",
+    )
+    parser.add_argument("--plots", type=Path, metavar="DIR", help="folder for ES(t) and AS as SVG and PDF")
+    parser.add_argument("--latest", action="store_true", help="of each candidate only the newest run")
+    parser.add_argument(
+        "--between-runs",
+        type=share,
+        metavar="SHARE",
+        help="by how much two runs may differ for no reason of a candidate's, 0 to 1 (default: 0.12)",
+    )
+    parser.add_argument("--no-published", action="store_true", help="leave the published rows out")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the boards."""
+    from pytest_passbench.report.board import conditions, standings
+
+    outputs = [_checked(out) for out in args.output] or [TERMINAL]
+    groups = conditions.grouped(_sources(args.files))
+    between = standings.BETWEEN_RUNS if args.between_runs is None else args.between_runs
+    boards = [standings.standings(group, args.latest, between) for group in groups]
+    made = [Path(out) for out in outputs if out != TERMINAL]
+    for path in made:
+        _write(boards, path, not args.no_published)
+    if args.plots is not None:
+        from pytest_passbench.report.board import charts
+
+        made += charts.write(boards, args.plots)
+    for path in made:
+        print(printable(str(path)), file=sys.stderr if TERMINAL in outputs else sys.stdout)
+    if TERMINAL in outputs:
+        _print(boards, not args.no_published)
+    return 0
+
+
+def _checked(out: str) -> str:
+    if out != TERMINAL and Path(out).suffix not in FORMATS:
+        remedy = f"end it in {', '.join(FORMATS)}, or give {TERMINAL}"
+        raise UserError(f"nothing is known of the suffix {shown(Path(out).suffix)}", where=out, remedy=remedy)
+    return out
+
+
+def _sources(files: Sequence[Path]) -> list[Source]:
+    """Return the runs in the files, each once. Raises UserError for a file that was changed."""
+    from pytest_passbench.report.board.conditions import Source
+    from pytest_passbench.run import results_file
+
+    found: dict[str, Source] = {}
+    for file in files:
+        path = results_file.located(file)
+        read = results_file.read(path)
+        if not read.untouched:
+            remedy = "take a fresh copy of it, or leave it out"
+            raise UserError("was changed after it was written", where=path, remedy=remedy)
+        if read.digest in found:
+            same = f"{path} is the same run as {found[read.digest].path}: counted once"
+            print(f"passbench: {printable(same)}", file=sys.stderr)
+        found.setdefault(read.digest, Source(path, read))
+    return list(found.values())
+
+
+def _write(boards: Sequence[Board], path: Path, published: bool) -> None:
+    from pytest_passbench.report.board import page, texts
+    from pytest_passbench.run import results_file
+
+    make = {".html": page.render, ".md": texts.as_markdown, ".csv": texts.as_csv, ".tex": texts.as_latex}
+    results_file.write_text(path, make[path.suffix](boards, published))
+
+
+def _print(boards: Sequence[Board], published: bool) -> None:
+    import shutil
+
+    from pytest_passbench.report.board import texts
+
+    print(texts.text(boards, published, max(80, shutil.get_terminal_size((100, 24)).columns)))

@@ -1,0 +1,51 @@
+"""``passbench show``: the tables of a stored run again, at another t or by another criterion. Imports no torch."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from pytest_passbench.core.checks import tolerance
+from pytest_passbench.core.criterion import CRITERIA
+
+
+def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser("show", help="print the tables of a stored run again", description=__doc__)
+    parser.add_argument("file", type=Path, metavar="FILE", help="results.json, or a run's folder")
+    parser.add_argument(
+        "--tolerance", type=tolerance, metavar="T", help="what is correct at that t, -10 to 0 (default: the run's)"
+    )
+    parser.add_argument("--criterion", choices=CRITERIA, help="what is correct by it (default: the run's)")
+    parser.add_argument("--task", action="append", default=[], metavar="ID", help="only this task; may be repeated")
+    parser.add_argument(
+        "--full", action="store_true", help="also every failure, every miss and a line for each subgraph"
+    )
+    parser.add_argument(
+        "--format", choices=("text", "markdown"), default="text", help="markdown is all of results.md (default: text)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the tables."""
+    import shutil
+
+    from pytest_passbench.core.ladder import T_STRICT
+    from pytest_passbench.report import again, markdown, terminal
+    from pytest_passbench.run import results_file
+
+    path = results_file.located(args.file)
+    stored = results_file.read(path)
+    if not stored.untouched:
+        print(f"passbench: warning: {path}: was changed after it was written", file=sys.stderr)
+    view = again.seen(stored, args.tolerance, args.criterion, args.task, str(path))
+    said = again.caveats(stored, view)
+    at = T_STRICT if args.tolerance is None else args.tolerance
+    if args.format == "markdown":
+        print(markdown.render(view, at, said), end="")
+    else:
+        width = max(80, shutil.get_terminal_size((100, 24)).columns)
+        print(terminal.summary(view, width, at, said, args.full))
+    return 0

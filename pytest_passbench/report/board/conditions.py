@@ -1,0 +1,136 @@
+"""The conditions of a run: two runs with the same ones can stand on one board, and no others.
+
+Conditions are what decides a score besides the candidate: the tasks, the device, how passes are applied and what they
+may do, how strictly is judged, and the parameters of the scores. The rest of the settings says what was shown, where
+results went, or how long was measured, which the intervals show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from pytest_passbench.core.run import Run
+from pytest_passbench.core.settings import ScoreSettings, Settings
+
+SETTINGS = ("pipeline", "policy", "threads", "audit", "audit_skip", "timeout", "only_matching", "trusted")
+"""The settings that two runs must share. A file that lacks one is of before there was a choice: the default."""
+
+_UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A run, and the file that it was read from."""
+
+    path: Path
+    run: Run
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of the same conditions. ``apart`` says why they are not on the board before, in words."""
+
+    conditions: Mapping[str, str]
+    sources: tuple[Source, ...]
+    apart: str = ""
+
+    @property
+    def about(self) -> str:
+        """The conditions in a sentence's part, without those that are as always."""
+        return ", ".join(f"{name} {value}" for name, value in self.unusual)
+
+    @property
+    def unusual(self) -> list[tuple[str, str]]:
+        """The conditions without those that are as always."""
+        usual = _usual(self)
+        return [(name, value) for name, value in self.conditions.items() if name not in usual]
+
+
+def conditions(run: Run) -> dict[str, str]:
+    """Return a run's conditions as text, by their names for people; ``tasks`` has only their number."""
+    environment, score = run.environment, run.score_settings
+    device = str(run.settings.get("device", Settings.device)).partition(":")[0]
+    machine = environment.get("gpu" if device == "cuda" else "cpu", _UNKNOWN)
+    values: dict[str, Any] = {
+        "suite edition": ", ".join(run.editions) or _UNKNOWN,
+        "tasks": len(set(run.tasks)),
+        "device": device,
+        "machine": machine,
+        "torch": environment.get("torch", _UNKNOWN),
+        "sandbox": environment.get("sandbox", _UNKNOWN),
+        **{name: run.settings.get(name, _DEFAULTS[name]) for name in SETTINGS},
+        **{field.name: getattr(score, field.name) for field in fields(ScoreSettings)},
+    }
+    return {name.replace("_", " "): _text(value) for name, value in values.items()}
+
+
+def grouped(sources: Sequence[Source]) -> list[Group]:
+    """Return the runs in groups that can be compared, the one with most runs first.
+
+    Every group but the first says how it differs from the group before that is nearest to it.
+    """
+    groups: list[list[Source]] = []
+    for source in sources:
+        home = next((group for group in groups if all(comparable(source.run, one.run) for one in group)), None)
+        if home is None:
+            groups.append([source])
+        else:
+            home.append(source)
+    groups.sort(key=lambda group: -len(group))
+    made: list[Group] = []
+    for group in groups:
+        apart = _apart(group[0].run, [one.sources[0].run for one in made])
+        made.append(Group(conditions(group[0].run), tuple(group), apart))
+    return made
+
+
+def comparable(a: Run, b: Run) -> bool:
+    """Return True if two runs judged the same tasks under the same conditions."""
+    return not differences(a, b)
+
+
+def differences(a: Run, b: Run) -> list[str]:
+    """Return in words how the conditions of run ``a`` differ from those of ``b``."""
+    mine, other = conditions(a), conditions(b)
+    said = [f"{name} {mine[name]} here, {other[name]} there" for name in mine if mine[name] != other[name]]
+    if mine["tasks"] == other["tasks"] and set(a.tasks) != set(b.tasks):
+        said.append(f"other tasks ({len(set(a.tasks) & set(b.tasks))} of {mine['tasks']} are the same)")
+    edited = [task for task, value in _hashes(a).items() if _hashes(b).get(task, value) != value]
+    if edited:
+        said.append(f"task {edited[0]} has other contents" + (f", {len(edited)} in all" if edited[1:] else ""))
+    return said
+
+
+def _apart(run: Run, before: Sequence[Run]) -> str:
+    found = [(differences(run, other), index) for index, other in enumerate(before, 1)]
+    if not found:
+        return ""
+    said, index = min(found, key=lambda item: len(item[0]))
+    return f"Not compared with board {index}: {'; '.join(said)}."
+
+
+def _hashes(run: Run) -> dict[str, str]:
+    found = run.hashes.get("tasks")
+    return found if isinstance(found, dict) else {}
+
+
+def _usual(group: Group) -> set[str]:
+    """Return the names of conditions that are the defaults, and need no mention."""
+    usual = {name.replace("_", " "): _text(_DEFAULTS[name]) for name in SETTINGS}
+    usual |= {field.name: _text(field.default) for field in fields(ScoreSettings)}
+    usual = {name: value for name, value in usual.items() if name not in ("pipeline", "policy", "threads")}
+    return {name for name, value in group.conditions.items() if usual.get(name) == value}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+_DEFAULTS = {field.name: field.default for field in fields(Settings)}

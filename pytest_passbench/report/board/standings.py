@@ -1,0 +1,278 @@
+"""The rows of a board: every candidate and baseline of comparable runs, best first, and what is known of each gap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import exp, log, log1p
+from typing import Literal
+
+from pytest_passbench.core.record import Record
+from pytest_passbench.core.run import Run
+from pytest_passbench.report import tables
+from pytest_passbench.report.board.conditions import Group, Source
+from pytest_passbench.report.tables import Interval
+from pytest_passbench.score import board, es
+from pytest_passbench.score.intervals import Contrast, Ratio, Terms, contrast, eager_terms, score, terms
+from pytest_passbench.score.subgraph import Judged
+
+Kind = Literal["candidate", "baseline", "eager"]
+Real = Literal["yes", "no", "unresolved"]
+
+EAGER = "eager"
+KINDS: dict[Kind, str] = {"candidate": "", "baseline": "baseline", "eager": "reference"}
+BETWEEN_RUNS = 0.12
+"""The most that two runs of the same candidate differed by on one machine: docs/log.md, "From day to day"."""
+
+DELTA = 0.02
+"""The difference that counts as none if a run does not say its own (``noise.delta``)."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The ratio of the AS of the row above to that of the row that has this gap, and whether it is real.
+
+    ``one_run``: both rows are of one run. "no" means that the difference, whatever it is, is below the noise.
+    """
+
+    above: str
+    contrast: Contrast
+    real: Real
+    one_run: bool
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A row of the board. Shares are in 0 .. 1; None means: not available. ``as_`` has the interval of measuring."""
+
+    name: str
+    kind: Kind
+    started: str
+    content: str
+    path: str
+    as_: Ratio | None
+    as_fp64: float | None
+    gmean: Interval | None
+    correct: float | None
+    correct_fp64: float | None
+    fast1: float | None
+    subgraphs: int
+    missing: int
+    es: Mapping[int, float | None]
+    gap: Gap | None = None
+    letters: str = ""  # rows that share a letter do not differ as far as is known
+
+    @property
+    def judged(self) -> str:
+        """The number of subgraphs judged, with that of all subgraphs if some were not."""
+        return f"{self.subgraphs - self.missing}/{self.subgraphs}" if self.missing else str(self.subgraphs)
+
+
+@dataclass(frozen=True)
+class Board:
+    """A group's rows, best first, and what a reader must know, a sentence each."""
+
+    group: Group
+    rows: tuple[Standing, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A row before it has its place: its terms of AS, and what its run says of noise."""
+
+    row: Standing
+    terms: Terms | None
+    run: Run | None  # None for eager
+    offset: float
+
+
+def standings(group: Group, latest: bool = False, between: float = BETWEEN_RUNS) -> Board:
+    """Return the board of a group of comparable runs.
+
+    ``latest``: of every candidate (by name) and baseline only the row of the newest run. ``between`` is what two runs
+    may differ by for no reason of a candidate's, as a share.
+    """
+    entries = [entry for source in group.sources for entry in _entries(source)]
+    if latest:
+        entries = _newest(entries)
+    known = [entry.terms for entry in entries if entry.terms is not None]
+    entries.append(_eager(group.sources[0].run, known))
+    entries.sort(key=lambda entry: (-(entry.row.as_.ratio if entry.row.as_ else 0.0), entry.row.name))
+    gaps = _gaps(entries, between)
+    apart = {pair for pair, gap in gaps.items() if gap.real == "yes"}
+    ranked = [index for index, entry in enumerate(entries) if entry.terms is not None]
+    named = letters(ranked, apart)
+    rows = [
+        replace(entry.row, gap=gaps.get((index - 1, index)), letters=named.get(index, ""))
+        for index, entry in enumerate(entries)
+    ]
+    return Board(group, tuple(rows), tuple(_notes(group, entries, between)))
+
+
+def letters(items: Sequence[int], apart: Set[tuple[int, int]]) -> dict[int, str]:
+    """Return letters for places in a ranking, so that two of them share one if and only if they are not ``apart``.
+
+    The method is "insert and absorb" (Piepho 2004, J. Comput. Graph. Stat. 13:456). ``apart`` has pairs in order.
+    """
+    columns = [frozenset(items)]
+    for a, b in sorted(apart):
+        both = [column for column in columns if {a, b} <= column]
+        parts = [column - {item} for column in both for item in (a, b)]
+        kept = [column for column in columns if column not in both]
+        columns = kept + [part for part in parts if not any(part < other for other in (*kept, *parts))]
+        columns = list(dict.fromkeys(columns))
+    columns.sort(key=sorted)
+    names = {column: _letter(index) for index, column in enumerate(columns)}
+    return {item: " ".join(name for column, name in names.items() if item in column) for item in items}
+
+
+def _letter(index: int) -> str:
+    """Return a, b, ... z, aa, ab and so on."""
+    last = "abcdefghijklmnopqrstuvwxyz"[index % 26]
+    return last if index < 26 else _letter(index // 26 - 1) + last
+
+
+def _entries(source: Source) -> Iterable[_Entry]:
+    run = source.run
+    contents = {str(item.get("name")): str(item.get("content_hash", ""))[:8] for item in run.candidates}
+    for name in run.names:
+        found = [board.tasks_of(run, name, criterion) for criterion in ("ladder", "fp64")]
+        yield _entry(source, name, "candidate", contents.get(name, ""), found)
+    for name in run.baselines:
+        found = [board.baseline_of(run, name, criterion) for criterion in ("ladder", "fp64")]
+        yield _entry(source, name, "baseline", "", found)
+
+
+def _entry(source: Source, name: str, kind: Kind, content: str, by: Sequence[dict[str, list[Judged]]]) -> _Entry:
+    """Return the row of a candidate or baseline; ``by`` has its subgraphs by agreement and by accuracy."""
+    run, settings = source.run, source.run.score_settings
+    (agreeing, accurate), offset = by, float(run.noise.get("offset", 0.0))
+    row, precise = (board.row(name, tasks, settings) for tasks in (agreeing, accurate))
+    found = terms(agreeing, settings)
+    standing = Standing(
+        name=name,
+        kind=kind,
+        started=run.started,
+        content=content,
+        path=str(source.path),
+        as_=None if found is None else score(found, offset),
+        as_fp64=precise.scores.as_ if run.has_accuracy else None,
+        gmean=tables.interval(_records(run, name, kind), "candidate" if kind == "candidate" else name, run),
+        correct=row.correct,
+        correct_fp64=precise.correct if run.has_accuracy else None,
+        fast1=row.fast1,
+        subgraphs=row.subgraphs,
+        missing=row.missing,
+        es=row.scores.es,
+    )
+    return _Entry(standing, found, run, offset)
+
+
+def _eager(run: Run, known: Sequence[Terms]) -> _Entry:
+    """Return eager's row: 1 by definition, on every subgraph of any row."""
+    like = {task: group for found in known for task, group in found.items()}
+    one, steps = Interval(1.0, 1.0, 1.0), es.ladder(run.score_settings.interpretation)
+    row = Standing(
+        EAGER, "eager", "", "", "", Ratio(1.0, 1.0, 1.0), 1.0, one, 1.0, 1.0, 1.0,
+        sum(map(len, like.values())), 0, dict.fromkeys(steps, 1.0),
+    )  # fmt: skip
+    return _Entry(row, eager_terms(like), None, 0.0)
+
+
+def _gaps(entries: Sequence[_Entry], between: float) -> dict[tuple[int, int], Gap]:
+    """Return what is known of the difference of every two rows, by their places."""
+    pairs = list(combinations(range(len(entries)), 2))
+    found = {(a, b): _gap(entries[a], entries[b], len(pairs), between) for a, b in pairs}
+    return {pair: gap for pair, gap in found.items() if gap is not None}
+
+
+def _gap(upper: _Entry, lower: _Entry, comparisons: int, between: float) -> Gap | None:
+    if upper.terms is None or lower.terms is None:
+        return None
+    one_run = upper.run is lower.run or upper.run is None or lower.run is None
+    shared = upper.offset + lower.offset + (0.0 if one_run else log1p(between))
+    found = contrast(upper.terms, lower.terms, shared, comparisons)
+    if found is None:
+        return None
+    deltas = [float(entry.run.noise.get("delta", DELTA)) for entry in (upper, lower) if entry.run is not None]
+    return Gap(label(upper.row), found, real(found.ratio, max(deltas, default=DELTA)), one_run)
+
+
+def real(ratio: Ratio, delta: float) -> Real:
+    """Return whether a difference is real: "yes" if its interval excludes 1.
+
+    It is "no" if the interval lies within ``delta`` of 1, in logs, and "unresolved" otherwise.
+    """
+    if ratio.low > 1.0 or ratio.high < 1.0:
+        return "yes"
+    band = log1p(delta)
+    inside = ratio.low > 0.0 and -log(ratio.low) <= band and log(ratio.high) <= band
+    return "no" if inside else "unresolved"
+
+
+def label(row: Standing) -> str:
+    """Return a row's name with the time of its run to the minute, and with what it is if it is no candidate."""
+    marks = [*filter(None, [KINDS[row.kind], when(row)])]
+    return f"{row.name} ({', '.join(marks)})" if marks else row.name
+
+
+def when(row: Standing) -> str:
+    """Return the time of a row's run to the minute, or nothing for eager."""
+    return row.started[:16].replace("T", " ")
+
+
+def _records(run: Run, name: str, kind: Kind) -> list[Record]:
+    return run.of(name) if kind == "candidate" else run.beside(name)
+
+
+def _newest(entries: Iterable[_Entry]) -> list[_Entry]:
+    found: dict[tuple[str, str], _Entry] = {}
+    for entry in sorted(entries, key=lambda entry: entry.row.started):
+        found[entry.row.kind, entry.row.name] = entry
+    return list(found.values())
+
+
+def _notes(group: Group, entries: Sequence[_Entry], between: float) -> Iterable[str]:
+    runs = [entry.run for entry in entries if entry.run is not None]
+    shown = [source for source in group.sources if any(source.run is run for run in runs)]
+    if len(shown) > 1:
+        yield (
+            f"Rows of different runs may differ by {100 * between:g} % for no reason of a candidate's "
+            "(docs/board.md), and the interval of their difference has that. In one run smaller differences show."
+        )
+    yield from _repeated(entries)
+    for source in shown:
+        run, about = source.run, f"{source.path}: "
+        if run.interrupted:
+            yield about + "the run was interrupted."
+        failed = sum(not record.judged for record in run.records)
+        if failed:
+            yield about + f"{failed} subgraphs could not be judged, through no candidate's fault; no score has them."
+        if "offset" not in run.noise:
+            yield about + "no noise of the machine was measured, so intervals are those of the subgraphs alone."
+    for entry in entries:
+        if entry.row.missing:
+            b = group.sources[0].run.score_settings.b
+            yield f"{label(entry.row)}: {entry.row.missing} subgraphs were not judged and count b = {b:g}."
+        if entry.terms is None:
+            yield f"{label(entry.row)}: a speed was not measured, so AS is not available."
+    harnesses = {str(source.run.hashes.get("harness", "")) for source in shown}
+    if len(harnesses) > 1:
+        yield f"The runs were judged by {len(harnesses)} versions of this package."
+
+
+def _repeated(entries: Sequence[_Entry]) -> Iterable[str]:
+    """Yield how much each candidate that was judged in several runs differed between them."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for entry in entries:
+        if entry.row.kind == "candidate" and entry.row.gmean is not None:
+            found.setdefault((entry.row.name, entry.row.content), []).append(entry.row.gmean.ratio)
+    for (name, _), means in found.items():
+        if len(means) > 1:
+            apart = 100 * (exp(log(max(means) / min(means))) - 1)
+            yield (
+                f"{name}, unchanged, was judged in {len(means)} runs: G-Mean {min(means):.3f} to {max(means):.3f}, "
+                f"{apart:.1f} % apart."
+            )

@@ -1,0 +1,230 @@
+"""``passbench board`` from the command line: which runs stand together, and what each form of the board has."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+import subprocess
+import sys
+
+import pytest
+
+from pytest_passbench.commands.main import main
+from pytest_passbench.core.record import ArmResult, Record, Speed
+from pytest_passbench.core.run import Run
+from pytest_passbench.run import results_file
+
+TASKS = [f"task-{index:02}" for index in range(10)]
+
+
+def speed(ratio):
+    return Speed(ratio, ratio * 0.98, ratio * 1.02, "FASTER", 10.0 * ratio, 10.0)
+
+
+def records(name, ratio, inductor=None, tasks=TASKS, correct_from=-11):
+    for task in tasks:
+        found = Record(task, "a", name, dtypes=["float32"])
+        found.arm = ArmResult(correct_from=[correct_from], speed=speed(ratio))
+        if inductor:
+            found.baselines["inductor"] = ArmResult(correct_from=[-11], speed=speed(inductor))
+        yield found
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Write a run of candidates with the speed-ups given, and return its folder."""
+
+    def write(folder, started="2026-01-01T10:00:00+00:00", inductor=None, tasks=TASKS, missing=(), **ratios):
+        settings = {"device": "cpu", "pipeline": "direct", "policy": "kernels"}
+        run = Run(
+            settings={**settings, **write.settings},
+            environment={"cpu": "Example CPU", "torch": "2.0"},
+            tasks=[*tasks, *missing],
+            started=started,
+            noise={"delta": 0.02, "offset": 0.001},
+            candidates=[{"name": name, "path": name, "content_hash": name * 16} for name in ratios],
+            records=[one for name, ratio in ratios.items() for one in records(name, ratio, inductor, tasks)],
+        )
+        results_file.write(tmp_path / folder, run)
+        return str(tmp_path / folder)
+
+    write.settings = {}
+    return write
+
+
+@pytest.fixture
+def board(capsys, tmp_path):
+    def make(*argv, form=".csv"):
+        out = tmp_path / f"out{form}"
+        assert main(["board", *argv, "-o", str(out)]) == 0
+        capsys.readouterr()
+        text = out.read_text()
+        return list(csv.DictReader(io.StringIO(text))) if form == ".csv" else text
+
+    return make
+
+
+def message(capsys, *argv):
+    assert main(["board", *argv]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("passbench: error: ")
+    assert line.endswith(")")  # the remedy
+    return line
+
+
+def test_one_run_is_ranked_with_references_and_intervals(store, board):
+    found = board(store("r", inductor=0.7, a=1.5, b=2.0, c=2.0), "--no-published")
+    assert [(row["name"], row["kind"]) for row in found] == [
+        ("b", "candidate"), ("c", "candidate"), ("a", "candidate"), ("eager", "eager"), ("inductor", "baseline"),
+    ]  # fmt: skip
+    assert [row["alike"] for row in found] == ["a", "a", "b", "c", "d"]
+    assert [row["real"] for row in found] == ["", "no", "yes", "yes", "yes"]
+    assert float(found[2]["above_over_this"]) == pytest.approx(2.0 / 1.5)
+    half = math.log(float(found[0]["AS_high"]) / 2.0)
+    assert half == pytest.approx(math.log(1.02) / math.sqrt(10) + 0.001, rel=1e-3)
+
+
+def test_other_runs_may_be_of_another_hour(store, board):
+    runs = store("r", a=1.5), store("s", b=1.6)
+    assert board(*runs)[1]["real"] == "unresolved"
+    assert board(*runs, "--between-runs=0")[1]["real"] == "yes"
+    assert "may differ by 12 %" in board(*runs, form=".md")
+
+
+def test_runs_under_other_conditions_stand_apart_and_say_why(store, board):
+    first = store("r", a=1.5)
+    store.settings = {"pipeline": "dynamo", "device": "cuda:0"}
+    other = store("s", b=1.6)
+    store.settings = {}
+    fewer = store("t", tasks=TASKS[:4], c=1.6)
+    replaced = store("u", tasks=[*TASKS[:9], "another"], d=1.6)
+    text = board(first, other, fewer, replaced, form=".md")
+    assert "Not compared with board 1: device cuda here, cpu there; machine unknown here, Example CPU there" in text
+    assert "pipeline dynamo here, direct there" in text
+    assert "Not compared with board 1: tasks 4 here, 10 there." in text
+    assert "Not compared with board 1: other tasks (9 of 10 are the same)." in text
+    assert [row["board"] for row in board(first, other, fewer, replaced) if row["kind"] == "candidate"] == [*"1234"]
+
+
+@pytest.mark.parametrize("settings", [{"tolerance": -3}, {"criterion": "fp64"}, {"budget": 60.0}, {"seed": "ab"}])
+def test_settings_that_decide_no_score_do_not_part_runs(store, board, settings):
+    first = store("r", a=1.5)
+    store.settings = settings
+    assert {row["board"] for row in board(first, store("s", b=1.6), "--no-published")} == {"1"}
+
+
+def test_a_candidate_of_several_runs_is_shown_with_dates_or_its_newest(store, board):
+    runs = store("r", "2026-01-01T10:00:00+00:00", a=1.5), store("s", "2026-01-02T10:00:00+00:00", a=1.4)
+    both = [row["started"][:10] for row in board(*runs) if row["name"] == "a"]
+    assert both == ["2026-01-01", "2026-01-02"]
+    assert "a, unchanged, was judged in 2 runs: G-Mean 1.400 to 1.500, 7.1 % apart." in board(*runs, form=".md")
+    (newest,) = [row for row in board(*runs, "--latest") if row["name"] == "a"]
+    assert newest["started"][:10] == "2026-01-02"
+
+
+def test_what_was_not_judged_counts_and_is_said(store, board):
+    whole, part = store("r", a=1.5), store("s", tasks=TASKS[:9], missing=TASKS[9:], b=1.5)
+    text = board(whole, part, form=".md")
+    assert "b (2026-01-01 10:00): 1 subgraphs were not judged and count b = 0.1." in text
+    row = next(row for row in board(whole, part) if row["name"] == "b")
+    assert float(row["above_over_this"]) == pytest.approx(1.0)
+    assert row["subgraphs_in_common"] == "9"
+
+
+def test_published_rows_are_marked_and_come_from_the_published_board(store, board):
+    found = [row for row in board(store("r", a=1.5)) if row["kind"] == "published"]
+    assert [row["AS"] for row in found] == ["1.0", "0.706", "0.448", "0.371", "0.139"]
+    text = board("--no-published", store("r", a=1.5), form=".md")
+    assert "A30" not in text
+
+
+def test_the_same_run_counts_once(store, board, capsys, tmp_path):
+    folder = store("r", a=1.5)
+    assert main(["board", folder, f"{folder}/results.json"]) == 0
+    said = capsys.readouterr()
+    assert "counted once" in said.err
+    assert len(re.findall(r"^a ", said.out, re.M)) == 2  # its row, and its ES(t)
+
+
+EVIL = r"""<script>alert(1)</script>&$x_1$%\input{x}"""
+
+
+def test_names_are_inert_in_every_form(store, board, tmp_path, capsys):
+    folder = store("r", **{EVIL: 1.5, "=1+1": 1.4, "\x1b[2J": 1.3})
+    page = board(folder, form=".html")
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    tex = board(folder, form=".tex")
+    assert r"\$x\_1\$\%\textbackslash{}input\{x\}" in tex
+    assert [row["name"] for row in board(folder)][1] == "'=1+1"
+    assert main(["board", folder]) == 0
+    for text in (page, tex, board(folder, form=".md"), capsys.readouterr().out):
+        assert "\x1b" not in text
+
+
+def test_the_page_needs_neither_network_nor_script(store, board):
+    page = board(store("r", inductor=0.7, a=1.5, b=2.0), form=".html")
+    assert not re.search(r"<(script|link|iframe|img)\b", page)
+    addresses = set(re.findall(r"https?://[^\"'\s<)]+", page))
+    assert not {address for address in addresses if "w3.org" not in address}
+    assert page.count("<svg") == 2
+    assert "var(--c0)" in page
+    names = re.findall(r'\bid="([^"]+)"', page)
+    assert len(names) == len(set(names)), "names are unique"
+    assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', page)) <= set(names)
+    assert not re.findall(r"(?:fill|stroke): #(?!f{6})", page), "every colour is the page's own"
+
+
+def test_latex_is_a_booktabs_table(store, board):
+    text = board(store("r", a=1.5), form=".tex")
+    for part in (r"\toprule", r"\midrule", r"\bottomrule", r"\begin{tabular}", r"{a} & {1.500 [1.4"):
+        assert part in text
+    body = re.search(r"\\midrule\n(.*?)\\bottomrule", text, re.S)[1]
+    assert {line.count("&") for line in body.splitlines()} == {
+        text.partition(r"\toprule")[2].split("\\\\")[0].count("&")
+    }
+
+
+def test_plots_are_files_for_a_paper(store, tmp_path, capsys):
+    folder = tmp_path / "plots"
+    assert main(["board", store("r", inductor=0.7, a=1.5, b=2.0), "--plots", str(folder)]) == 0
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "es-curves.pdf", "es-curves.svg", "forest.pdf", "forest.svg",
+    ]  # fmt: skip
+    assert b"FontFile2" in (folder / "forest.pdf").read_bytes()  # the font itself
+    assert "<text" not in (folder / "es-curves.svg").read_text()  # letters as paths
+    assert "Best AS first" in capsys.readouterr().out
+
+
+WITHOUT = """
+import sys
+sys.modules["matplotlib"] = None
+from pytest_passbench.commands.main import main
+code = main(sys.argv[1:])
+heavy = {"torch", "pytest"} & set(sys.modules)
+sys.exit(code or 10 * len(heavy))
+"""
+
+
+def test_without_matplotlib_there_are_tables_and_a_remedy(store, tmp_path):
+    def run(*argv):
+        command = [sys.executable, "-c", WITHOUT, "board", store("r", a=1.5), *argv]
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+
+    assert run("-o", "b.html").returncode == 0
+    assert "No charts: plots are drawn by matplotlib" in (tmp_path / "b.html").read_text()
+    plots = run("--plots", "p")
+    assert plots.returncode == 1
+    assert "pip install &#39;" not in plots.stderr
+    assert "(pip install 'pytest-passbench[plots]')" in plots.stderr
+
+
+def test_bad_input_is_one_line_with_the_remedy(store, capsys, tmp_path):
+    folder = store("r", a=1.5)
+    assert "nothing is known of the suffix '.xlsx'" in message(capsys, folder, "-o", "board.xlsx")
+    assert "no such file" in message(capsys, folder, str(tmp_path / "none"))
+    file = tmp_path / "r/results.json"
+    file.write_text(file.read_text().replace('"ratio": 1.5', '"ratio": 1.7'))
+    assert "was changed after it was written" in message(capsys, folder)

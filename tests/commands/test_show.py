@@ -1,0 +1,126 @@
+"""``passbench show`` from the command line: a stored run's tables again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from pytest_passbench.commands.main import main
+from pytest_passbench.core.record import ArmResult, Record, Speed
+from pytest_passbench.core.run import Run
+from pytest_passbench.report import markdown, terminal
+from pytest_passbench.run import results_file
+
+
+def record(task, subgraph, ratio, correct_from, worst=""):
+    found = Record(task, subgraph, "mine", dtypes=["float32"])
+    speed = Speed(ratio, ratio * 0.99, ratio * 1.01, "FASTER", 10.0 * ratio, 10.0)
+    found.arm = ArmResult(correct_from=[correct_from], speed=speed, worst=worst)
+    return found
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """A run at t = -5: of ``gelu-add-1a2b`` one subgraph agrees at t = -6 only, of ``silu-3c4d`` one at t = -3."""
+    records = [
+        record("gelu-add-1a2b", "a", 2.0, -11),
+        record("gelu-add-1a2b", "b", 8.0, -6),
+        record("silu-3c4d", "c", 3.0, -3, worst="output 0 at [1]: 2.5 instead of 2.0"),
+    ]
+    run = Run(
+        settings={"tolerance": -5},
+        tasks=["gelu-add-1a2b", "silu-3c4d"],
+        candidates=[{"name": "mine", "path": "passes", "content_hash": "00"}],
+        selected={"mine": {"gelu-add-1a2b": 2, "silu-3c4d": 1}},
+        records=records,
+    )
+    results_file.write(tmp_path, run)
+    return tmp_path
+
+
+@pytest.fixture
+def show(stored, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def run(*argv, code=0):
+        assert main(["show", str(stored), *argv]) == code
+        said = capsys.readouterr()
+        return said.err if code else said.out
+
+    return run
+
+
+def row(text, name, title):
+    """Return the cells of the row that begins with ``name``, in the table of this title."""
+    _, found, table = text.partition(title)
+    assert found, text
+    return next(line for line in table.splitlines() if line.startswith(name)).split()
+
+
+def test_without_options_it_is_what_the_run_printed(stored, show):
+    run = results_file.read(stored)
+    assert show() == terminal.summary(run, 120) + "\n"
+    assert show("--format=markdown") == markdown.render(run)
+
+
+def test_another_t_changes_what_is_correct(show):
+    text = show("--tolerance=-3")
+    assert row(text, "mine", "Board (correct: at t = -3)")[7] == "100.0"
+    assert row(text, "silu-3c4d", "(correct: at t = -3)")[4] == "1/1"
+    text = show("--tolerance=-7")
+    assert row(text, "mine", "Board (correct: at t = -7)")[7] == "33.3"
+    assert row(text, "gelu-add-1a2b", "(correct: at t = -7)")[4] == "1/2"
+    assert "which was judged at t = -5" in text
+
+
+def test_what_was_right_in_the_run_and_is_not_now_says_from_which_t_on(show):
+    assert "agrees with eager from t = -6 on" in show("--tolerance=-7", "--full")
+    assert "2.5 instead of 2.0" in show("--tolerance=-7", "--format=markdown")
+
+
+def test_scores_over_all_t_do_not_change(show):
+    assert row(show(), "mine", "ES(t)") == row(show("--tolerance=-9"), "mine", "ES(t)")
+
+
+def test_a_task_alone(show):
+    text = show("--task=silu-3c4d")
+    assert "gelu-add" not in text
+    assert "Only 1 of the run's 2 tasks" in text
+    assert row(text, "mine", "Board")[-1] == "1"
+
+
+def test_in_full_there_is_a_line_for_every_subgraph(show):
+    assert "Subgraphs: mine" not in show()
+    table = show("--full").partition("Subgraphs: mine")[2]
+    assert [line.split()[1] for line in table.splitlines() if line.startswith(("gelu", "silu"))] == ["a", "b", "c"]
+
+
+def test_another_criterion(stored, show):
+    run = results_file.read(stored)
+    for one in run.records:
+        one.arm.greatest_ratio64, one.arm.mean_ratio64 = [1.0], [0.5]
+    results_file.write(stored, run)
+    text = show("--criterion=fp64")
+    assert row(text, "silu-3c4d", "(correct: as accurate as eager)")[4] == "1/1"
+    assert "the run's own is ladder" in text
+
+
+def test_what_cannot_be_shown_is_one_line_with_the_remedy(stored, show):
+    assert "no errors against float64" in show("--criterion=fp64", code=1)
+    said = show("--task=silu", code=1)
+    assert "has no task 'silu' (the run has: silu-3c4d, ...)" in said
+    assert str(stored / "results.json") in said
+    with pytest.raises(SystemExit) as stopped:
+        show("--tolerance=3")
+    assert stopped.value.code == 2
+
+
+def test_it_imports_neither_torch_nor_pytest(stored):
+    code = (
+        "import sys; from pytest_passbench.commands.main import main; code = main(sys.argv[1:]);"
+        "heavy = {'torch', 'numpy', 'pytest', 'matplotlib'} & set(sys.modules); sys.exit(code or len(heavy))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "show", str(stored)], capture_output=True)
+    assert done.returncode == 0, done.stderr
