@@ -16,7 +16,7 @@ from pytest_passbench.api.given import Paths, TaskShelf, load, of_tasks, paths
 from pytest_passbench.api.given import settings as settings_of
 from pytest_passbench.api.local import Local
 from pytest_passbench.api.outcome import Outcome
-from pytest_passbench.api.work import Backend, Call, Judged, Machine, Selected
+from pytest_passbench.api.work import Backend, Call, take
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
@@ -97,7 +97,7 @@ class Evaluator:
         self._process, self._lock, self._closed = os.getpid(), threading.Lock(), False
         self._shelf = TaskShelf()
         self._tasks = None if tasks is None else self._shelf.named(tasks)
-        self._backend = _backend(backend, self.settings, thorough, address)
+        self._backend = make_backend(backend, self.settings, thorough, address)
 
     def __enter__(self) -> Self:
         return self
@@ -149,32 +149,9 @@ class Evaluator:
         chosen = replace(of_tasks(self.settings, tasks), candidates=tuple(item.path for item in candidates))
         ledger = Ledger(chosen, candidates, call.seed, [task.id for task in tasks])
         if candidates:
-            self._take(call, ledger, on_record)
+            take(self._backend, call, ledger, on_record)
         run = Outcome.from_run(ledger.run())
         return [run.only(entry.name) if entry.candidate else self._mistaken(entry, run, tasks) for entry in found]
-
-    def _take(self, call: Call, ledger: Ledger, on_record: OnRecord | None) -> None:
-        """Have a call judged, and take its reports into the ledger."""
-        noises: list[dict[str, Any]] = []
-        try:
-            for report in self._backend.judge(call):
-                if isinstance(report, Selected):
-                    ledger.expect(report.task, report.candidate, report.count)
-                elif isinstance(report, Judged):
-                    ledger.add(report.record)
-                    if on_record is not None:
-                        on_record(report.record)
-                elif isinstance(report, Machine):
-                    ledger.environment = ledger.environment or report.environment
-                    noises.append(report.noise)
-        except UserError:
-            raise
-        except BaseException:
-            self._backend.stop()
-            raise
-        from pytest_passbench.judge.measure.floor import merged
-
-        ledger.noise = merged(noises)
 
     def _mistaken(self, entry: Entry, run: Outcome, tasks: Sequence[Task]) -> Outcome:
         """Return the outcome of an answer from which no candidate could be made."""
@@ -203,7 +180,8 @@ class Evaluator:
                 self._backend.close()
 
 
-def _backend(named: str | Backend, settings: Settings, thorough: bool, address: str | None) -> Backend:
+def make_backend(named: str | Backend, settings: Settings, thorough: bool, address: str | None) -> Backend:
+    """Return the backend of this name, or the one given. Raises UserError if there is none, or if it can't start."""
     if not isinstance(named, str):
         return named
     if address is not None and named != "ray":
@@ -211,4 +189,8 @@ def _backend(named: str | Backend, settings: Settings, thorough: bool, address: 
     if named == "local":
         check_machine(settings)
         return Local(settings, thorough)
-    raise UserError(f"unknown backend {named!r}", where="Evaluator", remedy="local")
+    if named == "ray":
+        from pytest_passbench.api.cluster import Cluster
+
+        return Cluster(settings, thorough, address)
+    raise UserError(f"unknown backend {named!r}", where="Evaluator", remedy="local or ray")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pytest_passbench.core import misses
 from pytest_passbench.core.escape import LINES, line, printable
 from pytest_passbench.core.ladder import NEVER
-from pytest_passbench.core.record import RAN, PassReport, Record, Speed
+from pytest_passbench.core.record import RAN, Finding, PassReport, Record, Speed
 
 LIMIT = 4000
 """Characters of a feedback, if the caller sets no other limit."""
@@ -85,12 +85,18 @@ def _failures(failed: Sequence[Record]) -> Iterator[str]:
     groups: dict[str, list[Record]] = {}
     for record in failed:
         groups.setdefault(_key(record), []).append(record)
-    ranked = sorted(groups.values(), key=lambda group: (group[0].arm.status != "integrity", -len(group)))
+    ranked = sorted(groups.values(), key=_rank)
     for group in ranked[:MAX_CAUSES]:
         yield _failure(group)
     rest = sum(map(len, ranked[MAX_CAUSES:]))
     if rest:
         yield f"{rest} more subgraphs fail in {len(ranked) - MAX_CAUSES} other ways."
+
+
+def _rank(group: Sequence[Record]) -> tuple[bool, bool, int]:
+    """Return the place of a failure: broken rules first, and before those that only follow from them."""
+    arm = group[0].arm
+    return arm.status != "integrity", arm.phase == "disqualified", -len(group)
 
 
 def _key(record: Record) -> str:
@@ -109,15 +115,14 @@ def _failure(group: Sequence[Record]) -> str:
         return "\n".join([f"Wrong answer on {where}{others}: {_wrong(first)}.", *_worst(group)])
     said = f"{arm.status} on {where}{others}: {IN_WORDS.get(arm.status, arm.status)}."
     shown = [f"  {printable(part)}" for part in _capped(arm.message, MAX_MESSAGE).splitlines()]
-    findings = {_finding(finding): None for record in group for finding in record.findings}
-    more = [f"  {item}" for item in findings if not arm.message or arm.message not in item]
+    told = [finding for record in group for finding in record.findings if finding.message not in arm.message]
+    more = [f"  {item}" for item in dict.fromkeys(map(_finding, told))]
     return "\n".join([said, *shown, *more[:MAX_CAUSES]])
 
 
-def _finding(finding: object) -> str:
-    file, number = getattr(finding, "file", ""), getattr(finding, "line", 0)
-    place = f"{file}:{number}: " if file else ""
-    return line(f"{place}{getattr(finding, 'message', '')} [rule {getattr(finding, 'rule', '')}]", 400)
+def _finding(finding: Finding) -> str:
+    place = f"{finding.file}:{finding.line}: " if finding.file else ""
+    return line(f"{place}{finding.message} [rule {finding.rule}]", 400)
 
 
 def _wrong(record: Record) -> str:

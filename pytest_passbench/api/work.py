@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pytest_passbench.candidate.layout import Candidate
+from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
+from pytest_passbench.judge.measure.floor import merged
 from pytest_passbench.run.judging import Judge, LastingJudge, make_judge, records
+from pytest_passbench.run.ledger import Ledger
+from pytest_passbench.run.merge import common
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,29 @@ class Engine:
     def close(self) -> None:
         """End the sandboxes."""
         self._judge.close()
+
+
+def take(backend: Backend, call: Call, ledger: Ledger, on_record: Callable[[Record], None] | None = None) -> None:
+    """Have a call judged, and take its reports into the ledger. Any end but that of UserError stops the backend."""
+    machines: list[Machine] = []
+    try:
+        for report in backend.judge(call):
+            if isinstance(report, Selected):
+                ledger.expect(report.task, report.candidate, report.count)
+            elif isinstance(report, Judged):
+                ledger.add(report.record)
+                if on_record is not None:
+                    on_record(report.record)
+            else:
+                machines.append(report)
+    except UserError:
+        raise
+    except BaseException:
+        backend.stop()
+        raise
+    finally:
+        ledger.environment = common([machine.environment for machine in machines]) if machines else {}
+        ledger.noise = merged([machine.noise for machine in machines])
 
 
 def subgraphs(call: Call) -> int:

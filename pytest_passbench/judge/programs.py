@@ -6,13 +6,13 @@ and times eager beside its candidate.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import hashlib
+from dataclasses import dataclass, field
 
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.template import Template
 from pytest_passbench.judge.case import Case
 from pytest_passbench.judge.inputs.pages import Pages
-from pytest_passbench.suite.taskfile import task_hash
 
 MAX_PROGRAMS = 32  # subgraphs. Each has up to two processes and five open files
 MAX_PAGES_BYTES = 1 << 30  # of the input pages of all of them
@@ -81,5 +81,7 @@ def _end(built: Built) -> None:
 
 
 def _key(case: Case) -> str:
-    """Return the hash of the subgraph alone, which is the same in every selection of its task."""
-    return task_hash(replace(case.task, subgraphs=(case.subgraph,)))
+    """Return a hash of all that eager's programs and their input pages are made of."""
+    subgraph, task = case.subgraph, case.task
+    parts = task.graphs[subgraph.graph], task.path.name, subgraph.graph, subgraph.dtype, subgraph.inputs
+    return hashlib.sha256(repr(parts).encode()).hexdigest()

@@ -46,6 +46,7 @@ from pytest_passbench.judge.touching import matches
 from pytest_passbench.protocol import Order
 from pytest_passbench.suite.build import check_graphs
 from pytest_passbench.suite.limits import check_memory
+from pytest_passbench.suite.taskfile import task_hash
 from pytest_passbench.timing.looks import Stopping
 from pytest_passbench.timing.measurement import Arms
 
@@ -103,7 +104,7 @@ class Session:
         removed. Sandboxes that are missing start in the background.
         """
         self._seed, self.expected = seed, 0
-        self._budget = Budget(self.settings.budget)
+        self._budget = self._budget.renewed()
         self._programs.kept = not is_cuda(self.settings.device)  # a device's template becomes its runner
         self._baselines.of_others()
         self._readings.begin()
@@ -158,7 +159,8 @@ class Session:
         its record is yielded once more: the later one counts.
         """
         check_graphs(task)
-        cases = [Case(task, subgraph, candidate) for subgraph in self.selected(task, candidate)]
+        hashed = task_hash(task)  # for all cases, since it takes milliseconds
+        cases = [Case(task, subgraph, candidate, hashed) for subgraph in self.selected(task, candidate)]
         for case in cases:
             check_memory(case.subgraph, task.path)
         self._budget.begin(len(cases), self.expected)

@@ -59,6 +59,8 @@ def test_errors_of_independent_subgraphs_add_as_squares():
     assert outcome(*[right(2.0)] * 2, tasks=2).reward().high == pytest.approx(four.high)
     shared = outcome(*[right(2.0)] * 4, noise={"offset": 0.05}).reward()
     assert math.log(shared.high / four.high) == pytest.approx(0.05)
+    wrong = outcome(WRONG, noise={"offset": 0.05}).reward()
+    assert wrong.low == wrong == wrong.high  # no speed counts
     endless = copy.deepcopy(right(2.0))
     endless.speed.low, endless.speed.high = 0.0, math.inf
     vague = outcome(endless).reward()
@@ -161,6 +163,8 @@ def test_a_broken_rule_comes_first_with_its_place():
     text = run.feedback()
     assert text.index("integrity on t0/s2") < text.index("Wrong answer")
     assert "fuse.py:12: computes with torch (aten.add) [rule torch-op]" in text
+    run.records[-1].arm.message = "fuse.py:12: computes with torch (aten.add) [plan: torch-op]"
+    assert run.feedback().count("computes with torch") == 1
 
 
 def test_feedback_is_capped_inert_and_tells_no_secret():

@@ -17,6 +17,7 @@ from pytest_passbench.timing.rounds import MAX_PAIR_SECONDS
 
 #: Phases of a subgraph's time that do not come with every pair.
 OUTSIDE_PAIRS = ("read", "build", "inputs", "wait", "end", "other", "verify", "audit")
+KNOWN = 20  # costs that count, the latest
 #: Guesses until costs are known: a pair without its blocks (forks, warm-up, inputs), a subgraph without its pairs.
 PAIR_COST_SECONDS, SUBGRAPH_COST_SECONDS = 0.025, 0.1
 
@@ -57,6 +58,11 @@ class Budget:
     _done: int = 0
     _costs: dict[int, list[tuple[float, float]]] = field(default_factory=dict)  # of a pair, and without pairs
     _totals: list[float] = field(default_factory=list)
+
+    def renewed(self) -> Budget:
+        """Return the budget of a later run of the same judge, which knows the costs of this one."""
+        costs = {arms: known[-KNOWN:] for arms, known in self._costs.items()}
+        return Budget(self.seconds, clock=self.clock, _costs=costs)
 
     def begin(self, subgraphs: int, expected: int = 0) -> None:
         """Note that a task with so many subgraphs comes next, of ``expected`` in the whole run, if that is known."""
@@ -99,5 +105,5 @@ class Budget:
 
 
 def _mean(values: list[float], default: float) -> float:
-    """Return the mean of the latest 20 values, since a machine changes. Return ``default`` if there are no values."""
-    return fmean(values[-20:]) if values else default
+    """Return the mean of the latest values, since a machine changes. Return ``default`` if there are no values."""
+    return fmean(values[-KNOWN:]) if values else default
