@@ -7,6 +7,7 @@ A node that is lost costs the tasks that its judges had: others get them. Machin
 from __future__ import annotations
 
 import json
+import socket
 import tarfile
 import tempfile
 import time
@@ -30,6 +31,7 @@ from pytest_passbench.run.hashes import of_harness
 
 MAX_LOSSES = 3  # of judges that had a task, before the task is taken for the reason
 LOOK_SECONDS = 5.0  # between two looks for machines that have joined
+REACH_SECONDS = 10.0  # for a cluster's head to answer
 NODES_TIMEOUT_SECONDS = 120.0  # for a node to be there, if there is none
 _INSTALL = "pip install 'pytest-passbench[ray]'"
 
@@ -152,8 +154,9 @@ class Cluster:
         self._own = not ray.is_initialized()
         if self._own:
             try:
+                _reach(address or "")
                 ray.init(address=address, log_to_driver=False, include_dashboard=False if address is None else None)
-            except (ConnectionError, ValueError, RuntimeError) as error:
+            except (OSError, ValueError, RuntimeError) as error:
                 remedy = "start it with `ray start --head`, or leave the address out"
                 raise UserError(f"no Ray cluster answers: {error}", where=f"ray, {address}", remedy=remedy) from None
         self._judges: list[_Judge] = []
@@ -247,6 +250,13 @@ class Cluster:
         self.stop()
         if self._own:
             self._ray.shutdown()
+
+
+def _reach(address: str) -> None:
+    """Raise OSError if nothing listens at an address with a port. Ray would try for many minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=REACH_SECONDS).close()
 
 
 def _awaited(judge: _Judge) -> bool:

@@ -33,7 +33,7 @@ def cluster():
 def bench(tmp_path) -> Bench:
     made = Bench(tmp_path)
     for number in range(TASKS):
-        made.task(f"gelu-add-{number}", scales=(1, 1 + number))
+        made.task(f"gelu-add-{number}", scales=(1, 2 + number))
     made.candidate({"p": "import time\ntime.sleep(1)\n" + make_cpp_pass()})
     made.candidate({"p": make_wrapper("return torch.add(x, y)")}, "cheats")
     return made
@@ -77,5 +77,6 @@ def test_a_cluster_judges_as_one_machine_does_and_outlives_a_node(cluster, bench
 
 def test_a_cluster_that_is_not_there_is_named():
     ray.shutdown()
-    with pytest.raises(UserError, match=r"no Ray cluster answers"):
-        pytest_passbench.Evaluator(backend="ray", address="127.0.0.1:1")
+    for address in ("127.0.0.1:1", "ray://127.0.0.1:1"):
+        with pytest.raises(UserError, match=f"ray, {address}: no Ray cluster answers: .*refused .start it with"):
+            pytest_passbench.Evaluator(backend="ray", address=address)
