@@ -34,7 +34,7 @@ from pytest_passbench.judge.inputs import chosen
 from pytest_passbench.judge.machine.awake import Awake
 from pytest_passbench.judge.machine.cores import Cores
 from pytest_passbench.judge.machine.heap import give_back
-from pytest_passbench.judge.measure.allowance import AGAIN, Budget
+from pytest_passbench.judge.measure.allowance import AGAIN, DEFAULT, QUICK, Budget
 from pytest_passbench.judge.measure.floor import Noise
 from pytest_passbench.judge.programs import Programs
 from pytest_passbench.judge.reading.planning import Planner
@@ -99,19 +99,20 @@ class Session:
     def begin(self, seed: bytes) -> None:
         """Begin a run of its own, with a secret and a budget of its own, in the sandboxes of the run before.
 
+        Unless it ``repeats``, subgraphs are measured in less time than in a run of its own.
         These stay: the sandboxes without any process of a candidate's, eager's built programs, the baselines'
         results, and what is known of the machine's noise. Whatever a candidate's code has touched is ended or
         removed. Sandboxes that are missing start in the background.
         """
         self._seed, self.expected = seed, 0
-        self._budget = self._budget.renewed()
-        self._programs.kept = not is_cuda(self.settings.device)  # a device's template becomes its runner
+        self._budget = self._budget.renewed(DEFAULT if self.repeats else QUICK)
         self._baselines.of_others()
         self._readings.begin()
         self.start()
 
     def start(self) -> None:
-        """Start the sandboxes that are missing, in the background."""
+        """Start the sandboxes that are missing, in the background. From now on, eager's programs are kept."""
+        self._programs.kept = not is_cuda(self.settings.device)  # a device's template becomes its runner
         self._readings.arm()
         self._arms()
 

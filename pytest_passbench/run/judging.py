@@ -49,7 +49,7 @@ class LastingJudge(Judge, Protocol):
     """A judge that serves several runs, one after the other."""
 
     repeats: bool
-    """True if subgraphs whose verdict noise kept open are measured again."""
+    """True if subgraphs are measured for as long as in a run by itself, and again if noise kept a verdict open."""
 
     def begin(self, seed: bytes) -> None:
         """Begin a run with a secret of its own. Nothing that a candidate's code has touched is left."""
