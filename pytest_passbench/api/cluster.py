@@ -12,7 +12,7 @@ import tarfile
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -163,11 +163,23 @@ class Cluster:
         self._looked = 0.0
         self._grow()
 
-    def judge(self, call: Call) -> Iterator[Report]:
+    def judge(self, call: Call) -> Generator[Report]:
         """Yield the reports of a call, task by task as they are judged; at last a Machine for each judge."""
+        machines: dict[str, Machine] = {}
+        try:
+            for report in self._reports(call):
+                if isinstance(report, Machine):
+                    machines[report.worker] = report
+                else:
+                    yield report
+        except BaseException:  # what judges still work on is of no use, and would hold up the next call
+            self._stop()
+            raise
+        yield from machines.values()
+
+    def _reports(self, call: Call) -> Generator[Report]:
         tasks = sorted(call.tasks, key=lambda task: -len(task.subgraphs))  # no long one is left for the end
         work = _Work(call, deque(tasks), self._ray.put(_pack(call)))
-        machines: dict[str, Machine] = {}
         since = time.monotonic()
         while work.waiting or any(judge.job is not None for judge in self._judges):
             self._grow()
@@ -182,12 +194,7 @@ class Cluster:
             since = time.monotonic()
             done, _ = self._ray.wait(busy, num_returns=1, timeout=LOOK_SECONDS)
             for future in done:
-                for report in self._finished(future, work):
-                    if isinstance(report, Machine):
-                        machines[report.worker] = report
-                    else:
-                        yield report
-        yield from machines.values()
+                yield from self._finished(future, work)
 
     def _hand_out(self, work: _Work) -> None:
         for judge in self._judges:
@@ -238,7 +245,7 @@ class Cluster:
                 actor = remote.options(**options).remote(self._settings, self._thorough, index)
                 self._judges.append(_Judge(actor, name, index, actor.start.remote(of_harness())))
 
-    def stop(self) -> None:
+    def _stop(self) -> None:
         """End all judges at once. Their sandboxes end with them."""
         for judge in self._judges:
             with suppress(Exception):
@@ -247,7 +254,7 @@ class Cluster:
 
     def close(self) -> None:
         """End all judges, and leave the cluster if this process has joined it for them."""
-        self.stop()
+        self._stop()
         if self._own:
             self._ray.shutdown()
 

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -21,6 +21,7 @@ from pytest_passbench.core.settings import Settings
 
 _START = "import sys; sys.path.insert(0, {!r}); from pytest_passbench.api.serving import main; main()"
 END_SECONDS = 10.0  # for the process to end its sandboxes, when it is not in a call
+LOST_SECONDS = 1.0  # for a process to end that has hung up
 
 
 class Local:
@@ -48,61 +49,69 @@ class Local:
             mine.send(self._given)
         return process, mine
 
-    def judge(self, call: Call) -> Iterator[Report]:
+    def judge(self, call: Call) -> Generator[Report]:
         """Yield the reports of a call. A process that is lost is replaced once, and judges the rest."""
         left, lost = call, False
         while True:
             try:
-                for report in self._reports(left):
-                    yield report
-                    if isinstance(report, Judged):
-                        left = _from(call, report.record.task)
+                with contextlib.closing(self._reports(left)) as reports:
+                    for report in reports:
+                        yield report
+                        if isinstance(report, Judged):
+                            left = _from(call, report.record.task)
                 return
             except (EOFError, OSError) as error:
-                said = self._how_it_ended()
+                said = _ending(self._stop(LOST_SECONDS))
                 if lost:
                     remedy = "look for a lack of memory; `passbench doctor` says what else may be wrong"
                     raise UserError(f"the judge's process was lost twice: {said}", remedy=remedy) from error
                 lost = True
 
-    def _reports(self, call: Call) -> Iterator[Report]:
+    def _reports(self, call: Call) -> Generator[Report]:
+        """Yield what the process says of a call. Raises EOFError or OSError if it is lost."""
         if self._channel is None:
             self._start()
         channel = self._channel
         assert channel is not None
-        if not self._greeted:
-            _check(channel.recv())
-            self._greeted = True
-        channel.send(call)
-        while (said := channel.recv()) is not DONE:
-            yield _check(said)
+        try:
+            if not self._greeted:
+                _check(channel.recv())
+                self._greeted = True
+            channel.send(call)
+            while (said := channel.recv()) is not DONE:
+                yield _check(said)
+        except UserError:  # the last word on a call; if it is the first one of all, the process has ended
+            if not self._greeted:
+                self._stop()
+            raise
+        except (EOFError, OSError):
+            raise
+        except BaseException:  # its reports on this call must not be taken for those on the next one
+            self._stop()
+            raise
 
-    def _how_it_ended(self) -> str:
-        process = self._process
-        self.stop()
-        if process is None or not process.returncode:
-            return "it ended without a word"
-        code = process.returncode
-        return f"it ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with {code}"
-
-    def stop(self) -> None:
-        """End the judge's process and its sandboxes at once."""
-        if self._channel is not None:
-            self._channel.close()
-        if self._process is not None:
-            self._process.poll()
-            self._process.kill()
-            self._process.wait()
+    def _stop(self, patience: float = 0.0) -> int:
+        """End the process and its sandboxes, unless it ends by itself in ``patience`` seconds. Return its exit code."""
+        process, channel = self._process, self._channel
         self._process = self._channel = None
+        if channel is not None:
+            channel.close()
+        if process is None:
+            return 0
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(patience)
+        process.kill()
+        return process.wait()
 
     def close(self) -> None:
         """Let the process end its sandboxes, and wait for that."""
-        if self._channel is not None:
-            self._channel.close()
-        if self._process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(END_SECONDS)
-        self.stop()
+        self._stop(END_SECONDS)
+
+
+def _ending(code: int) -> str:
+    if not code:
+        return "it ended without a word"
+    return f"it ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with {code}"
 
 
 def _from(call: Call, task: str) -> Call:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pytest_passbench.candidate.layout import Candidate
-from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
@@ -57,14 +57,11 @@ Report = Selected | Judged | Machine
 class Backend(Protocol):
     """Where an evaluator's calls are judged. Calls come one at a time, from any thread."""
 
-    def judge(self, call: Call) -> Iterator[Report]:
-        """Yield the reports of a call, that of a Machine last.
+    def judge(self, call: Call) -> Generator[Report]:
+        """Yield the reports of a call, that of a Machine last. Raises UserError if judging is impossible.
 
-        Raises UserError if judging is impossible. Its consumer calls :meth:`stop` if it does not go on to the end.
+        If its consumer closes it before the end, all processes end at once, and the next call starts others.
         """
-
-    def stop(self) -> None:
-        """End all processes at once. The next call starts others."""
 
     def close(self) -> None:
         """End all processes, and wait for that."""
@@ -106,23 +103,19 @@ class Engine:
 
 
 def take(backend: Backend, call: Call, ledger: Ledger, on_record: Callable[[Record], None] | None = None) -> None:
-    """Have a call judged, and take its reports into the ledger. Any end but that of UserError stops the backend."""
+    """Have a call judged, and take its reports into the ledger. An exception of ``on_record`` ends the call."""
     machines: list[Machine] = []
     try:
-        for report in backend.judge(call):
-            if isinstance(report, Selected):
-                ledger.expect(report.task, report.candidate, report.count)
-            elif isinstance(report, Judged):
-                ledger.add(report.record)
-                if on_record is not None:
-                    on_record(report.record)
-            else:
-                machines.append(report)
-    except UserError:
-        raise
-    except BaseException:
-        backend.stop()
-        raise
+        with closing(backend.judge(call)) as reports:
+            for report in reports:
+                if isinstance(report, Selected):
+                    ledger.expect(report.task, report.candidate, report.count)
+                elif isinstance(report, Judged):
+                    ledger.add(report.record)
+                    if on_record is not None:
+                        on_record(report.record)
+                else:
+                    machines.append(report)
     finally:
         ledger.environment = common([machine.environment for machine in machines]) if machines else {}
         ledger.noise = merged([machine.noise for machine in machines])

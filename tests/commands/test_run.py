@@ -35,9 +35,6 @@ class Backend:
         yield Machine("a/0", {"sandbox": "fake", "cpu": "one"}, {"sessions": 2, "width": 0.01})
         yield Machine("b/0", {"sandbox": "fake", "cpu": "two"}, {"sessions": 3, "width": 0.02})
 
-    def stop(self):
-        pass
-
     def close(self):
         self.closed = True
 
