@@ -14,6 +14,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line, printable
 
 COMMANDS = (
+    "run",
     "tasks",
     "show",
     "score",

@@ -44,6 +44,10 @@ class Baselines:
         if key not in self._known or self._known[key].candidate == record.candidate:
             self._known[key] = deepcopy(Measured(record.candidate, arms, record.dtypes, record.null_from))
 
+    def of_others(self) -> None:
+        """Take all that is known for results of earlier runs' candidates, whatever those were called."""
+        self._known = {key: replace(known, candidate="") for key, known in self._known.items()}
+
     def beside_others(self, case: Case) -> Measured:
         """Return a copy of what was measured beside another candidate; without arms if nothing was."""
         known = self._known.get(_key(case)) if self._known else None

@@ -43,9 +43,11 @@ class Bench:
         phases: Stopwatch,
         deadline: Deadline,
         tolerance: int,
+        pages: Pages | None = None,
     ) -> Self:
-        """Make pages and inputs for a case."""
+        """Make inputs for a case, and pages if there are none yet."""
         layout = plan_layout(case.subgraph.inputs)
         with phases("inputs"), deadline.paused():
-            pages, inputs = Pages(layout), Inputs(case.subgraph.inputs, secret.key("inputs"))
+            inputs = Inputs(case.subgraph.inputs, secret.key("inputs"))
+            pages = Pages(layout) if pages is None else pages
         return cls(layout, pages, inputs, cores, awake, secret, phases, deadline, tolerance)

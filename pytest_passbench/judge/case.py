@@ -20,12 +20,16 @@ from pytest_passbench.suite.taskfile import task_hash
 
 @dataclass(frozen=True)
 class Case:
-    """A subgraph of a task to be judged for a candidate. ``turn`` is how often it was judged before in the run."""
+    """A subgraph of a task to be judged for a candidate.
+
+    ``turn`` is how often it was judged before in the run. ``hashed`` is the task's hash, if it is known.
+    """
 
     task: Task
     subgraph: Subgraph
     candidate: Candidate
     turn: int = 0
+    hashed: str = ""
 
     @property
     def passes(self) -> PassDir:
@@ -46,7 +50,7 @@ class Case:
         subgraph, passes = self.subgraph, self.candidate.passes_for(self.task.id)
         record = Record(self.task.id, subgraph.id, self.candidate.name, subgraph.source, subgraph.dtype)
         record.folder = self.candidate.folder(passes) if passes is not None else ""
-        record.task_hash = task_hash(self.task)
+        record.task_hash = self.hashed or task_hash(self.task)
         record.edition = edition_of(self.task.path)
         record.operators = list(self.task.header.ops)
         return record

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from pytest_passbench.core.device import is_cuda
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.template import Template
@@ -16,7 +14,7 @@ def start_template(arm: Arm, order: Order, layout: Layout, pages_fd: int) -> Tem
 
     ``pages_fd`` is the file descriptor of the subgraph's input pages.
     """
-    message = {"op": "template", "order": asdict(order), "layout": layout.to_json()}
+    message = {"op": "template", "order": dict(vars(order)), "layout": layout.to_json()}
     channel, log, number = arm.fork(message, (pages_fd,))
     if not is_cuda(arm.settings.device):
         return Template(arm, channel, log, number)

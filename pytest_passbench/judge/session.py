@@ -36,8 +36,9 @@ from pytest_passbench.judge.inputs import chosen
 from pytest_passbench.judge.machine.awake import Awake
 from pytest_passbench.judge.machine.cores import Cores
 from pytest_passbench.judge.machine.heap import give_back
-from pytest_passbench.judge.measure.allowance import AGAIN, Budget
+from pytest_passbench.judge.measure.allowance import AGAIN, DEFAULT, QUICK, Budget
 from pytest_passbench.judge.measure.floor import Noise
+from pytest_passbench.judge.programs import Programs
 from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.judge.reading.readings import Readings
 from pytest_passbench.judge.reference import Reference
@@ -48,6 +49,7 @@ from pytest_passbench.judge.touching import matches
 from pytest_passbench.protocol import Order
 from pytest_passbench.suite.build import check_graphs
 from pytest_passbench.suite.limits import check_memory
+from pytest_passbench.suite.taskfile import task_hash
 from pytest_passbench.timing.looks import HALF_WIDTH, HEAD_TO_HEAD_HALF_WIDTH, Stopping
 from pytest_passbench.timing.measurement import Arms
 
@@ -61,20 +63,20 @@ class Session:
     """A judge of tasks for candidates, and a context manager; its sandboxes end with it.
 
     ``expected`` is the number of subgraphs that it will be asked for, as far as its caller knows: a budget is spread
-    over them. If it is ``thorough``, the machine's noise (eager against eager) is found out on the way, and subgraphs
-    whose verdict noise kept open are measured again.
+    over them. If it is ``thorough``, the machine's noise (eager against eager) is found out on the way. If it also
+    ``repeats``, subgraphs whose verdict noise kept open are measured again.
     """
 
     def __init__(self, settings: Settings, seed: bytes, worker: int = 0) -> None:
         """``worker`` tells parallel judges apart, from 0. Raises UserError if this machine has no sandbox."""
         self.settings, self._seed = settings, seed
-        self.expected, self.thorough = 0, True
+        self.expected, self.thorough, self.repeats = 0, True, True
         self._broken = False  # the last subgraph could not be judged: the witness goes first
         self._walls = sandbox.require(settings.sandbox)
         self._cores = Cores.choose(settings.threads, worker)
         self._awake = Awake(self._cores.arms)
         self._budget, self._noise = Budget(settings.budget), Noise()
-        self._baselines = Baselines()
+        self._baselines, self._programs = Baselines(), Programs()
         self._turns: Counter[tuple[str, str, str]] = Counter()  # how often each case was asked for
         self._sandboxes = Sandboxes(settings, self._walls)
         builder, triton = Builder(self._walls, cache_folder()), TritonBuilder(self._walls, cache_folder())
@@ -104,7 +106,31 @@ class Session:
         self._readings.close()
         if self._reference is not None:
             self._reference.readings.close()
+        self._programs.close()
         self._sandboxes.close()
+
+    def begin(self, seed: bytes) -> None:
+        """Begin a run of its own, with a secret and a budget of its own, in the sandboxes of the run before.
+
+        Unless it ``repeats``, subgraphs are measured in less time than in a run of its own.
+        These stay: the sandboxes without any process of a candidate's, eager's built programs, the baselines'
+        results, and what is known of the machine's noise. Whatever a candidate's code has touched is ended or
+        removed. Sandboxes that are missing start in the background.
+        """
+        self._seed, self.expected = seed, 0
+        self._budget = self._budget.renewed(DEFAULT if self.repeats else QUICK)
+        self._baselines.of_others()
+        self._turns.clear()
+        self._readings.begin()
+        if self._reference is not None:
+            self._reference.readings.begin()
+        self.start()
+
+    def start(self) -> None:
+        """Start the sandboxes that are missing, in the background. From now on, eager's programs are kept."""
+        self._programs.kept = not is_cuda(self.settings.device)  # a device's template becomes its runner
+        self._readings.arm()
+        self._arms()
 
     def environment(self) -> dict[str, Any]:
         """Return where the run takes place, JSON-ready (docs/results.md)."""
@@ -150,7 +176,8 @@ class Session:
         its record is yielded once more: the later one counts.
         """
         check_graphs(task)
-        cases = [self._case(task, subgraph, candidate) for subgraph in self.selected(task, candidate)]
+        hashed = task_hash(task)  # for all cases, since it takes milliseconds
+        cases = [self._case(task, subgraph, candidate, hashed) for subgraph in self.selected(task, candidate)]
         for case in cases:
             check_memory(case.subgraph, task.path)
         self._budget.begin(len(cases), self.expected)
@@ -159,7 +186,7 @@ class Session:
             attempt = partial(self._first, case)
             record, subject = self._tried(case, attempt) if case.fault() is None else attempt("")
             self._baselines.keep(case, record)
-            if self.thorough and subject is not None and subject.noisy and record.arm.status == RAN:
+            if self.thorough and self.repeats and subject is not None and subject.noisy and record.arm.status == RAN:
                 deadline = subject.bench.deadline
                 if deadline.left() > AGAIN_SHARE * deadline.limit:
                     noisy.append(subject)
@@ -173,10 +200,10 @@ class Session:
         noisy.clear()
         give_back()  # a task's tensors are gone, and nothing is timed now
 
-    def _case(self, task: Task, subgraph: Subgraph, candidate: Candidate) -> Case:
+    def _case(self, task: Task, subgraph: Subgraph, candidate: Candidate, hashed: str) -> Case:
         key = (task.id, subgraph.id, candidate.name)
         self._turns[key] += 1
-        return Case(task, subgraph, candidate, self._turns[key] - 1)
+        return Case(task, subgraph, candidate, self._turns[key] - 1, hashed)
 
     def _tried(self, case: Case, attempt: Attempt) -> tuple[Record, Subject | None]:
         """Return the result of an attempt at judging a case, or of a second one if a fault ended the first.
@@ -286,7 +313,10 @@ class Session:
                 arm.ready()
         with phases("other"):
             subject = self._subject(case, record, arms, phases, deadline, attempt, earlier)
+            known = subject.built
             subject.judge()
+            if subject.built is not known and subject.built is not None:
+                self._programs.keep(case, subject.built)
             put(self._baselines.beside_others(case), record)
             self._complete(record)
             if subject.measured is not None:
@@ -345,7 +375,10 @@ class Session:
             orders.pop(name, None)
         allowance = self._budget.allowance(len(orders)) if earlier is None else AGAIN
         secret = case.secret(self._seed, ("again" if earlier is not None else "") + attempt)
-        bench = Bench.of(case, secret, self._cores, self._awake, phases, deadline, self.settings.tolerance)
+        keeps = self._programs.kept and earlier is None
+        built = self._programs.of(case, arms[EAGER]) if keeps else None
+        pages = None if built is None else built.pages
+        bench = Bench.of(case, secret, self._cores, self._awake, phases, deadline, self.settings.tolerance, pages)
         return Subject(
             case=case,
             record=record,
@@ -359,6 +392,8 @@ class Session:
             auditor=Auditor(self.settings, bench, arms[CANDIDATE]),
             earlier=earlier,
             last=attempt == RETRY,
+            built=built,
+            keeps=keeps,
         )
 
     def _stopping(self, pairs: int) -> Stopping:
@@ -376,7 +411,8 @@ class Session:
 
     def _arms(self) -> dict[str, Arm]:
         """Return the sandboxes of this run's arms. For one subgraph alone, a twin would cost more than it tells."""
-        twin = [TWIN] if self.thorough and self._budget.expected > 1 else []
+        lasting = self._programs.kept or self._budget.expected > 1
+        twin = [TWIN] if self.thorough and lasting else []
         reference = [REFERENCE] if self._reference is not None else []
         return self._sandboxes.arms((EAGER, CANDIDATE, *reference, *self.settings.baselines, *twin))
 

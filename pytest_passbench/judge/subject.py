@@ -25,6 +25,7 @@ from pytest_passbench.judge.entries import pass_reports, speed_of
 from pytest_passbench.judge.machine.cores import exclusive, pinned
 from pytest_passbench.judge.measure.allowance import Allowance
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
+from pytest_passbench.judge.programs import Built
 from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.judge.verify.checker import Checker
 from pytest_passbench.judge.verify.late import LateReference
@@ -49,7 +50,9 @@ class Subject:
     """A subgraph that is judged: an order for each arm, its inputs, and the arms' sandboxes.
 
     ``planners`` answer requests about the passes of the arms that have any. ``earlier`` is a measurement to continue.
-    A ``last`` attempt takes the crash of a baseline for the baseline's own.
+    A ``last`` attempt takes the crash of a baseline for the baseline's own. ``built`` are eager's programs of an
+    earlier case on the subgraph. If there are none and the subject ``keeps`` its own, they live on when it has ended,
+    and ``built`` has them then.
     After :meth:`judge`, ``measured`` is the measurement, and ``twin`` the result of a second eager. ``noisy`` is then
     True if noise left an answer open or vague.
     """
@@ -66,6 +69,8 @@ class Subject:
     auditor: Auditor
     earlier: Arms | None = None
     last: bool = False
+    built: Built | None = None
+    keeps: bool = False
     templates: dict[str, Template] = field(default_factory=dict)
     twin: ArmResult = field(default_factory=ArmResult)
     measured: Arms | None = None
@@ -73,6 +78,7 @@ class Subject:
     culprits: frozenset[str] = frozenset()
     _read_output: str = ""
     _forked: list[Template] = field(default_factory=list)
+    _reference_lost: bool = False
 
     def judge(self) -> Record:
         """Judge the subgraph and return its record. Failures of arms go into the record and raise nothing."""
@@ -86,6 +92,7 @@ class Subject:
                 for planner in self.planners.values():
                     planner.reader.freeze()
             self._run()
+            self._keep()
         finally:
             self.auditor.note(self.record)
             with self.bench.phases("end"):
@@ -106,8 +113,10 @@ class Subject:
         deadline = self.bench.deadline
         with deadline.paused():
             self.bench.inputs.write(self.bench.inputs.draw(1), self.bench.pages)
-        started = {arm: self._start(arm) for arm in self.orders}
-        reference = self._start_reference() if started[EAGER] is not None else None
+        if self.built is not None:
+            self.templates.update(self.built.templates)
+        started = {arm: self._start(arm) for arm in self.orders if arm not in self.templates}
+        reference = self._start_reference() if started.get(EAGER) is not None else None
         for arm, template in started.items():
             if template is not None:
                 with deadline.paused(arm != CANDIDATE):
@@ -115,6 +124,8 @@ class Subject:
         if reference is not None:
             with deadline.paused():
                 self._wait_reference(reference)
+        in_order = (arm for arm in (*self.orders, FLOAT64) if arm in self.templates)
+        self.templates = {arm: self.templates[arm] for arm in in_order}  # the same, whoever built them and when
 
     def _start_reference(self) -> Template | None:
         """Start eager in float64 in eager's sandbox, as the reference for rounding errors. Return None on failure."""
@@ -231,6 +242,7 @@ class Subject:
     def _drop(self, failed: ArmFailed) -> None:
         template = self.templates.pop(failed.arm)
         if failed.arm == FLOAT64:
+            self._reference_lost = True
             template.leave()
         else:
             self._failed(failed.arm, failed.failure, template)
@@ -362,10 +374,21 @@ class Subject:
                 if self._interpreted(arm):
                     result.speed_note = "not measured (Triton's interpreter)"
 
+    def _keep(self) -> None:
+        """Let eager's programs live on, if they are to and none of them has failed."""
+        kept = {arm: self.templates[arm] for arm in (EAGER, FLOAT64) if arm in self.templates}
+        if self.keeps and self.built is None and EAGER in kept and not self._reference_lost:
+            for template in kept.values():
+                template.last()
+            self.built = Built(self.bench.pages, kept)
+
     def _close(self) -> None:
         """End all processes without waiting. They take a while to end, and the next subgraph waits for that."""
         for arm in self.arms.values():
             arm.kill_children()
+        lasting = [] if self.built is None else list(self.built.templates.values())
         for template in self._forked:
-            template.leave()
-        self.bench.pages.close()
+            if template not in lasting:
+                template.leave()
+        if self.built is None:
+            self.bench.pages.close()

@@ -45,8 +45,7 @@ def summary(run: Run, width: int = 100, at: int = T_STRICT, said: Sequence[str] 
         parts += [show(table, width) for table in found if table.rows]
         if not full:
             parts.append(_misses(tables.miss_table(run, candidate), width))
-    parts.append("
-".join(line(note, 4 * width) for note in (*said, *tables.notes(run), *since.notes(run))))
+    parts.append("\n".join(line(note, 4 * width) for note in (*said, *tables.notes(run), *since.notes(run))))
     return "\n\n".join(part for part in parts if part)
 
 

@@ -27,7 +27,7 @@ def merge(shards: Sequence[tuple[Path, Run]]) -> Run:
     runs = [run for _, run in shards]
     return Run(
         settings={name: value for name, value in first.settings.items() if name != "shard"},
-        environment=_common([run.environment for run in runs]),
+        environment=common([run.environment for run in runs]),
         tasks=list(dict.fromkeys(task for run in runs for task in run.tasks)),
         records=[record for run in runs for record in run.records],
         candidates=first.candidates,
@@ -97,7 +97,8 @@ def _check_apart(shards: Sequence[tuple[Path, Run]]) -> None:
             seen[key] = path
 
 
-def _common(values: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def common(values: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return what is the same in all of these dictionaries."""
     first = values[0]
     return {
         name: value

@@ -60,6 +60,8 @@ class Arm:
         self.versions: dict[str, str] = {}
         self.zygote = 0
         self._own: set[int] = set()
+        #: Templates that stay when their case has ended. No code of a candidate's runs in their sandbox.
+        self.lasting: set[int] = set()
         with contextlib.ExitStack() as lasting, contextlib.ExitStack() as passing:
             self._channel, theirs = socket_pair()
             lasting.callback(self._channel.close)
@@ -248,10 +250,13 @@ class Arm:
         return [pid for pid in self.everything_inside() if pid not in self._own]
 
     def end_children(self) -> None:
-        """Kill all processes of the sandbox but the zygote, wait until they end, and have the zygote reap them."""
+        """Kill all processes of the sandbox but the zygote, wait until they end, and have the zygote reap them.
+
+        Those that are :attr:`lasting` stay.
+        """
         if not self.zygote:
             return
-        if self.everything_inside():
+        if not self.lasting and self.everything_inside():
             self.signal_all(signal.SIGKILL)
         for _ in range(MAX_ATTEMPTS):
             if not self.kill_children():
@@ -269,14 +274,15 @@ class Arm:
             self._ask({"op": "signal", "number": int(number)}, (), replies.SIGNALLED)
 
     def kill_children(self) -> bool:
-        """Kill all processes of the sandbox but the zygote. Return True if there were any."""
-        inside = self.everything_inside() if self.zygote else []
+        """Kill all processes of the sandbox but the zygote and lasting ones. Return True if there were any."""
+        inside = [pid for pid in self.everything_inside() if pid not in self.lasting] if self.zygote else []
         for pid in inside:
             processes.kill(pid)
         return bool(inside)
 
     def destroy(self) -> None:
         """End the sandbox at once. All its processes end with its first one, however many they are."""
+        self.lasting.clear()
         if self.zygote:
             processes.kill(self.zygote)
         self._process.kill()

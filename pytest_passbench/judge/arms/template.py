@@ -230,13 +230,34 @@ class Template:
         text = data[:MAX_OUTPUT_BYTES].decode("utf-8", "replace")
         return printable(text, LINES) + (" […]" if len(data) > MAX_OUTPUT_BYTES else "")
 
+    def last(self) -> None:
+        """Let the process live on when its case has ended, and reap the runners that have ended.
+
+        It is for programs of which no code is a candidate's.
+        """
+        self.arm.lasting.add(self.pid)
+        self.runner_signal()
+
+    @property
+    def lasts(self) -> bool:
+        """True if the process still lives after :meth:`last`, and has not been left."""
+        return self.pid in self.arm.lasting and self.arm.alive and processes.alive(self.pid)
+
+    def end(self) -> None:
+        """End a process that was to live on."""
+        if self.lasts:
+            processes.kill(self.pid)
+        self.leave()
+
     def leave(self) -> None:
         """Close the channel. The process then ends by itself, unless it is killed first."""
+        self.arm.lasting.discard(self.pid)
         self._channel.close()
         self._log.close()
 
     def close(self) -> None:
         """End the template and its runners."""
+        self.arm.lasting.discard(self.pid)
         self._channel.close()
         self._log.close()
         if self.arm.alive:

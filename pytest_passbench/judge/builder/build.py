@@ -42,6 +42,10 @@ class Builder:
         self._built: dict[str, BuiltLibrary] = {}
         self._failed: dict[str, KernelRefused | CompileFailed] = {}  # so that no limit is reached twice
 
+    def forget_failures(self) -> None:
+        """Compile what failed once more if it is asked for again: the texts of a new run's candidates are others."""
+        self._failed.clear()
+
     def library(
         self, source: str, flags: tuple[str, ...] = (), openmp: bool = False, patience: float = math.inf
     ) -> BuiltLibrary:

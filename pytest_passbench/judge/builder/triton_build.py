@@ -53,6 +53,10 @@ class TritonBuilder:
         self._walls, self._store = walls, Store(cache)
         self._failed: dict[str, CompileFailed] = {}  # so that no limit is reached twice
 
+    def forget_failures(self) -> None:
+        """Compile what failed once more if it is asked for again: the texts of a new run's candidates are others."""
+        self._failed.clear()
+
     def machines(
         self, text: KernelText, launches: Sequence[Specialised], capability: int, patience: float = math.inf
     ) -> list[Machine | CompileFailed]:

@@ -17,6 +17,7 @@ from pytest_passbench.timing.rounds import MAX_PAIR_SECONDS
 
 #: Phases of a subgraph's time that do not come with every pair.
 OUTSIDE_PAIRS = ("read", "build", "inputs", "wait", "end", "other", "verify", "audit")
+KNOWN = 20  # costs that count, the latest
 #: Guesses until costs are known: a pair without its blocks (forks, warm-up, inputs), a subgraph without its pairs.
 PAIR_COST_SECONDS, SUBGRAPH_COST_SECONDS = 0.025, 0.1
 
@@ -38,13 +39,17 @@ class Allowance:
 
 #: What a subgraph may take in a run without a budget: the pairs of the first look, on a noisy machine cut short.
 DEFAULT = Allowance(pair=0.024, pairs=LOOKS[0])
+#: What a subgraph may take in a call of an evaluator, which answers in a second: as many pairs, of fewer rounds.
+QUICK = Allowance(pair=0.008, pairs=LOOKS[0])
 #: What it may take when it is measured again because noise left it open. The rounds are noisy, so pairs are longer.
 AGAIN = Allowance(seconds=4.0, pairs=MAX_PAIRS, precise=0.01)
 
 
 @dataclass
 class Budget:
-    """A run's budget in seconds of wall time (None: no limit), spent evenly over ``expected`` subgraphs.
+    """A run's budget in seconds of wall time, spent evenly over ``expected`` subgraphs.
+
+    Without one (None), each subgraph has the ``usual`` allowance.
 
     It begins with the first subgraph, not with the start of the sandboxes. Costs are known by the number of arms: a
     subgraph with a baseline, which compiles for seconds, says little of the next candidate's without.
@@ -52,11 +57,17 @@ class Budget:
 
     seconds: float | None
     expected: int = 0
+    usual: Allowance = DEFAULT
     clock: Callable[[], float] = time.monotonic
     _end: float = 0.0
     _done: int = 0
     _costs: dict[int, list[tuple[float, float]]] = field(default_factory=dict)  # of a pair, and without pairs
     _totals: list[float] = field(default_factory=list)
+
+    def renewed(self, usual: Allowance) -> Budget:
+        """Return the budget of a later run of the same judge, which knows the costs of this one."""
+        costs = {arms: known[-KNOWN:] for arms, known in self._costs.items()}
+        return Budget(self.seconds, usual=usual, clock=self.clock, _costs=costs)
 
     def begin(self, subgraphs: int, expected: int = 0) -> None:
         """Note that a task with so many subgraphs comes next, of ``expected`` in the whole run, if that is known."""
@@ -65,9 +76,9 @@ class Budget:
         self.expected = max(expected or self.expected, self._done + subgraphs)
 
     def allowance(self, arms: int) -> Allowance:
-        """Return the allowance of the next subgraph, with so many arms: DEFAULT if the run has no budget."""
+        """Return the allowance of the next subgraph, with so many arms."""
         if self.seconds is None:
-            return DEFAULT
+            return self.usual
         share = (self._end - self.clock()) / max(1, self.expected - self._done)
         known = self._costs.get(arms) or [costs for group in self._costs.values() for costs in group]
         left = max(0.0, share - _mean([other for _, other in known], SUBGRAPH_COST_SECONDS))
@@ -99,5 +110,5 @@ class Budget:
 
 
 def _mean(values: list[float], default: float) -> float:
-    """Return the mean of the latest 20 values, since a machine changes. Return ``default`` if there are no values."""
-    return fmean(values[-20:]) if values else default
+    """Return the mean of the latest values, since a machine changes. Return ``default`` if there are no values."""
+    return fmean(values[-KNOWN:]) if values else default

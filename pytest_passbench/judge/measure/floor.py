@@ -21,6 +21,7 @@ from pytest_passbench.timing.series import pooled_lag1
 
 MIN_SESSIONS = 4  # before the floor is used, since Student's t of fewer is vague
 SIZE_RATIO = 8.0  # a subgraph that is so many times smaller or larger than all measured ones is measured too
+MAX_SESSIONS = 256  # that count, the latest: a judge may work for days, and a machine changes
 INTERVAL = 24  # later, one subgraph in so many is measured, since a machine changes within an hour
 
 
@@ -47,6 +48,8 @@ class Noise:
             self.sessions.append([pair_value(rounds) for rounds in measured.log_ratios(TWIN)])
             self._sizes.append(max(elements, 1))
             self._since = 0
+        for values in (self.sessions, self.shares, self._sizes):
+            del values[:-MAX_SESSIONS]
 
     @property
     def floor(self) -> Floor | None:

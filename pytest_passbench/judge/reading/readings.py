@@ -36,6 +36,18 @@ class Readings:
         self._failures: dict[_Key, ArmFailure] = {}
         self._caught: dict[_Key, set[str]] = {}
 
+    def begin(self) -> None:
+        """Begin a new run: forget all that is known of candidates, and have no file of theirs in the sandbox.
+
+        The sandbox removes the files when it gets those of the next candidate.
+        """
+        self.forget()
+        self._shown = ("", "")
+        self._failures.clear()
+        self._caught.clear()
+        self._builder.forget_failures()
+        self._triton.forget_failures()
+
     def arm(self) -> Arm:
         """Return the sandbox of the readers. Start it if it does not run."""
         if self._arm is None or not self._arm.alive:

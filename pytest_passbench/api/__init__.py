@@ -1,0 +1,6 @@
+"""The engine without pytest: for training loops, notebooks and scripts."""
+
+from pytest_passbench.api.evaluator import Evaluator, evaluate
+from pytest_passbench.api.outcome import Outcome, Reward
+
+__all__ = ["Evaluator", "Outcome", "Reward", "evaluate"]

@@ -1,0 +1,295 @@
+"""The backend of many machines: a Ray cluster with one judge per GPU, or per group of cores.
+
+A judge is an actor. It gets one task at a time, for all candidates of the call, and answers with the task's records.
+A node that is lost costs the tasks that its judges had: others get them. Machines may join a cluster at any time.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import tarfile
+import tempfile
+import time
+from collections import deque
+from collections.abc import Generator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from pytest_passbench.api.work import Call, Engine, Judged, Machine, Report, subgraphs
+from pytest_passbench.candidate import archive
+from pytest_passbench.candidate.layout import Candidate
+from pytest_passbench.core.device import is_cuda
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.record import Record
+from pytest_passbench.core.settings import Settings
+from pytest_passbench.core.task import Task
+from pytest_passbench.run.hashes import of_harness
+
+MAX_LOSSES = 3  # of judges that had a task, before the task is taken for the reason
+LOOK_SECONDS = 5.0  # between two looks for machines that have joined
+REACH_SECONDS = 10.0  # for a cluster's head to answer
+NODES_TIMEOUT_SECONDS = 120.0  # for a node to be there, if there is none
+_INSTALL = "pip install 'pytest-passbench[ray]'"
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A candidate as it travels: its name, its folder at home, its files, and their digest."""
+
+    name: str
+    home: str
+    files: bytes
+    content_hash: str
+
+
+class Remote:
+    """The actor: an engine on some machine of the cluster. ``index`` tells apart the judges of one machine."""
+
+    def __init__(self, settings: Settings, thorough: bool, index: int) -> None:
+        self._given = settings, thorough, index
+        self._engine: Engine | None = None
+        self._call, self._candidates, self._homes = b"", list[Candidate](), dict[str, str]()
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+
+    def start(self, harness: str) -> UserError | None:
+        """Start the sandboxes. Return what keeps this machine from judging for one with this ``harness``."""
+        if of_harness() != harness:
+            return UserError("has another version of pytest-passbench", where=_host(), remedy="install the same one")
+        try:
+            self._engine = Engine(*self._given)
+        except UserError as error:
+            return error
+        return None
+
+    def judge(self, seed: bytes, expected: int, packed: list[Packed], task: Task) -> list[Report] | UserError:
+        """Return the reports on a task. A new ``seed`` begins a new call."""
+        assert self._engine is not None
+        try:
+            if seed != self._call:
+                self._engine.begin(seed, expected)
+                self._call, self._candidates = seed, self._unpacked(packed)
+            found = [self._at_home(report) for report in self._engine.judge([task], self._candidates)]
+            return [*found, self._engine.machine(f"{_host()}/{self._given[2]}")]
+        except UserError as error:
+            return error
+
+    def _unpacked(self, packed: list[Packed]) -> list[Candidate]:
+        if self._scratch is not None:
+            self._scratch.cleanup()
+        self._scratch = tempfile.TemporaryDirectory(prefix="passbench-ray-")
+        self._homes, candidates = {}, []
+        for number, item in enumerate(packed):
+            folder = Path(self._scratch.name) / str(number) / item.name
+            folder.mkdir(parents=True)
+            with tarfile.open(fileobj=BytesIO(item.files)) as files:
+                files.extractall(folder, filter="data")
+            candidates.append(Candidate.open(folder))
+            if candidates[-1].content_hash != item.content_hash:
+                raise UserError("was changed on its way", where=item.home, remedy="start the run again")
+            self._homes[str(folder)] = item.home
+        return candidates
+
+    def _at_home(self, report: Report) -> Report:
+        """Return a report in which paths of the candidate are those of the caller's machine."""
+        if not isinstance(report, Judged):
+            return report
+        text = json.dumps(report.record.to_json())
+        for here, home in self._homes.items():
+            text = text.replace(json.dumps(here)[1:-1], json.dumps(home)[1:-1])
+        return Judged(Record.from_json(json.loads(text)))
+
+
+def _host() -> str:
+    import platform
+
+    return platform.node()
+
+
+@dataclass
+class _Judge:
+    """An actor on a node, and what it does."""
+
+    actor: Any
+    node: str
+    index: int
+    ready: Any  # the future of its start
+    job: Any = None  # the future of its task, None while it has none
+    task: Task | None = None
+
+
+@dataclass
+class _Work:
+    """A call in progress: the tasks that no judge has yet, and how often each was lost."""
+
+    call: Call
+    waiting: deque[Task]
+    packed: Any
+    losses: dict[str, int] = field(default_factory=dict)
+
+    def lost(self, task: Task) -> None:
+        """Give a task back. Raises UserError if too many judges were lost with it."""
+        self.losses[task.id] = self.losses.get(task.id, 0) + 1
+        if self.losses[task.id] >= MAX_LOSSES:
+            remedy = "judge it on one machine, without Ray, to see why"
+            raise UserError(f"{MAX_LOSSES} judges were lost with this task", where=task.path, remedy=remedy)
+        self.waiting.appendleft(task)
+
+
+class Cluster:
+    """Judges on a Ray cluster. ``address`` is as ``ray.init`` takes it; None joins the cluster of RAY_ADDRESS.
+
+    Without such a cluster, one is started on this machine. Raises UserError if Ray is missing or cannot be reached.
+    """
+
+    def __init__(self, settings: Settings, thorough: bool, address: str | None = None) -> None:
+        try:
+            import ray
+        except ImportError:
+            raise UserError("Ray is not installed", where="ray", remedy=_INSTALL) from None
+        self._ray, self._settings, self._thorough = ray, settings, thorough
+        self._own = not ray.is_initialized()
+        if self._own:
+            try:
+                _reach(address or "")
+                ray.init(address=address, log_to_driver=False, include_dashboard=False if address is None else None)
+            except (OSError, ValueError, RuntimeError) as error:
+                remedy = "start it with `ray start --head`, or leave the address out"
+                raise UserError(f"no Ray cluster answers: {error}", where=f"ray, {address}", remedy=remedy) from None
+        self._judges: list[_Judge] = []
+        self._looked = 0.0
+        self._grow()
+
+    def judge(self, call: Call) -> Generator[Report]:
+        """Yield the reports of a call, task by task as they are judged; at last a Machine for each judge."""
+        machines: dict[str, Machine] = {}
+        try:
+            for report in self._reports(call):
+                if isinstance(report, Machine):
+                    machines[report.worker] = report
+                else:
+                    yield report
+        except BaseException:  # what judges still work on is of no use, and would hold up the next call
+            self._stop()
+            raise
+        yield from machines.values()
+
+    def _reports(self, call: Call) -> Generator[Report]:
+        tasks = sorted(call.tasks, key=lambda task: -len(task.subgraphs))  # no long one is left for the end
+        work = _Work(call, deque(tasks), self._ray.put(_pack(call)))
+        since = time.monotonic()
+        while work.waiting or any(judge.job is not None for judge in self._judges):
+            self._grow()
+            self._hand_out(work)
+            busy = [judge.job if judge.job is not None else judge.ready for judge in self._judges if _awaited(judge)]
+            if not busy:
+                if time.monotonic() - since > NODES_TIMEOUT_SECONDS:
+                    what = f"no machine of the cluster has room for a judge ({_needs(self._settings)})"
+                    raise UserError(what, where="ray", remedy="`ray status` shows the machines")
+                time.sleep(LOOK_SECONDS / 10)
+                continue
+            since = time.monotonic()
+            done, _ = self._ray.wait(busy, num_returns=1, timeout=LOOK_SECONDS)
+            for future in done:
+                yield from self._finished(future, work)
+
+    def _hand_out(self, work: _Work) -> None:
+        for judge in self._judges:
+            if judge.ready is None and judge.job is None and work.waiting:
+                judge.task = work.waiting.popleft()
+                call = work.call
+                share = -(-subgraphs(call) // len(self._judges))  # of a time budget
+                judge.job = judge.actor.judge.remote(call.seed, share, work.packed, judge.task)
+
+    def _finished(self, future: Any, work: _Work) -> list[Report]:
+        """Return the reports of a task that is done. A judge that is gone gives its task back."""
+        judge = next(judge for judge in self._judges if future in (judge.ready, judge.job))
+        try:
+            said = self._ray.get(future)
+        except self._ray.exceptions.RayError:
+            self._judges.remove(judge)
+            self._looked = 0.0
+            with suppress(Exception):
+                self._ray.kill(judge.actor)
+            if judge.task is not None and judge.job is not None:
+                work.lost(judge.task)
+            return []
+        if isinstance(said, UserError):
+            raise said
+        if future == judge.ready:
+            judge.ready = None
+            return []
+        judge.job = judge.task = None
+        return list(said)
+
+    def _grow(self) -> None:
+        """Start judges where there are none: on machines that have joined, or in place of lost ones."""
+        if time.monotonic() - self._looked < LOOK_SECONDS:
+            return
+        self._looked = time.monotonic()
+        remote = self._ray.remote(Remote)
+        strategy = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+        for node in self._ray.nodes():
+            name = node["NodeID"]
+            if not node["Alive"]:
+                continue
+            taken = {judge.index for judge in self._judges if judge.node == name}
+            for index in range(_room(node["Resources"], self._settings)):
+                if index in taken:
+                    continue
+                needs = _resources(self._settings)
+                options = {**needs, "scheduling_strategy": strategy(node_id=name, soft=False), "max_restarts": 0}
+                actor = remote.options(**options).remote(self._settings, self._thorough, index)
+                self._judges.append(_Judge(actor, name, index, actor.start.remote(of_harness())))
+
+    def _stop(self) -> None:
+        """End all judges at once. Their sandboxes end with them."""
+        for judge in self._judges:
+            with suppress(Exception):
+                self._ray.kill(judge.actor)
+        self._judges, self._looked = [], 0.0
+
+    def close(self) -> None:
+        """End all judges, and leave the cluster if this process has joined it for them."""
+        self._stop()
+        if self._own:
+            self._ray.shutdown()
+
+
+def _reach(address: str) -> None:
+    """Raise OSError if nothing listens at an address with a port. Ray would try for many minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=REACH_SECONDS).close()
+
+
+def _awaited(judge: _Judge) -> bool:
+    return judge.job is not None or judge.ready is not None
+
+
+def _pack(call: Call) -> list[Packed]:
+    packed = []
+    for candidate in call.candidates:
+        file = BytesIO()
+        digest = archive.pack(candidate.path, file)
+        packed.append(Packed(candidate.name, str(candidate.path), file.getvalue(), digest))
+    return packed
+
+
+def _resources(settings: Settings) -> dict[str, float]:
+    """Return what an actor takes: a GPU, or the cores of its arms and one for the judge."""
+    return {"num_gpus": 1, "num_cpus": 1} if is_cuda(settings.device) else {"num_cpus": settings.threads + 1}
+
+
+def _room(resources: dict[str, float], settings: Settings) -> int:
+    """Return the number of judges that a machine with these resources has room for."""
+    if is_cuda(settings.device):
+        return int(min(resources.get("GPU", 0), resources.get("CPU", 0)))
+    return int(resources.get("CPU", 0)) // (settings.threads + 1)
+
+
+def _needs(settings: Settings) -> str:
+    return ", ".join(f"{number:g} {name.removeprefix('num_')}" for name, number in _resources(settings).items())

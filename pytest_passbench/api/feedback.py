@@ -1,0 +1,215 @@
+"""What became of a candidate, in words for the next attempt of whoever wrote it: a person, or a model.
+
+Most of it is text that the candidate has brought about. So every part is capped and escaped, paths are those within
+the candidate, and nothing is said of seeds or inputs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from pytest_passbench.core import misses
+from pytest_passbench.core.escape import LINES, line, printable
+from pytest_passbench.core.ladder import NEVER
+from pytest_passbench.core.record import RAN, Finding, PassReport, Record, Speed
+
+LIMIT = 4000
+"""Characters of a feedback, if the caller sets no other limit."""
+
+MAX_MESSAGE = 1200
+"""Characters of a compiler's or another long message."""
+
+MAX_OUTPUT = 400
+"""Characters of what the candidate printed: its end."""
+
+MAX_CAUSES = 5
+"""Different failures that are told, the most frequent first."""
+
+MAX_PASSES = 12
+CUT = "\n[...]"
+
+IN_WORDS = {
+    "compile_fail": "a file cannot be read, or a kernel does not compile",
+    "runtime_fail": "raises an exception, or does what no launch plan can hold",
+    "timeout": "takes too long",
+    "crash": "ends its process",
+    "integrity": "breaks a rule, which makes the whole attempt worthless",
+    "pass_miss": "no pass matches the graph",
+    "nan_inf": "gives NaN or infinity where eager does not",
+    "shape_mismatch": "gives outputs of another shape than eager",
+    "type_mismatch": "gives outputs of another dtype, or other memory, than eager",
+    "eager_fail": "eager itself cannot run the graph",
+    "harness_fail": "could not be judged, through no fault of the candidate",
+}
+"""Each status but RAN in words."""
+
+#: A shape, or a dtype: the parts of a message in which subgraphs differ that fail for one cause.
+_VARIES = re.compile(r"\[[\d, ]*\]|\b(?:bfloat16|float\d+|complex\d+|u?int\d+|bool)\b")
+#: An absolute path of two parts or more, but for its last part. An address of the web is none.
+_FOLDERS = re.compile(r"(?<![\w./:<])/(?:[^\s/:'\"()<>]+/)+")
+
+
+def text(records: Sequence[Record], expected: int, path: str, limit: int = LIMIT) -> str:
+    """Return the feedback on a candidate's records in at most ``limit`` characters.
+
+    ``expected`` subgraphs were to be judged. ``path`` is the candidate's folder, which is left out of all paths.
+    """
+    judged = [record for record in records if record.judged]
+    right = [record for record in judged if record.correct]
+    parts = [_head(judged, right, expected)]
+    parts += _failures([record for record in records if not (record.judged and record.correct)])
+    parts += [_matches(judged), _speeds(right), _warnings(judged), _output(judged)]
+    found = _inside("\n\n".join(filter(None, parts)), path)
+    return found if len(found) <= limit else found[: max(0, limit - len(CUT))] + CUT
+
+
+def _inside(said: str, path: str) -> str:
+    """Return a text in which paths begin in the candidate's folder. Of any other absolute path the name stays."""
+    if path:
+        said = said.replace(f"{path}/", "").replace(path, "the candidate")
+    return _FOLDERS.sub("", said)
+
+
+def _head(judged: Sequence[Record], right: Sequence[Record], expected: int) -> str:
+    total = max(expected, len(judged))
+    said = f"{len(right)} of {total} subgraphs are correct"
+    if judged:
+        agrees, accurate = f"agreement with eager at t = {judged[0].tolerance}", "as accurate as eager"
+        words = {"ladder": agrees, "fp64": accurate, "either": f"{agrees}, or {accurate}"}
+        said += f" ({words[judged[0].criterion]})"
+    return said + "."
+
+
+def _failures(failed: Sequence[Record]) -> Iterator[str]:
+    groups: dict[str, list[Record]] = {}
+    for record in failed:
+        groups.setdefault(_key(record), []).append(record)
+    ranked = sorted(groups.values(), key=_rank)
+    for group in ranked[:MAX_CAUSES]:
+        yield _failure(group)
+    rest = sum(map(len, ranked[MAX_CAUSES:]))
+    if rest:
+        yield f"{rest} more subgraphs fail in {len(ranked) - MAX_CAUSES} other ways."
+
+
+def _rank(group: Sequence[Record]) -> tuple[bool, bool, int]:
+    """Return the place of a failure: broken rules first, and before those that only follow from them."""
+    arm = group[0].arm
+    return arm.status != "integrity", arm.phase == "disqualified", -len(group)
+
+
+def _key(record: Record) -> str:
+    """Return a text that is the same for failures of one cause, whatever their shapes, dtypes and values."""
+    arm = record.arm
+    if arm.status == RAN:
+        return f"wrong {arm.first_correct == NEVER}"
+    return f"{arm.status} {arm.phase} {_VARIES.sub('[]', arm.message)}"
+
+
+def _failure(group: Sequence[Record]) -> str:
+    first, arm = group[0], group[0].arm
+    where = f"{line(first.task, 80)}/{line(first.subgraph, 80)}"
+    others = f" and {len(group) - 1} more" if len(group) > 1 else ""
+    if arm.status == RAN:
+        return "\n".join([f"Wrong answer on {where}{others}: {_wrong(first)}.", *_worst(group)])
+    said = f"{arm.status} on {where}{others}: {IN_WORDS.get(arm.status, arm.status)}."
+    shown = [f"  {printable(part)}" for part in _capped(arm.message, MAX_MESSAGE).splitlines()]
+    told = [finding for record in group for finding in record.findings if finding.message not in arm.message]
+    more = [f"  {item}" for item in dict.fromkeys(map(_finding, told))]
+    return "\n".join([said, *shown, *more[:MAX_CAUSES]])
+
+
+def _finding(finding: Finding) -> str:
+    place = f"{finding.file}:{finding.line}: " if finding.file else ""
+    return line(f"{place}{finding.message} [rule {finding.rule}]", 400)
+
+
+def _wrong(record: Record) -> str:
+    first = record.arm.first_correct
+    if first == NEVER:
+        return "it agrees with eager at no tolerance"
+    if first > record.tolerance:
+        return f"it agrees with eager from t = {first} on only, and t = {record.tolerance} is asked for"
+    if record.criterion != "ladder" and record.accurate() is False:
+        return "it is less accurate than eager, measured against float64"
+    return "an answer of zeros, of an input or of a mean would pass as well"
+
+
+def _worst(group: Sequence[Record]) -> Iterator[str]:
+    """Yield the worst element of the first subgraph of each dtype."""
+    seen: set[str] = set()
+    for record in group:
+        if record.dtype not in seen and record.arm.worst:
+            seen.add(record.dtype)
+            nearer = "; nearer to float64 than eager is" if record.nearer else ""
+            yield f"  worst element ({line(record.dtype, 20)}): {line(record.arm.worst, 300)}{nearer}"
+
+
+def _matches(judged: Iterable[Record]) -> str:
+    """Return which passes matched where, and the nearest miss of those that matched nowhere."""
+    count: dict[str, int] = {}
+    operators: dict[str, list[str]] = {}
+    missed: dict[str, PassReport] = {}
+    for record in judged:
+        for report in record.passes:
+            if report.matches:
+                count[report.name] = count.get(report.name, 0) + 1
+                operators.setdefault(report.name, report.operators)
+            elif report.nearness >= missed.get(report.name, report).nearness:
+                missed[report.name] = report
+    rows = [
+        f"Pass {line(name, 80)} matched {number} subgraphs: {line(', '.join(operators[name]), 200)}."
+        for name, number in list(count.items())[:MAX_PASSES]
+    ]
+    if len(count) > MAX_PASSES:
+        rows.append(f"{len(count) - MAX_PASSES} more passes matched.")
+    nowhere = [report for name, report in missed.items() if name not in count]
+    near = misses.lines(nowhere)[:MAX_CAUSES]
+    if near:
+        rows.append("Passes that matched nowhere, the nearest to a match first:")
+        rows += [f"  {line(item, 500)}" for item in near]
+    return "\n".join(rows)
+
+
+def _speeds(right: Sequence[Record]) -> str:
+    found = [(record, record.arm.speed) for record in right if record.arm.speed is not None]
+    if not found:
+        return "No correct subgraph has a measured speed." if right else ""
+    found.sort(key=lambda pair: pair[1].ratio)
+    (slow, slowest), (fast, fastest) = found[0], found[-1]
+    rows = [f"Speed-up over eager (95 % interval), slowest: {_speed(slow, slowest)}"]
+    if len(found) > 1:
+        rows.append(f"fastest: {_speed(fast, fastest)}")
+    slower = sum(speed.verdict == "SLOWER" for _, speed in found)
+    if slower:
+        rows.append(f"{slower} of {len(found)} are slower than eager")
+    return "; ".join(rows) + "."
+
+
+def _speed(record: Record, speed: Speed) -> str:
+    took = f"{speed.other_us:.3g} us instead of {speed.eager_us:.3g} us"
+    return f"{speed.ratio:.2f} [{speed.low:.2f}, {speed.high:.2f}] on {line(record.subgraph, 80)} ({took})"
+
+
+def _warnings(judged: Iterable[Record]) -> str:
+    found = {
+        _finding(finding): None for record in judged for finding in record.findings if finding.severity == "warning"
+    }
+    return "\n".join(f"Warning: {item}" for item in list(found)[:MAX_CAUSES])
+
+
+def _output(judged: Iterable[Record]) -> str:
+    printed = next((record.arm.output.strip() for record in judged if record.arm.output.strip()), "")
+    if not printed:
+        return ""
+    rows = printable(printed[-MAX_OUTPUT:], LINES).splitlines()
+    return "\n".join(["It printed:", *(f"  | {row}" for row in rows)])
+
+
+def _capped(said: str, limit: int) -> str:
+    """Return a message cut in its middle: a compiler's first line counts most, and a traceback's last one."""
+    safe = printable(said, LINES)
+    if len(safe) <= limit:
+        return safe
+    return f"{safe[: limit * 2 // 3]}{CUT}\n{safe[-limit // 3 :]}"

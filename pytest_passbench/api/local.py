@@ -1,0 +1,126 @@
+"""The backend of one machine: a judge in a process of its own, which is started again if it is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from dataclasses import replace
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any
+
+from pytest_passbench.api.serving import DONE
+from pytest_passbench.api.work import Call, Judged, Report
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.paths import IMPORTED_FROM
+from pytest_passbench.core.settings import Settings
+
+_START = "import sys; sys.path.insert(0, {!r}); from pytest_passbench.api.serving import main; main()"
+END_SECONDS = 10.0  # for the process to end its sandboxes, when it is not in a call
+LOST_SECONDS = 1.0  # for a process to end that has hung up
+
+
+class Local:
+    """A judge's process on this machine. It starts at once, in the background."""
+
+    def __init__(self, settings: Settings, thorough: bool) -> None:
+        self._given = settings, thorough
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: Connection | None = None
+        self._greeted = False
+        self._start()
+
+    def _start(self) -> tuple[subprocess.Popen[bytes], Connection]:
+        mine, theirs = Pipe()
+        with theirs:
+            command = [sys.executable, "-P", "-c", _START.format(str(IMPORTED_FROM))]
+            process = subprocess.Popen(
+                [*command, str(theirs.fileno()), str(os.getpid())],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl+C is the caller's, who ends this process then
+            )
+        self._process, self._channel, self._greeted = process, mine, False
+        with contextlib.suppress(OSError):  # it has ended: the first answer is missing, too
+            mine.send(self._given)
+        return process, mine
+
+    def judge(self, call: Call) -> Generator[Report]:
+        """Yield the reports of a call. A process that is lost is replaced once, and judges the rest."""
+        left, lost = call, False
+        while True:
+            try:
+                with contextlib.closing(self._reports(left)) as reports:
+                    for report in reports:
+                        yield report
+                        if isinstance(report, Judged):
+                            left = _from(call, report.record.task)
+                return
+            except (EOFError, OSError) as error:
+                said = _ending(self._stop(LOST_SECONDS))
+                if lost:
+                    remedy = "look for a lack of memory; `passbench doctor` says what else may be wrong"
+                    raise UserError(f"the judge's process was lost twice: {said}", remedy=remedy) from error
+                lost = True
+
+    def _reports(self, call: Call) -> Generator[Report]:
+        """Yield what the process says of a call. Raises EOFError or OSError if it is lost."""
+        if self._channel is None:
+            self._start()
+        channel = self._channel
+        assert channel is not None
+        try:
+            if not self._greeted:
+                _check(channel.recv())
+                self._greeted = True
+            channel.send(call)
+            while (said := channel.recv()) is not DONE:
+                yield _check(said)
+        except UserError:  # the last word on a call; if it is the first one of all, the process has ended
+            if not self._greeted:
+                self._stop()
+            raise
+        except (EOFError, OSError):
+            raise
+        except BaseException:  # its reports on this call must not be taken for those on the next one
+            self._stop()
+            raise
+
+    def _stop(self, patience: float = 0.0) -> int:
+        """End the process and its sandboxes, unless it ends by itself in ``patience`` seconds. Return its exit code."""
+        process, channel = self._process, self._channel
+        self._process = self._channel = None
+        if channel is not None:
+            channel.close()
+        if process is None:
+            return 0
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(patience)
+        process.kill()
+        return process.wait()
+
+    def close(self) -> None:
+        """Let the process end its sandboxes, and wait for that."""
+        self._stop(END_SECONDS)
+
+
+def _ending(code: int) -> str:
+    if not code:
+        return "it ended without a word"
+    return f"it ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with {code}"
+
+
+def _from(call: Call, task: str) -> Call:
+    """Return the rest of a call, from a task on."""
+    ids = [item.id for item in call.tasks]
+    return replace(call, tasks=call.tasks[ids.index(task) :])
+
+
+def _check(said: Any) -> Any:
+    if isinstance(said, UserError):
+        raise said
+    return said

@@ -1,0 +1,142 @@
+"""The outcome of a call: the run's records, with its score, a reward, and words for the next attempt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+from pytest_passbench.api import feedback
+from pytest_passbench.core.criterion import CRITERIA, Criterion
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.record import Record
+from pytest_passbench.core.run import Run
+from pytest_passbench.core.settings import ScoreSettings
+from pytest_passbench.score.board import metric
+from pytest_passbench.score.interval import Bounded, as_interval
+from pytest_passbench.score.subgraph import NOT_JUDGED, Judged, from_record
+
+INTEGRITY_REWARD = 0.0
+
+
+class Reward(float):
+    """A reward: a number, with the ends ``low`` and ``high`` of its 95 % interval.
+
+    ``criterion`` says what counts as correct. ``integrity`` is True if a rule was broken, which makes it 0.
+    ``unmeasured`` is the number of correct subgraphs without a measured speed, which count as fast as eager.
+    """
+
+    low: float
+    high: float
+    criterion: Criterion
+    integrity: bool
+    unmeasured: int
+
+    def __new__(
+        cls, value: float, low: float, high: float, criterion: Criterion, integrity: bool = False, unmeasured: int = 0
+    ) -> Self:
+        made = super().__new__(cls, value)
+        made.low, made.high, made.criterion = low, high, criterion
+        made.integrity, made.unmeasured = integrity, unmeasured
+        return made
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return float(self), self.low, self.high, self.criterion, self.integrity, self.unmeasured
+
+    def __repr__(self) -> str:
+        return f"Reward({float(self):.4g}, low={self.low:.4g}, high={self.high:.4g}, criterion={self.criterion!r})"
+
+
+@dataclass
+class Outcome(Run):
+    """A run as :func:`pytest_passbench.evaluate` and :class:`pytest_passbench.Evaluator` return it.
+
+    The methods take the name of a candidate, which need not be given if there is one only. They raise UserError for
+    a name that no candidate of the run has.
+    """
+
+    @classmethod
+    def from_run(cls, run: Run) -> Self:
+        """Return the outcome of a run."""
+        return cls(**{item.name: getattr(run, item.name) for item in fields(run)})
+
+    def score(self, name: str = "AS", candidate: str | None = None) -> float | None:
+        """Return a score under the run's criterion: AS, correct, gmean or fast1 (docs/scores.md).
+
+        It is None if a speed that it needs was not measured. Raises UserError for another name.
+        """
+        return metric(self, self._named(candidate), name)
+
+    def reward(self, candidate: str | None = None, criterion: Criterion | None = None) -> Reward:
+        """Return AS with its interval as the reward of a candidate; 0 if it broke a rule (status ``integrity``).
+
+        ``criterion`` is the run's if none is given. AS lies between b (0.1) and the speed-up. It rises with each
+        subgraph that gets correct, and with each speed-up. A correct answer without a measured speed counts as fast
+        as eager's. Raises UserError if the machine kept all subgraphs from being judged.
+        """
+        name, chosen = self._named(candidate), self.criterion if criterion is None else criterion
+        if chosen not in CRITERIA:
+            raise UserError(f"unknown criterion {chosen!r}", remedy=f"one of {', '.join(CRITERIA)}")
+        if any(record.arm.status == "integrity" for record in self.of(name)):
+            return Reward(INTEGRITY_REWARD, INTEGRITY_REWARD, INTEGRITY_REWARD, chosen, integrity=True)
+        tasks, unmeasured = self._bounded(name, chosen)
+        found = as_interval(tasks, self.score_settings, float(self.noise.get("offset", 0.0)))
+        if found is None:
+            said = next((record.arm.message for record in self.of(name) if not record.judged), "there is no task")
+            raise UserError(f"nothing could be judged: {said}", remedy="`passbench doctor` says what may be wrong")
+        return Reward(*found, chosen, unmeasured=unmeasured)
+
+    def feedback(self, candidate: str | None = None, limit: int = feedback.LIMIT) -> str:
+        """Return in words what became of a candidate, for the next attempt of whoever wrote it.
+
+        The text has at most ``limit`` characters. It names files by their paths in the candidate, and has no secret
+        of the run's. All that the candidate wrote is escaped.
+        """
+        name = self._named(candidate)
+        path = next((str(item.get("path", "")) for item in self.candidates if item.get("name") == name), "")
+        return feedback.text(self.of(name), self._counts(name), path, limit)
+
+    def _counts(self, name: str) -> int:
+        return sum(self.count(name, task) for task in self.tasks)
+
+    def _named(self, candidate: str | None) -> str:
+        if candidate is None and len(self.names) != 1:
+            raise UserError(f"the run has {len(self.names)} candidates", remedy=f"name one of {self.names}")
+        name = self.names[0] if candidate is None else candidate
+        if name not in self.names:
+            raise UserError(f"no candidate is called {name!r}", remedy=f"one of {self.names}")
+        return name
+
+    def _bounded(self, name: str, criterion: Criterion) -> tuple[dict[str, list[Bounded]], int]:
+        """Return a candidate's subgraphs by task with their bounds, and how many correct ones have no speed."""
+        tasks: dict[str, list[Bounded]] = {task: [] for task in self.tasks}
+        failed: dict[str, int] = {}
+        unmeasured = 0
+        for record in self.of(name):
+            if not record.judged:
+                failed[record.task] = failed.get(record.task, 0) + 1
+                continue
+            item = _bounded(record, criterion, self.score_settings)
+            unmeasured += item.judged.speedup is not None and record.arm.speed is None
+            tasks.setdefault(record.task, []).append(item)
+        for task, group in tasks.items():
+            missing = self.count(name, task) - len(group) - failed.get(task, 0)
+            group += [Bounded(Judged(NOT_JUDGED))] * missing
+        return {task: group for task, group in tasks.items() if group}, unmeasured
+
+    def only(self, candidate: str) -> Outcome:
+        """Return the outcome of one of several candidates by itself."""
+        name = self._named(candidate)
+        return replace(
+            self,
+            records=self.of(name),
+            candidates=[item for item in self.candidates if item.get("name") == name],
+            selected={name: self.selected[name]} if name in self.selected else {},
+        )
+
+
+def _bounded(record: Record, criterion: Criterion, settings: ScoreSettings) -> Bounded:
+    judged, speed = from_record(record, criterion=criterion), record.arm.speed
+    if speed is not None:
+        return Bounded(judged, speed.low, speed.high)
+    top = 4 if settings.interpretation == "default" else 5
+    return Bounded(replace(judged, speedup=1.0) if judged.unmeasured_at(top) else judged)

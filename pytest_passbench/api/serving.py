@@ -1,0 +1,73 @@
+"""The judge's own process of an evaluator on this machine.
+
+The caller's process may train a model: its threads would take the interpreter from the judge's clock, and a thread of
+its that ends would take along the sandboxes that it has started. So the judge has a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import threading
+from multiprocessing.connection import Connection
+
+from pytest_passbench.api.work import Call, Engine, subgraphs
+from pytest_passbench.core.errors import UserError
+
+DONE = None
+"""The message after the last report of a call."""
+
+
+def main() -> None:
+    """Serve calls on the connection whose descriptor is the first argument, until the caller's process ends.
+
+    The second argument is the process id of the caller's process. The first message has the settings.
+    """
+    channel = Connection(int(sys.argv[1]))
+    _end_with(int(sys.argv[2]))
+    settings, thorough = channel.recv()
+    try:
+        engine = Engine(settings, thorough)
+    except UserError as error:
+        channel.send(error)
+        return
+    channel.send(DONE)
+    try:
+        while True:
+            _serve(channel, engine, channel.recv())
+    except (EOFError, OSError):
+        pass  # the caller has hung up
+    finally:
+        engine.close()
+
+
+def _serve(channel: Connection, engine: Engine, call: Call) -> None:
+    try:
+        engine.begin(call.seed, subgraphs(call))
+        for report in engine.judge(call.tasks, call.candidates):
+            channel.send(report)
+        channel.send(engine.machine())
+    except UserError as error:
+        channel.send(error)
+    else:
+        channel.send(DONE)
+
+
+def _end_with(parent: int) -> None:
+    """End this process when the caller's ends, however it ends: a thread waits for that and does nothing else.
+
+    The kernel's signal for a parent's death would come when the *thread* ends that has started this process.
+    """
+    try:
+        handle = os.pidfd_open(parent)
+    except ProcessLookupError:
+        os._exit(1)
+    if os.getppid() != parent:
+        os._exit(1)
+
+    def wait() -> None:
+        select.select([handle], [], [])
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True, name="end with the caller").start()

@@ -1,0 +1,130 @@
+"""``passbench run``: judge candidates without pytest, on this machine or on those of a Ray cluster."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_passbench.core.exits import HARNESS_FAILED
+from pytest_passbench.core.options import OPTIONS
+from pytest_passbench.core.settings import ScoreSettings, Settings
+
+if TYPE_CHECKING:
+    from pytest_passbench.core.run import Run
+    from pytest_passbench.run.ledger import Ledger
+
+FAILED, INTERRUPTED = 1, 2
+"""Exit codes, which are pytest's."""
+
+LEFT_OUT = frozenset({"candidate", "shard", "resume", "compare", "max-regression", "compare-strict"})
+"""Options of a pytest run alone."""
+
+
+def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    about = (
+        "Exit codes are those of a pytest run: 0 if all cases and gates passed, 1 if one failed, 2 after Ctrl+C, "
+        f"{HARNESS_FAILED} if nothing failed and the machine could not judge some subgraph."
+    )
+    parser = subparsers.add_parser("run", help="judge candidates, on one machine or many", description=about)
+    parser.add_argument("candidates", type=Path, nargs="+", metavar="CANDIDATE", help="folder of passes to judge")
+    parser.add_argument("--ray", nargs="?", const="", metavar="ADDRESS", help="judge on a Ray cluster: that at "
+                        "ADDRESS, or of RAY_ADDRESS, or else a new one on this machine")  # fmt: skip
+    for option in OPTIONS:
+        if option.name not in LEFT_OUT:
+            action = "append" if option.many else "store"
+            parser.add_argument(f"--{option.name}", dest=option.key, type=option.type, action=action,
+                                metavar=option.metavar, help=option.help)  # fmt: skip
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Judge, write the results, print the summary, and return the exit code."""
+    from pytest_passbench.api.evaluator import make_backend
+    from pytest_passbench.api.given import load
+    from pytest_passbench.api.work import Call, take
+    from pytest_passbench.core.progress import Progress
+    from pytest_passbench.core.record import Record
+    from pytest_passbench.run.journal import Journal
+    from pytest_passbench.run.ledger import Ledger, fresh_folder, open_candidates, open_reference, run_seed, writable
+
+    settings = _settings(args)
+    candidates, reference = open_candidates(settings.candidates), open_reference(settings)
+    ledger = Ledger(settings, candidates, run_seed(settings.seed), reference)
+    tasks = list(load(settings))
+    ledger.tasks = [task.id for task in tasks]
+    for candidate in ledger.candidates:
+        for task in tasks:
+            ledger.expect(task.id, candidate.name, len(task.subgraphs))
+    writable(settings.report_dir)
+    backend = make_backend("local" if args.ray is None else "ray", settings, True, args.ray or None)
+    folder = fresh_folder(settings.report_dir, ledger.started, [item.name for item in ledger.candidates])
+    journal, progress = Journal(folder, ledger.header()), Progress("run")
+    total = sum(len(task.subgraphs) for task in tasks) * len(ledger.candidates)
+
+    def judged(record: Record) -> None:
+        journal.add(record)
+        done = len(ledger.records)
+        progress.update(f"{done} of {total} subgraphs judged, {sum(item.correct for item in ledger.records)} correct")
+
+    try:
+        progress.stage(f"seed commitment {_commitment(ledger)}; {len(tasks)} tasks")
+        take(backend, Call(ledger.seed, tasks, ledger.candidates), ledger, judged)
+    except KeyboardInterrupt:
+        ledger.interrupted = True
+    finally:
+        progress.clear()
+        backend.close()
+        journal.close()
+    return _conclude(ledger, folder, settings)
+
+
+def _settings(args: argparse.Namespace) -> Settings:
+    values = {option.key: getattr(args, option.key) for option in OPTIONS if option.name not in LEFT_OUT}
+    given: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in values.items() if value is not None
+    }
+    given["fail_under"] = tuple(gate for group in given.get("fail_under", ()) for gate in group)
+    if "against" in given:
+        given["against"] = given["against"].resolve()
+    given.setdefault("suite", "all" if given.get("tasks") else "lite")
+    score = ScoreSettings(**{name: given.pop(name) for name in ("b", "p", "interpretation") if name in given})
+    return Settings(candidates=tuple(path.resolve() for path in args.candidates), score=score, **given)
+
+
+def _commitment(ledger: Ledger) -> str:
+    from pytest_passbench.core.seed import commitment
+
+    return commitment(ledger.seed)
+
+
+def _conclude(ledger: Ledger, folder: Path, settings: Settings) -> int:
+    import shutil
+
+    from pytest_passbench.core.escape import printable
+    from pytest_passbench.report import gates, terminal
+    from pytest_passbench.run.ledger import write
+
+    found = ledger.run()
+    write(found, folder)
+    if not found.interrupted and not ledger.missing() and all(record.judged for record in found.records):
+        for path in folder.glob("journal*.jsonl"):
+            path.unlink()
+    print(terminal.summary(found, max(80, shutil.get_terminal_size((100, 24)).columns)))
+    print("\n" + "\n".join(f"results: {printable(str(folder / name))}" for name in ("results.json", "results.md")))
+    print(f"seed: {ledger.seed.hex()}")
+    verdicts = gates.check(found, settings.fail_under)
+    for verdict in verdicts:
+        print(verdict.line)
+    return exit_code(found, [verdict.passed for verdict in verdicts])
+
+
+def exit_code(found: Run, gates: Sequence[bool]) -> int:
+    """Return the exit code of a run with these verdicts of its gates."""
+    if found.interrupted:
+        return INTERRUPTED
+    if any(record.judged and not record.correct for record in found.records) or not all(gates):
+        return FAILED
+    return 0 if all(record.judged for record in found.records) else HARNESS_FAILED

@@ -1,0 +1,114 @@
+"""``passbench run`` with a backend that is told what to say: results, exit codes, interruptions."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from face import PASS, task_text
+
+from pytest_passbench.api import evaluator
+from pytest_passbench.api.work import Judged, Machine, Selected
+from pytest_passbench.commands.main import main
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.exits import HARNESS_FAILED
+from pytest_passbench.core.record import ArmResult, Record, Speed
+from pytest_passbench.run import results_file
+
+
+class Backend:
+    def __init__(self):
+        self.given, self.closed = [], False
+
+    def judge(self, call):
+        for task in call.tasks:
+            for candidate in call.candidates:
+                yield Selected(task.id, candidate.name, len(task.subgraphs))
+                for subgraph in task.subgraphs:
+                    told = dict(subgraph.meta)
+                    if told.get("interrupt"):
+                        raise KeyboardInterrupt
+                    status = told.get("status", "ran")
+                    arm = ArmResult(status, correct_from=[-11] if status == "ran" else [])
+                    arm.speed = Speed(2.0, 1.9, 2.1, "FASTER", 10.0, 5.0) if arm.status == "ran" else None
+                    yield Judged(Record(task.id, subgraph.id, candidate.name, arm=arm, dtypes=["float32"]))
+        yield Machine("a/0", {"sandbox": "fake", "cpu": "one"}, {"sessions": 2, "width": 0.01})
+        yield Machine("b/0", {"sandbox": "fake", "cpu": "two"}, {"sessions": 3, "width": 0.02})
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def backend(monkeypatch):
+    found = Backend()
+    monkeypatch.setattr(evaluator, "make_backend", lambda *given: (found.given.append(given), found)[1])
+    return found
+
+
+@pytest.fixture
+def judge(tmp_path, backend):
+    """Run the command on tasks whose subgraphs are told what becomes of them; return exit code and results."""
+    (tmp_path / "passes").mkdir()
+    (tmp_path / "passes" / "fuse.py").write_text(PASS)
+    (tmp_path / "passes" / "sorted_output_pass_rule_names.json").write_text('["fuse"]')
+
+    def run(*told, more=()):
+        (tmp_path / "a.task.yaml").write_text(task_text("a", *told))
+        command = ["run", str(tmp_path / "passes"), "--tasks", str(tmp_path / "a.task.yaml")]
+        code = main([*command, f"--report-dir={tmp_path / 'reports'}", *more])
+        (folder,) = (tmp_path / "reports").iterdir()
+        return code, results_file.read(folder), folder
+
+    return run
+
+
+def test_a_run_writes_what_a_pytest_run_writes(judge, backend, capsys):
+    code, found, folder = judge({}, {}, more=["--tolerance=-4", "--seed=ab", "--fail-under", "AS=1.5"])
+    assert code == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["results.json", "results.md"]
+    assert (found.names, found.tasks, len(found.records)) == (["passes"], ["a"], 2)
+    assert found.environment == {"sandbox": "fake"}
+    assert (found.noise["width"], found.noise["sessions"]) == (0.02, 5)
+    assert found.settings["tolerance"] == -4
+    assert "gate passed: AS of passes" in capsys.readouterr().out
+    assert backend.closed
+    assert backend.given[0][0] == "local"
+
+
+def test_the_exit_code_says_what_failed(judge, tmp_path, capsys):
+    import shutil
+
+    for told, more, code in [
+        (({}, {"status": "crash"}), [], 1),
+        (({}, {}), ["--fail-under=AS=5"], 1),
+        (({}, {"status": "harness_fail"}), [], HARNESS_FAILED),
+        (({"status": "crash"}, {"status": "harness_fail"}), [], 1),
+    ]:
+        assert judge(*told, more=more)[0] == code
+        shutil.rmtree(tmp_path / "reports")
+
+
+def test_an_interrupted_run_keeps_its_journal(judge):
+    code, found, folder = judge({}, {"interrupt": True})
+    assert (code, found.interrupted, len(found.records)) == (2, True, 1)
+    assert found.count("passes", "a") == 2
+    (journal,) = folder.glob("journal*.jsonl")
+    assert json.loads(journal.read_text().splitlines()[0].partition(" ")[2])["header"]["candidates"]
+
+
+def test_ray_is_asked_for_by_its_option(judge, backend):
+    judge({}, more=["--ray"])
+    assert [given[0] for given in backend.given] == ["ray"]
+    assert backend.given[0][3] is None
+
+
+def test_mistakes_are_one_line(tmp_path, capsys, monkeypatch):
+    assert main(["run", str(tmp_path / "none")]) == 1
+    assert capsys.readouterr().err.startswith("passbench: error: ")
+    with pytest.raises(SystemExit):
+        main(["run", str(tmp_path), "--tolerance=3"])
+    assert "'3' is not an integer from -10 to 0" in capsys.readouterr().err
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(UserError, match=r"Ray is not installed .pip install 'pytest-passbench\[ray\]'"):
+        evaluator.make_backend("ray", None, False, None)
