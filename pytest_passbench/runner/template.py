@@ -33,6 +33,7 @@ from pytest_passbench.runner.serve import Block, serve
 from pytest_passbench.runner.triton_kernels import KERNEL_MODULE
 from pytest_passbench.walls import code, harden, seccomp
 from pytest_passbench.walls.children import reap
+from pytest_passbench.walls.confine import keep_own_names
 
 #: Skips what Python does after ``os.fork``: new locks, new random numbers, and functions that a pass registered. A
 #: runner has one thread and needs none of it, and it pays for each page that it touches.
@@ -74,7 +75,9 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
     harden.die_with_parent()
     limits = message["limits"]
     harden.limit_resources(limits["memory"], limits["file_bytes"], limits["processes"])
-    seccomp.untrusted(network=limits["network"])
+    if limits["named_below"] is not None:
+        keep_own_names(limits["named_below"])
+    seccomp.untrusted(network=limits["network"], driver=limits["driver"])
     ready = _build(channel, message, pages_fd)
     if ready is not None:
         gc.collect()
