@@ -9,7 +9,7 @@ from pytest_passbench.core.seed import Secret
 from pytest_passbench.judge.case import Case
 from pytest_passbench.judge.deadline import Deadline
 from pytest_passbench.judge.inputs import Inputs
-from pytest_passbench.judge.inputs.pages import Pages, plan_layout
+from pytest_passbench.judge.inputs.pages import MAX_SLOTS, Pages, plan_layout
 from pytest_passbench.judge.machine.awake import Awake
 from pytest_passbench.judge.machine.cores import Cores
 from pytest_passbench.judge.stopwatch import Stopwatch
@@ -43,9 +43,10 @@ class Bench:
         phases: Stopwatch,
         deadline: Deadline,
         tolerance: int,
+        max_slots: int = MAX_SLOTS,
     ) -> Self:
-        """Make pages and inputs for a case."""
-        layout = plan_layout(case.subgraph.inputs)
+        """Make pages and inputs for a case, for blocks of up to ``max_slots`` calls."""
+        layout = plan_layout(case.subgraph.inputs, max_slots)
         with phases("inputs"), deadline.paused():
             pages, inputs = Pages(layout), Inputs(case.subgraph.inputs, secret.key("inputs"))
         return cls(layout, pages, inputs, cores, awake, secret, phases, deadline, tolerance)

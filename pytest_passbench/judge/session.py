@@ -29,10 +29,12 @@ from pytest_passbench.judge.builder.store import cache_folder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.case import Case, keep_found
 from pytest_passbench.judge.deadline import Deadline
+from pytest_passbench.judge.devices import max_slots
 from pytest_passbench.judge.environment import environment
 from pytest_passbench.judge.inputs import chosen
 from pytest_passbench.judge.machine.awake import Awake
 from pytest_passbench.judge.machine.cores import Cores
+from pytest_passbench.judge.machine.gpu import HeldOpen
 from pytest_passbench.judge.machine.heap import give_back
 from pytest_passbench.judge.measure.allowance import AGAIN, Budget
 from pytest_passbench.judge.measure.floor import Noise
@@ -72,6 +74,7 @@ class Session:
         self._awake = Awake(self._cores.arms)
         self._budget, self._noise = Budget(settings.budget), Noise()
         self._baselines = Baselines()
+        self._held_open = HeldOpen() if is_cuda(settings.device) else None
         self._sandboxes = Sandboxes(settings, self._walls)
         builder, triton = Builder(self._walls, cache_folder()), TritonBuilder(self._walls, cache_folder())
         self._readings = Readings(settings.policy, builder, triton, self._sandboxes.start_reading)
@@ -89,6 +92,8 @@ class Session:
         self._readings.close()
         self._sandboxes.close()
         self._awake.close()
+        if self._held_open is not None:
+            self._held_open.close()
         if self._threads is not None:
             torch.set_num_threads(self._threads)
             self._threads = None
@@ -304,7 +309,8 @@ class Session:
             orders.pop(name, None)
         allowance = self._budget.allowance(len(orders)) if earlier is None else AGAIN
         secret = case.secret(self._seed, ("again" if earlier is not None else "") + attempt)
-        bench = Bench.of(case, secret, self._cores, self._awake, phases, deadline, self.settings.tolerance)
+        slots = max_slots(self.settings.device)
+        bench = Bench.of(case, secret, self._cores, self._awake, phases, deadline, self.settings.tolerance, slots)
         return Subject(
             case=case,
             record=record,

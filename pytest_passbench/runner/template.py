@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.core.device import is_cuda
+from pytest_passbench.core.device import gpu_index, is_cuda
 from pytest_passbench.core.errortext import explain
 from pytest_passbench.protocol import Layout, Order, ProtocolError, receive, send
 from pytest_passbench.rewrite.errors import PassError
@@ -111,9 +111,12 @@ def _build(channel: socket.socket, message: dict[str, Any], pages_fd: int) -> Re
 
 def _ready(order: Order, pages: MappedPages, channel: socket.socket) -> Ready:
     kernels = AskedKernels(channel, order.device)
+    if is_cuda(order.device):
+        _open_device(order.device)
     try:
         with torch.no_grad():
             built = prepare(order, pages.sample(order.device), kernels)
+            _finish(order.device)
     except PassError as error:
         raise Failure("compile_fail", "load", str(error)) from error
     except BaseException as error:
@@ -126,11 +129,28 @@ def _ready(order: Order, pages: MappedPages, channel: socket.socket) -> Ready:
     return Ready(built.call, pages, {**report, "missed": False, **warm}, order.device, kernels.replayed, sizes)
 
 
+def _open_device(device: str) -> None:
+    """Make ``device`` the current one. Raises Failure if CUDA does not work in this process."""
+    try:
+        torch.cuda.set_device(gpu_index(device))
+        torch.cuda.synchronize(device)
+    except Exception as error:
+        raise Failure("crash", "device", f"CUDA cannot be used: {_explained(error)}") from error
+
+
+def _finish(device: str) -> None:
+    """Wait for a device, so that what fails on it fails here. Do nothing on the CPU."""
+    if is_cuda(device):
+        torch.cuda.synchronize(device)
+
+
 def _first_call_failed(error: BaseException) -> tuple[str, str]:
     """Return the status and the phase of a failure.
 
     Capturing, compiling and the first call are one step, so only the exception shows the phase.
     """
+    if _status(error) == "crash":
+        return "crash", "first call"
     kind = type(error)
     compiler = kind.__module__.startswith(("torch._dynamo", "torch._inductor", "triton.compiler"))
     if compiler or kind.__name__ in ("CompileError", "CompilationError", "InterpreterError"):
@@ -150,8 +170,9 @@ def _warm_up(order: Order, call: Callable[..., Any], pages: MappedPages) -> tupl
             versions = [tensor._version for tensor in inputs]
             outputs = call(*inputs)
             mutated = [i for i, tensor in enumerate(inputs) if tensor._version != versions[i]]
+            _finish(order.device)
     except BaseException as error:
-        raise Failure("runtime_fail", "warm-up", _explained(error)) from error
+        raise Failure(_status(error), "warm-up", _explained(error)) from error
     count = len(outputs) if isinstance(outputs, tuple) else -1
     sizes = [out.numel() * out.element_size() for out in outputs if type(out) is torch.Tensor] if count > 0 else []
     return {"mutated": mutated, "outputs": count}, sizes
@@ -197,7 +218,7 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
             replayed.wake()
         if message["audit"]:
             poison(ready.replayed)
-        block = _block_for(ready.device)(ready.call, ready.pages, message["calls"], mutated, outputs)
+        block = _block(channel, ready, message["calls"], mutated, outputs)
         rehearsal = message["calls"] if message["rehearse"] else 0
         serve(channel, block, ready.filter, message["threads"], memory.Spacer(chance, sum(ready.sizes)), rehearsal)
     except (ProtocolError, OSError):
@@ -206,9 +227,20 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
         os._exit(0)
 
 
-def _block_for(device: str) -> Callable[..., Block]:
-    if not is_cuda(device):
-        return Block
+def _block(channel: socket.socket, ready: Ready, calls: int, mutated: tuple[int, ...], outputs: int) -> Block:
+    """Return the block of a runner. If a device has no memory for it, tell the judge, and end the process."""
+    if not is_cuda(ready.device):
+        return Block(ready.call, ready.pages, calls, mutated, outputs)
     from pytest_passbench.runner.cuda import CudaBlock
 
-    return partial(CudaBlock, device)
+    try:
+        plans = partial(poison, ready.replayed)
+        return CudaBlock(ready.device, ready.call, ready.pages, calls, mutated, outputs, plans)
+    except Exception as error:
+        send(channel, {"status": _status(error), "phase": "fork", "message": _explained(error)})
+        os._exit(0)
+
+
+def _status(error: BaseException) -> str:
+    """Return the status of a failed call. Another process may have taken the device's memory."""
+    return "crash" if isinstance(error, torch.OutOfMemoryError) else "runtime_fail"

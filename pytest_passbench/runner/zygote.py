@@ -66,7 +66,7 @@ def _import(wants: dict[str, Any]) -> dict[str, str]:
         else:
             _warm_up(wants["pipeline"])
     if opened := opened_devices():
-        raise RuntimeError(f"{', '.join(opened)} was opened by an import: no process forked from here could use CUDA")
+        sys.exit(f"{', '.join(opened)} was opened by an import, so no process forked from here could use CUDA")
     gc.collect()
     gc.freeze()  # a template's collections then walk its own objects only
     return versions
@@ -93,6 +93,7 @@ def _import_compilers() -> None:
     import torch._inductor.compile_fx  # noqa: F401
 
     from pytest_passbench.rewrite import pipelines  # noqa: F401
+    from pytest_passbench.runner import cuda  # noqa: F401 - binds native functions
     from pytest_passbench.suite.build import build_graph
 
     build_graph("def forward(in_0):\n    return (torch.relu(in_0),)", "warm-up")
