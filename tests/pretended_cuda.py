@@ -7,8 +7,11 @@ packets. So a wall that would refuse the driver refuses this one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import base64
+import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -77,33 +80,90 @@ torch.cuda.synchronize = synchronize
 torch.cuda.current_stream = lambda device=None: None
 torch.cuda.Event = Event
 torch.cuda.get_device_properties = lambda device: Properties
+
+class Stream:
+    def wait_stream(self, other):
+        pass
+
+    synchronize = __enter__ = lambda self: None
+    __exit__ = lambda self, *error: None
+
+class Graph:
+    replay = __enter__ = lambda self: None
+    __exit__ = lambda self, *error: None
+
+torch.cuda.Stream, torch.cuda.CUDAGraph = Stream, Graph
+torch.cuda.stream = torch.cuda.graph = lambda entered: entered
 """
 
 
+#: Puts a library in libcuda's place. It comes along in the text, since sandboxes see no file of it.
+LIBRARY = """
+import base64, ctypes
+from pytest_passbench.runner import libcuda
+
+def library(data=base64.b64decode({data!r})):
+    file = os.memfd_create("libcuda")
+    os.write(file, data)
+    return ctypes.CDLL(f"/proc/self/fd/{{file}}")
+
+libcuda.library = library
+"""
+
+
+def compiled_stub(folder: Path) -> Path:
+    """Compile the library that stands for libcuda. It shares memory between processes, and launches one kernel."""
+    import triton
+
+    made = folder / "libcuda.so"
+    headers = Path(triton.__file__).parent / "backends" / "nvidia" / "include"
+    source = Path(__file__).with_name("libcuda_stub.c")
+    line = ["gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-s", f"-I{headers}", "-o", made, source]
+    subprocess.run(line, check=True)
+    return made
+
+
 @contextmanager
-def pretended_cuda(fault: str = "pass") -> Iterator[None]:
+def pretended_cuda(fault: str = "pass", library: Path | None = None) -> Iterator[None]:
     """Start all sandboxes of arms with the stand-ins, within this context.
+
+    With a ``library`` in libcuda's place, processes share memory of the device.
 
     ``fault`` is a statement of Python that runs in each synchronisation. ``name`` is the arm's there, and
     ``CALLS[0]`` the number of calls of ``synchronize`` in the process.
     """
-    command, count = Arm._command, torch.cuda.device_count
-    source = PRELUDE.replace("FAULT", fault)
+    source, count = PRELUDE.replace("FAULT", fault), torch.cuda.device_count
+    if library is not None:
+        source += LIBRARY.format(data=base64.b64encode(library.read_bytes()).decode())
+    torch.cuda.device_count = lambda: 2
+    try:
+        with first_in_zygotes(lambda _name: source):
+            yield
+    finally:
+        torch.cuda.device_count = count
 
-    def with_stand_ins(self: Arm, *arguments: Any) -> list[str]:
+
+@contextmanager
+def first_in_zygotes(source_for: Callable[[str], str]) -> Iterator[None]:
+    """Have zygotes of arms on a device run a source text before anything else, within this context.
+
+    ``source_for`` gives the text for an arm's name. Contexts within each other add up, the outer one's text first.
+    """
+    command = Arm._command
+
+    def with_source(self: Arm, *arguments: Any) -> list[str]:
         line = command(self, *arguments)
-        if not self.settings.on_device:
-            return line
-        place = line.index("-c") + 1
-        line[place] = line[place].replace(
-            "from pytest", f"exec(compile({source!r}, 'pretended', 'exec'), {{}}); from pytest", 1
-        )
+        if self.settings.on_device:
+            place, source = line.index("-c") + 1, source_for(self.settings.name)
+            run = f"exec(compile({source!r}, 'first', 'exec'), {{}})"
+            line[place] = line[place].replace("from pytest_passbench.runner.zygote", f"{run}; {_START}", 1)
         return line
 
-    Arm._command = with_stand_ins  # type: ignore[method-assign]
-    torch.cuda.device_count = lambda: 2
+    Arm._command = with_source  # type: ignore[method-assign]
     try:
         yield
     finally:
         Arm._command = command  # type: ignore[method-assign]
-        torch.cuda.device_count = count
+
+
+_START = "from pytest_passbench.runner.zygote"

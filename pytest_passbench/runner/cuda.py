@@ -9,12 +9,15 @@ judge draws are copied to the host later.
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from pytest_passbench.protocol import FLAG_DESCRIBE, FLAG_DEVICE_TIME, FLAG_POISON, MAX_OUTPUTS, Layout
+from pytest_passbench.runner import libcuda
+from pytest_passbench.runner.device_memory import DeviceMemory
 from pytest_passbench.runner.output_tables import OutputTables
 from pytest_passbench.runner.pages import MappedPages, Slot
 from pytest_passbench.runner.serve import Block
@@ -38,7 +41,8 @@ _hold_back = _native("_cuda_sleep", lambda _cycles: None)
 class CudaBlock(Block):
     """Up to ``calls`` calls on copies of the inputs. Their layout on the device is that of the shared pages.
 
-    ``poison`` makes the program's plans allocate memory full of NaN from then on.
+    ``poison`` makes the program's plans allocate memory full of NaN from then on. ``shared`` is the descriptor of
+    memory with the inputs, which the keeper writes to and all runners may read. Without it each runner copies them.
     """
 
     def __init__(
@@ -50,12 +54,13 @@ class CudaBlock(Block):
         mutated: tuple[int, ...],
         outputs: int,
         poison: Callable[[], None] = lambda: None,
+        shared: int | None = None,
     ) -> None:
-        self.poison = poison
+        self.poison, self._shared = poison, shared is not None
         self.device, self.call, self.mutated = torch.device(device), call, mutated
         self._stride = pages.layout.stride
         self._host = torch.frombuffer(pages.memory, dtype=torch.uint8)
-        self._memory = torch.zeros(pages.layout.size, dtype=torch.uint8, device=self.device)
+        self._memory = _inputs(self.device, pages.layout.size, shared)
         self.slots = [device_slot(self._memory, pages.layout, index) for index in range(calls)]
         self.copies = [tuple(slot[i].clone() for i in mutated) for slot in self.slots] if mutated else []
         self.tables = OutputTables(calls, outputs + len(mutated))
@@ -88,12 +93,13 @@ class CudaBlock(Block):
         return True
 
     def prepare(self, calls: int) -> None:
-        """Copy the inputs of ``calls`` calls to the device, and make the private copies of changed ones.
+        """Copy the inputs of ``calls`` calls to the device, unless they are shared.
 
-        Then flush the device's L2 cache by writing.
+        Make private copies of those that eager changes. Then flush the device's L2 cache by writing.
         """
         size = calls * self._stride
-        self._memory[:size].copy_(self._host[:size])
+        if not self._shared:
+            self._memory[:size].copy_(self._host[:size])
         for slot, copies in zip(self.slots[:calls], self.copies, strict=False):
             for index, copy in zip(self.mutated, copies, strict=True):
                 copy.copy_(slot[index])
@@ -149,6 +155,15 @@ class CudaBlock(Block):
             self._copies[index] = tensor.data_ptr()
         start = call * self._stride
         self._inputs.copy_(self._memory[start : start + self._stride])
+
+
+def _inputs(device: torch.device, size: int, shared: int | None) -> torch.Tensor:
+    """Return memory for all inputs on the device, as a flat tensor of bytes: the shared one if there is one."""
+    if shared is None:
+        return torch.zeros(size, dtype=torch.uint8, device=device)
+    memory = DeviceMemory(libcuda.library(), device.index or 0, size, shared)
+    os.close(shared)
+    return memory.tensor(device)
 
 
 def device_slot(memory: torch.Tensor, layout: Layout, index: int) -> Slot:

@@ -13,7 +13,7 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -66,18 +66,8 @@ class Failure(Exception):
 
 def main(message: dict[str, Any], fds: list[int]) -> None:
     """Build the program that ``message`` orders, and serve requests for forks until the judge hangs up."""
-    channel, pages_fd, log_fd = socket.socket(fileno=fds[0]), fds[1], fds[2]
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.dup2(log_fd, 1)
-    os.dup2(log_fd, 2)
-    os.close(log_fd)
-    harden.die_with_parent()
-    limits = message["limits"]
-    harden.limit_resources(limits["memory"], limits["file_bytes"], limits["processes"])
-    if limits["named_below"] is not None:
-        keep_own_names(limits["named_below"])
-    seccomp.untrusted(network=limits["network"], driver=limits["driver"])
+    channel, pages_fd = socket.socket(fileno=fds[0]), fds[1]
+    enclose(fds[2], message["limits"])
     ready = _build(channel, message, pages_fd)
     if ready is not None:
         gc.collect()
@@ -88,6 +78,20 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
         sys.stdout.flush()  # or each fork would write what is in the buffer
         ready.pieces = memory.release()  # last, since even a report's length moves the heap's end
         _fork_on_request(channel, ready)
+
+
+def enclose(log_fd: int, limits: dict[str, Any]) -> None:
+    """Print to the log from now on, and give up what neither building nor computing needs."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.dup2(log_fd, 1)
+    os.dup2(log_fd, 2)
+    os.close(log_fd)
+    harden.die_with_parent()
+    harden.limit_resources(limits["memory"], limits["file_bytes"], limits["processes"])
+    if limits["named_below"] is not None:
+        keep_own_names(limits["named_below"])
+    seccomp.untrusted(network=limits["network"], driver=limits["driver"])
 
 
 def _rest() -> None:
@@ -193,7 +197,7 @@ def _fork_on_request(channel: socket.socket, ready: Ready) -> None:
             send(channel, {"ended": reap()})
             continue
         if is_cuda(ready.device):  # a device's context does not survive a fork
-            _become_runner(socket.socket(fileno=fds[0]), message, ready)
+            _become_runner(socket.socket(fileno=fds[0]), message, ready, fds[1:])
         pid = _fork()
         if pid < 0:
             raise OSError("no runner could be forked")
@@ -207,8 +211,11 @@ def _fork_on_request(channel: socket.socket, ready: Ready) -> None:
         send(channel, {"forked": pid})
 
 
-def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready) -> None:
-    """Serve blocks and end the process. It never returns, so that no fork goes on as a template."""
+def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready, shared: Sequence[int] = ()) -> None:
+    """Serve blocks and end the process. It never returns, so that no fork goes on as a template.
+
+    ``shared`` has the descriptor of the inputs on a device, if they are shared.
+    """
     try:
         os.dup2(ready.null, 1)  # the log has what the template's calls printed; more would fill it
         chance = random.Random(message["place"])
@@ -218,7 +225,7 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
             replayed.wake()
         if message["audit"]:
             poison(ready.replayed)
-        block = _block(channel, ready, message["calls"], mutated, outputs)
+        block = _block(channel, ready, message["calls"], mutated, outputs, shared)
         rehearsal = message["calls"] if message["rehearse"] else 0
         serve(channel, block, ready.filter, message["threads"], memory.Spacer(chance, sum(ready.sizes)), rehearsal)
     except (ProtocolError, OSError):
@@ -227,7 +234,14 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
         os._exit(0)
 
 
-def _block(channel: socket.socket, ready: Ready, calls: int, mutated: tuple[int, ...], outputs: int) -> Block:
+def _block(
+    channel: socket.socket,
+    ready: Ready,
+    calls: int,
+    mutated: tuple[int, ...],
+    outputs: int,
+    shared: Sequence[int],
+) -> Block:
     """Return the block of a runner. If a device has no memory for it, tell the judge, and end the process."""
     if not is_cuda(ready.device):
         return Block(ready.call, ready.pages, calls, mutated, outputs)
@@ -235,7 +249,7 @@ def _block(channel: socket.socket, ready: Ready, calls: int, mutated: tuple[int,
 
     try:
         plans = partial(poison, ready.replayed)
-        return CudaBlock(ready.device, ready.call, ready.pages, calls, mutated, outputs, plans)
+        return CudaBlock(ready.device, ready.call, ready.pages, calls, mutated, outputs, plans, *shared)
     except Exception as error:
         send(channel, {"status": _status(error), "phase": "fork", "message": _explained(error)})
         os._exit(0)

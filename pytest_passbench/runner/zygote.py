@@ -155,6 +155,10 @@ def _become(message: dict[str, Any], fds: list[int]) -> None:
             from pytest_passbench.reader.main import main as reader_main
 
             reader_main(message, fds)
+        elif message["op"] == "keeper":
+            from pytest_passbench.runner.keeper import main as keeper_main
+
+            keeper_main(message, fds)
         else:
             from pytest_passbench.runner.template import main as template_main
 

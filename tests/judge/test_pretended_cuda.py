@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from pretended_cuda import pretended_cuda
+from pretended_cuda import compiled_stub, pretended_cuda
 from workbench import AS_EAGER, Bench, make_wrapper
 
 from pytest_passbench.judge.arms import cuda, sandbox
 from pytest_passbench.judge.arms.cuda import CudaRunner
+from pytest_passbench.judge.arms.keeper import Keeper
 from pytest_passbench.judge.machine import cores
 
 
@@ -24,17 +26,27 @@ def weak(monkeypatch: pytest.MonkeyPatch) -> Any:
     sandbox.walls.cache_clear()
 
 
-def judged(folder: Any, fault: str = "pass", body: str = AS_EAGER, **settings: Any) -> Any:
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled_stub(tmp_path_factory.mktemp("stub"))
+
+
+def judged(
+    folder: Any, fault: str = "pass", body: str = AS_EAGER, library: Path | None = None, **settings: Any
+) -> Any:
     bench = Bench(folder)
     bench.task(shapes=((64, 256), (64, 256)))
     bench.candidate({"p": make_wrapper(body)})
     asked = {"policy": "open", "device": "cuda:1", "audit": "standard", **settings}
-    with pretended_cuda(fault):
+    with pretended_cuda(fault, library):
         return bench.judge(**asked)["gelu-add/float32-x1"]
 
 
-def test_behind_weak_walls_a_device_is_opened_measured_and_audited(weak, tmp_path, monkeypatch):
-    """And the driver's threads never run where a program is timed, nor the program on the judge's cores."""
+def test_behind_weak_walls_a_device_is_opened_measured_and_audited(weak, tmp_path, monkeypatch, library):
+    """All arms read inputs that were copied to the device once for a round.
+
+    And the driver's threads never run where a program is timed, nor the program on the judge's cores.
+    """
     placed: list[tuple[int, frozenset[int]]] = []
     runners: list[CudaRunner] = []
     held: list[list[str]] = []
@@ -63,8 +75,12 @@ def test_behind_weak_walls_a_device_is_opened_measured_and_audited(weak, tmp_pat
     monkeypatch.setattr("pytest_passbench.judge.subject.exclusive", locked)
     monkeypatch.setattr(CudaRunner, "settle_threads", settled)
     monkeypatch.setattr(CudaRunner, "poison", noted_poison)
-    record = judged(tmp_path)
+    there = Keeper._there_for
+    copied: list[bool] = []
+    monkeypatch.setattr(Keeper, "_there_for", lambda self, calls: copied.append(there(self, calls)) or copied[-1])
+    record = judged(tmp_path, library=library)
     arm = record.arm
+    assert 0.3 < sum(copied) / len(copied) < 0.7  # of two arms' blocks, every second one finds its inputs there
     assert (arm.status, arm.correct_from, record.findings) == ("ran", [-11], []), arm
     assert arm.speed is not None
     assert arm.speed.eager_device_us is not None

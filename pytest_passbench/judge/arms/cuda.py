@@ -10,6 +10,7 @@ import os
 import struct
 
 from pytest_passbench.judge.arms import replies
+from pytest_passbench.judge.arms.keeper import Keeper
 from pytest_passbench.judge.arms.runner import BlockTime, Runner, place
 from pytest_passbench.judge.arms.template import Effects, Fork, Template
 from pytest_passbench.judge.machine import priority
@@ -22,6 +23,7 @@ class CudaTemplate(Template):
     """A template that becomes the runner at the first fork order, and stays it for the rest of the subgraph."""
 
     runner: CudaRunner | None = None
+    keeper: Keeper | None = None
     rehearses = False
     _may_have_threads = True  # the driver starts some
 
@@ -35,6 +37,10 @@ class CudaTemplate(Template):
         if self.runner is not None:
             return _Known(self, self.runner, audit)
         return _Turning(self, super().start_fork(program, calls, place, audit=audit))
+
+    def keep_inputs(self, keeper: Keeper) -> None:
+        """Have the runner read its inputs from the keeper's memory."""
+        self.keeper, self.shared = keeper, (keeper.descriptor,)
 
     def pin(self, core: int) -> None:
         """Have the process become the runner on ``core``. Once it is the runner, it stays on the arms' cores."""
@@ -80,6 +86,7 @@ class _Turning(Fork):
     def wait(self, core: frozenset[int]) -> Runner:
         with self._cuda.forking(self.channel):
             self._cuda.runner = CudaRunner(self._cuda, self.channel, core)
+        self._cuda.runner.keeper = self._cuda.keeper
         self._cuda.cores = set(core)
         return self._cuda.runner
 
@@ -108,6 +115,7 @@ class CudaRunner(Runner):
 
     hello_form = replies.CUDA_RUNNER
     first_only = True
+    keeper: Keeper | None = None
     _settled = frozenset[int]()
 
     def settle_threads(self, core: frozenset[int]) -> None:
@@ -132,6 +140,8 @@ class CudaRunner(Runner):
     def block(self, calls: int, empty: bool = False, depth: int = 0) -> BlockTime:
         """Have the runner copy the inputs to the device, run a block, and describe its outputs. Raises ArmFailure."""
         if not empty:
+            if self.keeper is not None:
+                self.keeper.put(calls)
             self._step(calls, FLAG_PREPARE)
         taken = super().block(calls, empty, depth)
         if not empty:

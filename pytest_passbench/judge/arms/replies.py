@@ -113,6 +113,12 @@ CUDA_RUNNER = Kinds(
     },
 )
 
+#: The keeper of the inputs on a device has made its memory, or could not.
+KEEPER = Kinds("status", {"ready": Fields({}), "failed": Fields({"message": _LONG})})
+
+#: So many bytes of inputs are on the device.
+KEPT = Fields({"written": Whole(0, 1 << 60)})
+
 _REFUSED = Fields({"rule": Text(40), "message": _LONG, "file": _NAME, "line": Whole(0, 1 << 31)})
 
 #: A reader has loaded its passes, or could not.

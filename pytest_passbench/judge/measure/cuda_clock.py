@@ -6,9 +6,12 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from pytest_passbench.judge.arms.cuda import CudaRunner
+from pytest_passbench.judge.arms.cuda import CudaRunner, CudaTemplate
+from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.forks import blaming
+from pytest_passbench.judge.arms.keeper import Keeper
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
+from pytest_passbench.judge.arms.runner import BlockTime
 from pytest_passbench.judge.machine.gpu import throttled
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.timing.clock import Block
@@ -27,7 +30,43 @@ class CudaClock(CpuClock):
         super().__init__(*arguments)
         self._device: dict[str, list[float]] = {}
         self._throttled = False
-        self._pairs = self._slowed = 0
+        self._pairs = self._slowed = self._turns = 0
+        self._keeper = self._started_keeper()
+
+    def _started_keeper(self) -> Keeper | None:
+        """Start the keeper of the inputs, and tell the templates. Return None if the device cannot share memory.
+
+        Each runner then copies the inputs by itself, which takes longer.
+        """
+        arm = self._templates[EAGER].arm
+        try:
+            with self._bench.deadline.paused():
+                keeper = Keeper(arm, self._bench.layout, self._bench.pages.fd)
+        except ArmFailure:
+            return None
+        for template in self._templates.values():
+            if isinstance(template, CudaTemplate):
+                template.keep_inputs(keeper)
+        return keeper
+
+    def _draw(self, calls: int) -> None:
+        super()._draw(calls)
+        self._turns += 1
+
+    def _run(self, arm: str, calls: int, empty: bool = False) -> BlockTime:
+        if self._keeper is None:
+            return super()._run(arm, calls, empty)
+        self._keeper.turn = self._turns  # the inputs are those of the last draw, for all blocks in here
+        try:
+            return super()._run(arm, calls, empty)
+        finally:
+            self._keeper.turn = None
+
+    def close(self) -> None:
+        """End the clock. The runners stay, and read what the keeper has left."""
+        super().close()
+        if self._keeper is not None:
+            self._keeper.close()
 
     def fresh(self) -> None:
         """Start a pair: the same processes, warmed up. Each is timed by events once. Raises ArmFailed.
