@@ -348,9 +348,42 @@ print(whole, time.perf_counter() - began, flush=True)
 
 
 def _shared(context: Context) -> object:
-    from pytest_passbench.runner import device_memory
+    """Share memory with another process, which reads it and then writes to it: the driver should end that."""
+    if context.rehearse:
+        return "rehearsed"
+    import torch
 
-    return device_memory.try_out(context.device) if not context.rehearse else "rehearsed"
+    from pytest_passbench.core.device import gpu_index
+    from pytest_passbench.runner import libcuda
+    from pytest_passbench.runner.device_memory import DeviceMemory
+
+    size, index = 1 << 20, gpu_index(context.device)
+    memory = DeviceMemory(libcuda.library(), index, size)
+    data = torch.full((size,), 7, dtype=torch.uint8)
+    memory.write(data.data_ptr(), size)
+    descriptor = memory.export()
+    program = [sys.executable, "-c", _SHARED, str(descriptor), str(index), str(memory.size)]
+    ran = subprocess.run(
+        program, pass_fds=(descriptor,), capture_output=True, text=True, check=False, timeout=40, cwd=ROOT
+    )
+    return ran.stdout.split("\n") if ran.stdout else ran.stderr[-400:]
+
+
+_SHARED = """
+import sys, torch
+from pytest_passbench.runner import libcuda
+from pytest_passbench.runner.device_memory import DeviceMemory
+descriptor, index, size = map(int, sys.argv[1:])
+torch.cuda.set_device(index); torch.cuda.synchronize()
+memory = DeviceMemory(libcuda.library(), index, size, descriptor)
+seen = memory.tensor(torch.device("cuda", index))
+print("read:", bool((seen[: 1 << 20] == 7).all()), flush=True)
+try:
+    seen.zero_(); torch.cuda.synchronize()
+    print("written: nothing keeps a reader from writing", flush=True)
+except Exception as error:
+    print("write refused:", str(error).splitlines()[0], flush=True)
+"""
 
 
 # ---- judging
