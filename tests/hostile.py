@@ -25,7 +25,7 @@ SOURCE = """#include <cstdint>
 extern "C" void one(const float* x, const float* y, float* out, int64_t n, float eps) { }
 extern "C" void two(const float* x, float* out, bool half) { }
 """
-TRITON = '''import triton
+TRITON = """import triton
 import triton.language as tl
 
 
@@ -33,7 +33,7 @@ import triton.language as tl
 def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)
-'''
+"""
 
 
 def request() -> Request:

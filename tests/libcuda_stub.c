@@ -1,8 +1,11 @@
 // Stands for libcuda: checks what it is given against the toolkit's own header, and does by hand what the kernel
 // "scale" of the tests does (out[i] = x[i] * factor). Launches and attributes are written down.
+#define _GNU_SOURCE
 #include "cuda.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define SHOWN 16
 typedef struct {
@@ -75,5 +78,64 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
   float factor = *(float *)params[3];
   for (int i = 0; i < n; i++) out[i] = x[i] * factor;
   for (int i = 4; i < stub_parameters && i < 6; i++) kept->hidden[i - 4] = *(unsigned long long *)params[i];
+  return CUDA_SUCCESS;
+}
+
+// Memory that processes share: a file in memory for each piece, whose mapping has the rights that were set.
+CUresult cuMemGetAllocationGranularity(size_t *step, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option) {
+  if (prop->type != CU_MEM_ALLOCATION_TYPE_PINNED || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+      prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || option != CU_MEM_ALLOC_GRANULARITY_MINIMUM)
+    return CUDA_ERROR_INVALID_VALUE;
+  *step = 1 << 16;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop, unsigned long long flags) {
+  if (size % (1 << 16) || flags || prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (stub_fails) return CUDA_ERROR_LAUNCH_FAILED;
+  int file = memfd_create("device", 0);
+  if (file < 0 || ftruncate(file, size)) return CUDA_ERROR_OUT_OF_MEMORY;
+  *handle = file;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type, unsigned long long flags) {
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags) return CUDA_ERROR_INVALID_VALUE;
+  *(int *)out = dup((int)handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *file, CUmemAllocationHandleType type) {
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
+  *handle = dup((int)(long)file);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr at, unsigned long long flags) {
+  if (alignment || at || flags) return CUDA_ERROR_INVALID_VALUE;
+  *address = (CUdeviceptr)mmap(0, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags) {
+  if (offset || flags) return CUDA_ERROR_INVALID_VALUE;
+  void *made = mmap((void *)address, size, PROT_NONE, MAP_SHARED | MAP_FIXED, (int)handle, 0);
+  return made == (void *)address ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *access, size_t count) {
+  if (count != 1 || access->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  int rights = access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_READ | PROT_WRITE : PROT_READ;
+  return mprotect((void *)address, size, rights) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyHtoD_v2(CUdeviceptr target, const void *source, size_t size) {
+  memcpy((void *)target, source, size);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyDtoH_v2(void *target, CUdeviceptr source, size_t size) {
+  memcpy(target, (void *)source, size);
   return CUDA_SUCCESS;
 }

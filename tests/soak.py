@@ -9,7 +9,7 @@ from typing import Any
 
 import corpus
 
-HEAD = '''\
+HEAD = """\
 import ctypes
 import os
 
@@ -42,7 +42,7 @@ def replacement_func():
 
 
 def misbehave():
-'''
+"""
 PYTHON, KERNEL = "    pass\n", ""
 #: What ``misbehave`` does in the reader, and the kernel in a measured process; and how the record ends then.
 KINDS = {

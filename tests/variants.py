@@ -47,7 +47,10 @@ COMPUTED: dict[str, tuple[str, tuple[str, ...]]] = {
     "exec": ("add", ("names = {'x': x, 'y': y}", "exec('r = x + y', names)", "return names['r']")),
     "norm": ("norm", ("return torch.nn.functional.layer_norm(x + y, (x.shape[-1],))",)),
     "numpy": ("add", ("return torch.from_numpy(x.numpy() + y.numpy())",)),
-    "list": ("add", ("return torch.tensor([[a + b for a, b in zip(p, q)] for p, q in zip(x.tolist(), y.tolist())])",)),
+    "list": (
+        "add",
+        ("return torch.tensor([[a + b for a, b in zip(p, q)] for p, q in zip(x.tolist(), y.tolist())])",),
+    ),
     "item": ("add", ("return torch.full_like(x, (x + y)[0, 0].item())",)),
     "script": ("add", ("return torch._C._VariableFunctions.add(x, y)",)),
     "vmap": ("add", ("return torch.vmap(lambda a, b: a + b)(x, y)",)),

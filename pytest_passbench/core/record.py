@@ -21,6 +21,9 @@ STATUSES = (
 )  # fmt: skip
 
 
+LAUNCH_BOUND = 2.0  # a call takes more than so many times the device's own time
+
+
 @dataclass(slots=True)  # a run keeps every record, and each has a report per pass
 class Speed:
     """A measured ratio eager time / other time. Times in microseconds per call.
@@ -35,8 +38,14 @@ class Speed:
     eager_us: float
     other_us: float
     pairs: list[list[float]] = field(default_factory=list)  # per pair the log ratios of its rounds
-    eager_device_us: float | None = None  # between events on the device, as runners say: no verdict rests on it
+    eager_device_us: float | None = None  # of the device alone, as runners say: no verdict rests on it
     other_device_us: float | None = None
+
+    @property
+    def launch_bound(self) -> bool:
+        """True if calls of either arm take far longer than the device works on them, since it waits for launches."""
+        times = (self.eager_us, self.eager_device_us), (self.other_us, self.other_device_us)
+        return any(device is not None and wall > LAUNCH_BOUND * device for wall, device in times)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from pytest_passbench.core.seed import Secret
 from pytest_passbench.judge.case import Case
 from pytest_passbench.judge.deadline import Deadline
 from pytest_passbench.judge.inputs import Inputs
-from pytest_passbench.judge.inputs.pages import Pages, plan_layout
+from pytest_passbench.judge.inputs.pages import MAX_SLOTS, Pages, plan_layout
 from pytest_passbench.judge.machine.awake import Awake
 from pytest_passbench.judge.machine.cores import Cores
 from pytest_passbench.judge.stopwatch import Stopwatch
@@ -44,9 +44,10 @@ class Bench:
         deadline: Deadline,
         tolerance: int,
         pages: Pages | None = None,
+        max_slots: int = MAX_SLOTS,
     ) -> Self:
-        """Make inputs for a case, and pages if there are none yet."""
-        layout = plan_layout(case.subgraph.inputs)
+        """Make inputs for a case, for blocks of up to ``max_slots`` calls; and pages if there are none yet."""
+        layout = plan_layout(case.subgraph.inputs, max_slots)
         with phases("inputs"), deadline.paused():
             inputs = Inputs(case.subgraph.inputs, secret.key("inputs"))
             pages = Pages(layout) if pages is None else pages

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pytest_passbench.core.device import is_cuda
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.template import Template
+from pytest_passbench.judge.inputs.pages import MAX_DEVICE_SLOTS, MAX_SLOTS
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.protocol import Layout, Order
 
@@ -21,6 +22,11 @@ def start_template(arm: Arm, order: Order, layout: Layout, pages_fd: int) -> Tem
     from pytest_passbench.judge.arms.cuda import CudaTemplate
 
     return CudaTemplate(arm, channel, log, number)
+
+
+def max_slots(device: str) -> int:
+    """Return the greatest number of calls in a block on this device."""
+    return MAX_DEVICE_SLOTS if is_cuda(device) else MAX_SLOTS
 
 
 def clock_of(device: str) -> type[CpuClock]:

@@ -31,10 +31,12 @@ from pytest_passbench.judge.builder.store import cache_folder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.case import Case, keep_found
 from pytest_passbench.judge.deadline import Deadline
+from pytest_passbench.judge.devices import max_slots
 from pytest_passbench.judge.environment import environment
 from pytest_passbench.judge.inputs import chosen
 from pytest_passbench.judge.machine.awake import Awake
 from pytest_passbench.judge.machine.cores import Cores
+from pytest_passbench.judge.machine.gpu import HeldOpen
 from pytest_passbench.judge.machine.heap import give_back
 from pytest_passbench.judge.measure.allowance import AGAIN, DEFAULT, QUICK, Budget
 from pytest_passbench.judge.measure.floor import Noise
@@ -78,6 +80,7 @@ class Session:
         self._budget, self._noise = Budget(settings.budget), Noise()
         self._baselines, self._programs = Baselines(), Programs()
         self._turns: Counter[tuple[str, str, str]] = Counter()  # how often each case was asked for
+        self._held_open = HeldOpen() if is_cuda(settings.device) else None
         self._sandboxes = Sandboxes(settings, self._walls)
         builder, triton = Builder(self._walls, cache_folder()), TritonBuilder(self._walls, cache_folder())
         self._readings = Readings(settings.policy, builder, triton, self._sandboxes.start_reading)
@@ -98,6 +101,8 @@ class Session:
         """End every sandbox, and give the caller's process its number of torch threads back."""
         self._close_sandboxes()
         self._awake.close()
+        if self._held_open is not None:
+            self._held_open.close()
         if self._threads is not None:
             torch.set_num_threads(self._threads)
             self._threads = None
@@ -377,8 +382,9 @@ class Session:
         secret = case.secret(self._seed, ("again" if earlier is not None else "") + attempt)
         keeps = self._programs.kept and earlier is None
         built = self._programs.of(case, arms[EAGER]) if keeps else None
-        pages = None if built is None else built.pages
-        bench = Bench.of(case, secret, self._cores, self._awake, phases, deadline, self.settings.tolerance, pages)
+        pages, slots = None if built is None else built.pages, max_slots(self.settings.device)
+        t = self.settings.tolerance
+        bench = Bench.of(case, secret, self._cores, self._awake, phases, deadline, t, pages, slots)
         return Subject(
             case=case,
             record=record,

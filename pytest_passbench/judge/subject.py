@@ -22,7 +22,7 @@ from pytest_passbench.judge.case import Case
 from pytest_passbench.judge.deadline import Pace
 from pytest_passbench.judge.devices import clock_of, start_template
 from pytest_passbench.judge.entries import pass_reports, speed_of
-from pytest_passbench.judge.machine.cores import exclusive, pinned
+from pytest_passbench.judge.machine.cores import device_locks, exclusive, pinned
 from pytest_passbench.judge.measure.allowance import Allowance
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.judge.programs import Built
@@ -88,7 +88,8 @@ class Subject:
                 for arm in self.arms.values():
                     arm.end_children()
             with self.bench.phases("build"):
-                self._build()
+                with self._device_alone():
+                    self._build()
                 for planner in self.planners.values():
                     planner.reader.freeze()
             self._run()
@@ -231,6 +232,16 @@ class Subject:
                 self._drop(failed)
 
     @contextmanager
+    def _device_alone(self) -> Iterator[None]:
+        """Hold the lock of the device, if there is one: builds use it, and tuning measures on it."""
+        with ExitStack() as held:
+            names = device_locks(self.locks)
+            if names:
+                with self.bench.phases("wait"), self.bench.deadline.paused():
+                    held.enter_context(exclusive(names))
+            yield
+
+    @contextmanager
     def _alone(self) -> Iterator[None]:
         """Hold the arms' cores within this context, alone and awake."""
         with self.bench.phases("wait"), ExitStack() as held:
@@ -303,11 +314,11 @@ class Subject:
             if number and slowest > (LONG_CALL_SECONDS if warm else VERY_LONG_CALL_SECONDS):
                 break
             if slowest > SETTLED * before:  # repetition does not make it faster
-                if calls * slowest > MIN_BLOCK_SHARE * BLOCK_SECONDS or calls == self.bench.layout.slots:
+                if calls * slowest > MIN_BLOCK_SHARE * clock.block_seconds or calls == self.bench.layout.slots:
                     if warm:
                         break
                     continue
-                wanted = calls_per_block(slowest, max_calls=self.bench.layout.slots)
+                wanted = calls_per_block(slowest, clock.block_seconds, self.bench.layout.slots)
                 calls, times = max(wanted, min(3 * calls, self.bench.layout.slots)), dict.fromkeys(arms, math.inf)
         return times
 
@@ -325,8 +336,13 @@ class Subject:
 
     def _measure(self, clock: CpuClock, checker: Checker, per_call: dict[str, float], timed: list[str]) -> None:
         slowest = max(per_call[arm] for arm in timed)
+        longer = clock.block_seconds / BLOCK_SECONDS if self.allowance.seconds is None else 1.0
         form = shape(
-            slowest, pair=self.allowance.pair, max_calls=self.bench.layout.slots, precise=self.allowance.precise
+            slowest,
+            target=clock.block_seconds,
+            pair=self.allowance.pair * longer,
+            max_calls=self.bench.layout.slots,
+            precise=self.allowance.precise,
         )
         clock.calls = form.calls
         clock.keep(timed)

@@ -16,7 +16,7 @@ from pytest_passbench.judge.arms.template import Effects, Template
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.devices import clock_of, start_template
 from pytest_passbench.judge.inputs import Batch
-from pytest_passbench.judge.machine.cores import exclusive, pinned
+from pytest_passbench.judge.machine.cores import device_locks, exclusive, pinned
 from pytest_passbench.protocol import Order
 
 PAIRS, ROUNDS, CALLS = 2, 4, 4
@@ -34,9 +34,10 @@ def run(order: Order, arms: Mapping[str, Arm], bench: Bench, locks: list[str]) -
     templates: dict[str, Template] = {}
     try:
         bench.inputs.write(bench.inputs.draw(1), bench.pages)
-        for name, arm in arms.items():
-            templates[name] = start_template(arm, order, bench.layout, bench.pages.fd)
-        reports = [template.wait() for template in templates.values()]
+        with exclusive(device_locks(locks)):
+            for name, arm in arms.items():
+                templates[name] = start_template(arm, order, bench.layout, bench.pages.fd)
+            reports = [template.wait() for template in templates.values()]
         program = Effects(list(reports[0]["mutated"]), int(reports[0]["outputs"]))
         with exclusive(locks), pinned(bench.cores.judge), _spare_files():
             _call(templates, program, bench, order.device)

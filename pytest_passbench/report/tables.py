@@ -13,7 +13,7 @@ from math import exp, log, sqrt
 from pytest_passbench.core.criterion import Criterion
 from pytest_passbench.core.ladder import T_FROZEN, T_STRICT
 from pytest_passbench.core.misses import causes
-from pytest_passbench.core.record import RAN, ArmResult, Record, Speed
+from pytest_passbench.core.record import LAUNCH_BOUND, RAN, ArmResult, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.score import board, es
 from pytest_passbench.score.subgraph import ACCURACY, NOT_JUDGED, Judged, from_record
@@ -276,12 +276,17 @@ def subgraph_table(run: Run, candidate: str) -> Table:
     The verdict of a subgraph that is not correct is how it failed.
     """
     headers = ("task", "subgraph", "eager us", "candidate us", "speed-up", "verdict")
-    found = tuple((record.task, record.subgraph, *_timed(record), ending(record)) for record in run.of(candidate))
+    found = tuple((record.task, record.subgraph, *_timed(record), _verdict(record)) for record in run.of(candidate))
     about = (
         "Times in microseconds per call. Speed-up: eager us / candidate us, with its 95 % interval. The verdict of a "
         "subgraph that is not correct is how it failed. Unresolved: the interval allows no verdict on the speed."
     )
     return Table(f"Subgraphs: {candidate}", headers, found, about=about)
+
+
+def _verdict(record: Record) -> str:
+    speed = record.arm.speed
+    return ending(record) + (", launch-bound" if speed is not None and speed.launch_bound else "")
 
 
 def _timed(record: Record) -> tuple[str, str, str]:
@@ -354,6 +359,12 @@ def notes(run: Run) -> list[str]:
     if by_ladder and run.has_accuracy:
         said.append(f"{by_ladder} subgraphs have no float64 form: under (fp64) they count by agreement.")
     said += _untuned(run)
+    bound = sum(record.arm.speed is not None and record.arm.speed.launch_bound for record in run.records)
+    if bound:
+        said.append(
+            f"{bound} subgraphs are launch-bound: a call takes more than {LAUNCH_BOUND:g} times as long as the device"
+            " works on it, so their speed-up says how fast programs launch, and little of kernels."
+        )
     if "width" in run.noise:
         width = 100.0 * float(run.noise["width"])
         said.append(f"Noise: of two identical programs, 95 % measured within {width:.1f} % of each other here.")

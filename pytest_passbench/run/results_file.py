@@ -68,7 +68,11 @@ def parse(data: Any, path: Path) -> Run:
 
     Raises UserError for data of another form than the published schema's, and for values that cannot be.
     """
-    from pytest_passbench.run import schema, soundness
+    try:
+        from pytest_passbench.run import schema, soundness
+    except ModuleNotFoundError as error:
+        remedy = f"install {error.name}; judging needs it nowhere else"
+        raise UserError(f"cannot be checked without the package {error.name}", where=path, remedy=remedy) from None
 
     version = data.get("schema") if isinstance(data, dict) else None
     if version not in (SCHEMA, SCHEMA_1):

@@ -22,6 +22,20 @@ class DriverError(RuntimeError):
     """An error that the CUDA driver returned."""
 
 
+def library() -> ctypes.CDLL:
+    """Return the driver's library. Raises OSError if there is none."""
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def check(driver: Any, code: int, what: str) -> None:
+    """Raise DriverError for a code other than success. ``what`` completes the sentence "cannot ..."."""
+    if code:
+        text = ctypes.c_char_p()
+        driver.cuGetErrorString(code, ctypes.byref(text))
+        said = text.value.decode(errors="replace") if text.value else "unknown"
+        raise DriverError(f"the CUDA driver cannot {what}: {said} (error {code})")
+
+
 class LaunchAttribute(ctypes.Structure):
     """The structure ``CUlaunchAttribute``: a number, and a value of up to 64 bytes."""
 
@@ -60,7 +74,7 @@ class Driver:
         index = torch.cuda.current_device() if stated is None else stated
         torch.cuda.set_device(index)
         torch.cuda.synchronize(index)  # there is a context from here on
-        return cls(ctypes.CDLL("libcuda.so.1"), lambda: torch._C._cuda_getCurrentRawStream(index))
+        return cls(library(), lambda: torch._C._cuda_getCurrentRawStream(index))
 
     def function(self, code: bytes, name: str, shared: int, blocks: int, sizes: Sequence[int]) -> ctypes.c_void_p:
         """Load machine code and return its kernel ``name``.
@@ -100,8 +114,4 @@ class Driver:
 
     def check(self, code: int, what: str) -> None:
         """Raise DriverError for a code other than success. ``what`` completes the sentence "cannot ..."."""
-        if code:
-            text = ctypes.c_char_p()
-            self._library.cuGetErrorString(code, ctypes.byref(text))
-            said = text.value.decode(errors="replace") if text.value else "unknown"
-            raise DriverError(f"the CUDA driver cannot {what}: {said} (error {code})")
+        check(self._library, code, what)

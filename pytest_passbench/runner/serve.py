@@ -47,7 +47,7 @@ class Block:
         self.tables = OutputTables(len(self.slots), outputs + len(mutated))
         self.results: list[Any] = []
         self.copies = [tuple(slot[i].clone() for i in mutated) for slot in self.slots] if mutated else []
-        #: The address of the first slot's inputs, and further addresses for the judge.
+        #: The address of the first slot's inputs, and further addresses and numbers for the judge.
         self.inputs, self.places = pages.address, dict[str, int]()
 
     def prepare(self, calls: int) -> None:
@@ -55,6 +55,16 @@ class Block:
 
     def collect(self, call: int) -> None:
         """Copy a call's outputs to the host. On the CPU there is nothing to copy."""
+
+    def step(self, flags: int, calls: int) -> bool:
+        """Do what only a device needs, outside of the clock. Return False if ``flags`` ask for nothing such."""
+        if flags & FLAG_PREPARE:
+            self.prepare(calls)
+        elif flags & FLAG_COLLECT:
+            self.collect(calls)
+        else:
+            return False
+        return True
 
     def run(self, calls: int) -> None:
         """Make the calls and describe their outputs in the tables."""
@@ -104,7 +114,13 @@ def serve(
         torch.set_num_threads(threads)
     filtered = filter is not None and filter.install(threads)
     gc.disable()
-    hello = {"pid": os.getpid(), "filtered": filtered, "pages": block.inputs, **block.tables.addresses()}
+    hello = {
+        "status": "ready",
+        "pid": os.getpid(),
+        "filtered": filtered,
+        "pages": block.inputs,
+        **block.tables.addresses(),
+    }
     run_at = memory.at_depths(partial(_one, block, spacer))
     with torch.no_grad():
         if rehearsal:
@@ -120,11 +136,9 @@ def serve(
 
 def _one(block: Block, spacer: memory.Spacer, depth: int, calls: int, flags: int) -> int:
     try:
-        if flags & FLAG_PREPARE:
-            block.prepare(calls)
-        elif flags & FLAG_COLLECT:
-            block.collect(calls)
-        elif flags & FLAG_EMPTY:
+        if block.step(flags, calls):
+            return OUTCOME_OK
+        if flags & FLAG_EMPTY:
             spacer.take(depth)
             block.run_empty(calls)
         else:

@@ -13,14 +13,14 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
 
-from pytest_passbench.core.device import is_cuda
+from pytest_passbench.core.device import gpu_index, is_cuda
 from pytest_passbench.core.errortext import explain
 from pytest_passbench.protocol import Layout, Order, ProtocolError, receive, send
 from pytest_passbench.rewrite.errors import PassError
@@ -33,6 +33,7 @@ from pytest_passbench.runner.serve import Block, serve
 from pytest_passbench.runner.triton_kernels import KERNEL_MODULE
 from pytest_passbench.walls import code, harden, seccomp
 from pytest_passbench.walls.children import reap
+from pytest_passbench.walls.confine import keep_own_names
 
 #: Skips what Python does after ``os.fork``: new locks, new random numbers, and functions that a pass registered. A
 #: runner has one thread and needs none of it, and it pays for each page that it touches.
@@ -65,16 +66,8 @@ class Failure(Exception):
 
 def main(message: dict[str, Any], fds: list[int]) -> None:
     """Build the program that ``message`` orders, and serve requests for forks until the judge hangs up."""
-    channel, pages_fd, log_fd = socket.socket(fileno=fds[0]), fds[1], fds[2]
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.dup2(log_fd, 1)
-    os.dup2(log_fd, 2)
-    os.close(log_fd)
-    harden.die_with_parent()
-    limits = message["limits"]
-    harden.limit_resources(limits["memory"], limits["file_bytes"], limits["processes"])
-    seccomp.untrusted(network=limits["network"])
+    channel, pages_fd = socket.socket(fileno=fds[0]), fds[1]
+    enclose(fds[2], message["limits"])
     ready = _build(channel, message, pages_fd)
     if ready is not None:
         gc.collect()
@@ -85,6 +78,20 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
         sys.stdout.flush()  # or each fork would write what is in the buffer
         ready.pieces = memory.release()  # last, since even a report's length moves the heap's end
         _fork_on_request(channel, ready)
+
+
+def enclose(log_fd: int, limits: dict[str, Any]) -> None:
+    """Print to the log from now on, and give up what neither building nor computing needs."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.dup2(log_fd, 1)
+    os.dup2(log_fd, 2)
+    os.close(log_fd)
+    harden.die_with_parent()
+    harden.limit_resources(limits["memory"], limits["file_bytes"], limits["processes"])
+    if limits["named_below"] is not None:
+        keep_own_names(limits["named_below"])
+    seccomp.untrusted(network=limits["network"], driver=limits["driver"])
 
 
 def _rest() -> None:
@@ -108,9 +115,12 @@ def _build(channel: socket.socket, message: dict[str, Any], pages_fd: int) -> Re
 
 def _ready(order: Order, pages: MappedPages, channel: socket.socket) -> Ready:
     kernels = AskedKernels(channel, order.device)
+    if is_cuda(order.device):
+        _open_device(order.device)
     try:
         with torch.no_grad():
             built = prepare(order, pages.sample(order.device), kernels)
+            _finish(order.device)
     except PassError as error:
         raise Failure("compile_fail", "load", str(error)) from error
     except BaseException as error:
@@ -123,11 +133,28 @@ def _ready(order: Order, pages: MappedPages, channel: socket.socket) -> Ready:
     return Ready(built.call, pages, {**report, "missed": False, **warm}, order.device, kernels.replayed, sizes)
 
 
+def _open_device(device: str) -> None:
+    """Make ``device`` the current one. Raises Failure if CUDA does not work in this process."""
+    try:
+        torch.cuda.set_device(gpu_index(device))
+        torch.cuda.synchronize(device)
+    except Exception as error:
+        raise Failure("crash", "device", f"CUDA cannot be used: {_explained(error)}") from error
+
+
+def _finish(device: str) -> None:
+    """Wait for a device, so that what fails on it fails here. Do nothing on the CPU."""
+    if is_cuda(device):
+        torch.cuda.synchronize(device)
+
+
 def _first_call_failed(error: BaseException) -> tuple[str, str]:
     """Return the status and the phase of a failure.
 
     Capturing, compiling and the first call are one step, so only the exception shows the phase.
     """
+    if _status(error) == "crash":
+        return "crash", "first call"
     kind = type(error)
     compiler = kind.__module__.startswith(("torch._dynamo", "torch._inductor", "triton.compiler"))
     if compiler or kind.__name__ in ("CompileError", "CompilationError", "InterpreterError"):
@@ -147,8 +174,9 @@ def _warm_up(order: Order, call: Callable[..., Any], pages: MappedPages) -> tupl
             versions = [tensor._version for tensor in inputs]
             outputs = call(*inputs)
             mutated = [i for i, tensor in enumerate(inputs) if tensor._version != versions[i]]
+            _finish(order.device)
     except BaseException as error:
-        raise Failure("runtime_fail", "warm-up", _explained(error)) from error
+        raise Failure(_status(error), "warm-up", _explained(error)) from error
     count = len(outputs) if isinstance(outputs, tuple) else -1
     sizes = [out.numel() * out.element_size() for out in outputs if type(out) is torch.Tensor] if count > 0 else []
     return {"mutated": mutated, "outputs": count}, sizes
@@ -169,7 +197,7 @@ def _fork_on_request(channel: socket.socket, ready: Ready) -> None:
             send(channel, {"ended": reap()})
             continue
         if is_cuda(ready.device):  # a device's context does not survive a fork
-            _become_runner(socket.socket(fileno=fds[0]), message, ready)
+            _become_runner(socket.socket(fileno=fds[0]), message, ready, fds[1:])
         pid = _fork()
         if pid < 0:
             raise OSError("no runner could be forked")
@@ -183,8 +211,11 @@ def _fork_on_request(channel: socket.socket, ready: Ready) -> None:
         send(channel, {"forked": pid})
 
 
-def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready) -> None:
-    """Serve blocks and end the process. It never returns, so that no fork goes on as a template."""
+def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready, shared: Sequence[int] = ()) -> None:
+    """Serve blocks and end the process. It never returns, so that no fork goes on as a template.
+
+    ``shared`` has the descriptor of the inputs on a device, if they are shared.
+    """
     try:
         os.dup2(ready.null, 1)  # the log has what the template's calls printed; more would fill it
         chance = random.Random(message["place"])
@@ -194,7 +225,7 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
             replayed.wake()
         if message["audit"]:
             poison(ready.replayed)
-        block = _block_for(ready.device)(ready.call, ready.pages, message["calls"], mutated, outputs)
+        block = _block(channel, ready, message["calls"], mutated, outputs, shared)
         rehearsal = message["calls"] if message["rehearse"] else 0
         serve(channel, block, ready.filter, message["threads"], memory.Spacer(chance, sum(ready.sizes)), rehearsal)
     except (ProtocolError, OSError):
@@ -203,9 +234,27 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
         os._exit(0)
 
 
-def _block_for(device: str) -> Callable[..., Block]:
-    if not is_cuda(device):
-        return Block
+def _block(
+    channel: socket.socket,
+    ready: Ready,
+    calls: int,
+    mutated: tuple[int, ...],
+    outputs: int,
+    shared: Sequence[int],
+) -> Block:
+    """Return the block of a runner. If a device has no memory for it, tell the judge, and end the process."""
+    if not is_cuda(ready.device):
+        return Block(ready.call, ready.pages, calls, mutated, outputs)
     from pytest_passbench.runner.cuda import CudaBlock
 
-    return partial(CudaBlock, device)
+    try:
+        plans = partial(poison, ready.replayed)
+        return CudaBlock(ready.device, ready.call, ready.pages, calls, mutated, outputs, plans, *shared)
+    except Exception as error:
+        send(channel, {"status": _status(error), "phase": "fork", "message": _explained(error)})
+        os._exit(0)
+
+
+def _status(error: BaseException) -> str:
+    """Return the status of a failed call. Another process may have taken the device's memory."""
+    return "crash" if isinstance(error, torch.OutOfMemoryError) else "runtime_fail"

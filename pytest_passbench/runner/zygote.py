@@ -1,7 +1,8 @@
 """A zygote is the first process of a sandbox, and process 1 behind strong walls.
 
-It has imported the modules that arms need, but no candidate, and it has opened no device. It forks a template per
-subgraph. In a sandbox of readers it forks a reader per directory of passes.
+It has imported the modules that arms need, but no candidate, and it has opened no device: a process that is forked
+from one with CUDA in use cannot use CUDA. It forks a template per subgraph. In a sandbox of readers it forks a reader
+per directory of passes.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def main() -> None:
     wants, _none = receive(channel, max_fds=0)
     harden.not_dumpable()
     if "paths" in wants:
-        confine(wants["paths"]["read"], wants["paths"]["write"])
+        confine(wants["paths"]["read"], wants["paths"]["write"], named=wants["device"])
     imports = memory.Imports()
     versions = _import(wants)
     imports.keep()
@@ -60,7 +61,12 @@ def _import(wants: dict[str, Any]) -> dict[str, str]:
         from pytest_passbench.runner import template  # noqa: F401 - and what a template needs
 
         versions["triton"] = _import_triton()
-        _warm_up(wants["pipeline"])
+        if wants["device"]:
+            _import_compilers()
+        else:
+            _warm_up(wants["pipeline"])
+    if opened := opened_devices():
+        sys.exit(f"{', '.join(opened)} was opened by an import, so no process forked from here could use CUDA")
     gc.collect()
     gc.freeze()  # a template's collections then walk its own objects only
     return versions
@@ -76,6 +82,30 @@ def _warm_up(pipeline: str) -> None:
 
     build_graph("def forward(in_0):\n    return (torch.relu(in_0),)", "warm-up")
     warm_up(pipeline)
+
+
+def _import_compilers() -> None:
+    """Import what :func:`_warm_up` would import, and compile nothing.
+
+    Dynamo saves the state of CUDA's random numbers around each compilation, and that initialises CUDA.
+    """
+    import torch._dynamo
+    import torch._inductor.compile_fx  # noqa: F401
+
+    from pytest_passbench.rewrite import pipelines  # noqa: F401
+    from pytest_passbench.runner import cuda  # noqa: F401 - binds native functions
+    from pytest_passbench.suite.build import build_graph
+
+    build_graph("def forward(in_0):\n    return (torch.relu(in_0),)", "warm-up")
+
+
+def opened_devices(descriptors: Path = Path("/proc/self/fd")) -> list[str]:
+    """Return the NVIDIA device files that this process has open."""
+    found: set[str] = set()
+    for link in descriptors.iterdir():
+        with contextlib.suppress(OSError):  # the listing's own descriptor is closed by now
+            found.add(str(link.readlink()))
+    return sorted(path for path in found if path.startswith("/dev/nvidia"))
 
 
 def _import_triton() -> str:
@@ -125,6 +155,10 @@ def _become(message: dict[str, Any], fds: list[int]) -> None:
             from pytest_passbench.reader.main import main as reader_main
 
             reader_main(message, fds)
+        elif message["op"] == "keeper":
+            from pytest_passbench.runner.keeper import main as keeper_main
+
+            keeper_main(message, fds)
         else:
             from pytest_passbench.runner.template import main as template_main
 

@@ -93,13 +93,16 @@ def shape(
 ) -> Shape:
     """Return the calls and rounds of a pair for a subgraph whose slowest arm takes ``call`` seconds.
 
-    A pair may take ``pair`` seconds of blocks for every two arms. It goes on until its value is as ``precise``
+    A block takes about ``target`` seconds. A pair may take ``pair`` seconds of blocks for every two arms, and
+    begins with :data:`PAIR_SECONDS` of them, more if blocks are longer. It goes on until its value is as ``precise``
     as asked. It begins with at most ``max_first_rounds`` rounds. Long calls get fewer rounds, but at least
     :data:`MIN_ROUNDS`.
     """
     calls = calls_per_block(call, target, max_calls)
     each = max(2 * calls * call, 1e-9)
-    rounds = max(MIN_ROUNDS, min(max_first_rounds, int(min(pair, PAIR_SECONDS) / each)) // 2 * 2)
+    rounds = max(
+        MIN_ROUNDS, min(max_first_rounds, int(min(pair, PAIR_SECONDS * target / BLOCK_SECONDS) / each)) // 2 * 2
+    )
     return Shape(calls, rounds, min(MAX_LENGTHENING * rounds, int(pair / each)), precise)
 
 

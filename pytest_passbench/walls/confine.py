@@ -16,6 +16,7 @@ from collections.abc import Sequence
 _CREATE, _ADD_RULE, _RESTRICT_SELF, _CAPSET = 444, 445, 446, 0
 _PATH_BENEATH = 1
 _READ = 1 << 0 | 1 << 2 | 1 << 3  # execute, read a file, read a folder
+_WRITE_FILE = 1 << 1
 _WRITE = (1 << 13) - 1 - _READ  # write, remove, make, …
 _ON_FILES = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
 _REFER, _TRUNCATE, _DEVICES = 1 << 13, 1 << 14, 1 << 15  # since versions 2, 3, 5
@@ -25,22 +26,56 @@ _PR_SET_NO_NEW_PRIVS, _PR_SET_CHILD_SUBREAPER = 38, 36
 _CAPABILITY_VERSION_3 = 0x20080522
 
 
-def confine(readable: Sequence[str], writable: Sequence[str]) -> bool:
-    """Confine this process to these paths from now on. Return False if the kernel has no Landlock."""
+def confine(readable: Sequence[str], writable: Sequence[str], named: bool = False) -> bool:
+    """Confine this process to these paths from now on. Return False if the kernel has no Landlock.
+
+    With ``named`` it may write to existing files of /proc too. What is forked from it has to give that up again
+    (:func:`keep_own_names`).
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
     zero = ctypes.c_ulong(0)
     one = ctypes.c_ulong(1)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, one, zero, zero, zero)  # so that the judge finds all orphans
     libc.prctl(_PR_SET_NO_NEW_PRIVS, one, zero, zero, zero)
-    held = _landlock(libc, readable, writable)
+    held = _landlock(libc, readable, writable, ("/proc",) if named else ())
     header = struct.pack("<Ii", _CAPABILITY_VERSION_3, 0)
     libc.capset(header, bytes(24))  # drops all capabilities
     return held
 
 
-def _landlock(libc: ctypes.CDLL, readable: Sequence[str], writable: Sequence[str]) -> bool:
-    """Put this process under a Landlock ruleset. Return False if the kernel does not do it."""
+def keep_own_names(writable: Sequence[str]) -> bool:
+    """Deny writing to files, except below ``writable`` and in this process's own folder of threads in /proc.
+
+    CUDA's driver names its threads there, and fails if it can't. A rule is about the folder of one process, so it can
+    only be made in the process itself. Landlock's rulesets add up: a process may do what all of them allow. The
+    descriptor that is left open keeps the kernel from making the folder anew, without the rule. Return False if the
+    kernel has no Landlock.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+    version = libc.syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
+    if version < 1:
+        return False
+    rights = _WRITE_FILE | (_TRUNCATE if version >= 3 else 0)
+    rules = libc.syscall(_CREATE, struct.pack("<Q", rights), ctypes.c_size_t(8), ctypes.c_uint32(0))
+    if rules < 0:
+        return False
+    try:
+        own = f"/proc/{os.getpid()}/task"
+        os.open(own, os.O_PATH | os.O_CLOEXEC)
+        for path in (*writable, own):
+            _allow(libc, rules, path, rights)
+        return int(libc.syscall(_RESTRICT_SELF, ctypes.c_int(rules), ctypes.c_uint32(0))) == 0
+    finally:
+        os.close(rules)
+
+
+def _landlock(libc: ctypes.CDLL, readable: Sequence[str], writable: Sequence[str], changed: Sequence[str]) -> bool:
+    """Put this process under a Landlock ruleset. Return False if the kernel does not do it.
+
+    Below ``changed`` existing files may be written to.
+    """
     version = libc.syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
     if version < 1:
         return False
@@ -56,6 +91,8 @@ def _landlock(libc: ctypes.CDLL, readable: Sequence[str], writable: Sequence[str
             _allow(libc, rules, path, _READ)
         for path in writable:
             _allow(libc, rules, path, every)
+        for path in changed:
+            _allow(libc, rules, path, every & (_WRITE_FILE | _TRUNCATE))
         return int(libc.syscall(_RESTRICT_SELF, ctypes.c_int(rules), ctypes.c_uint32(0))) == 0
     finally:
         os.close(rules)

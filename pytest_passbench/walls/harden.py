@@ -57,18 +57,21 @@ def same_layout() -> None:
         os.execv(sys.executable, sys.orig_argv)
 
 
-def limit_resources(memory: int, file_bytes: int, processes: int) -> None:
+def limit_resources(memory: int | None, file_bytes: int | None, processes: int) -> None:
     """Set hard limits: bytes of address space and of a file, and the number of this user's processes.
 
-    Core dumps are switched off, and a process may have 1024 open files.
+    None is no limit. Core dumps are switched off, and a process may have 1024 open files.
     """
-    for kind, value in (
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_FSIZE, file_bytes),
-        (resource.RLIMIT_NPROC, processes),
-        (resource.RLIMIT_NOFILE, 1024),
-    ):
+    limits = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_AS: memory,
+        resource.RLIMIT_FSIZE: file_bytes,
+        resource.RLIMIT_NPROC: processes,
+        resource.RLIMIT_NOFILE: 1024,
+    }
+    for kind, value in limits.items():
+        if value is None:
+            continue
         _soft, hard = resource.getrlimit(kind)
         ceiling = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (ceiling, ceiling))

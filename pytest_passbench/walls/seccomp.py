@@ -39,22 +39,25 @@ _CLONE_APART = 0x7E020000 | 0x00008000
 #: Flags of clone in glibc's ``pthread_create``: memory, files, signals, thread group, locks, and no exit signal.
 _PTHREAD = 0x003D0F00
 _PROT_EXEC = 4
+_AF_UNIX, _SOCK_SEQPACKET, _SOCKET_TYPE = 1, 5, 0xF  # the type's other bits are flags
 _SIGABRT, _SIGKILL, _SIGCHLD, _SIGCONT, _F_SETSIG, _TIOCSCTTY = 6, 9, 17, 18, 10, 0x540E
 
 
-def untrusted(network: bool = True) -> bool:
+def untrusted(network: bool = True, driver: bool = False) -> bool:
     """Deny tracing, mounts, io_uring, and all ways in which a stopped process could be continued from inside.
 
-    ``network=False`` denies sockets too, except socket pairs. It is for sandboxes without a network namespace. Return
-    False if the machine's system calls are not tabulated, or if the kernel refuses the filter.
+    ``network=False`` denies sockets too, except socket pairs. It is for sandboxes without a network namespace. With
+    ``driver`` Unix sockets of packets in sequence stay, since CUDA's driver binds one. Return False if the machine's
+    system calls are not tabulated, or if the kernel refuses the filter.
     """
     machine = MACHINES.get(platform.machine())
     if machine is None:
         return False
     calls = machine.calls
-    sockets = () if network else (calls["socket"],)
     lines = answer(ABSENT, [calls["clone3"]])  # its flags cannot be seen; without it libc uses clone
-    lines += answer(DENY, (*(calls[name] for name in machine.denied), *sockets))
+    lines += answer(DENY, [calls[name] for name in machine.denied])
+    if not network:
+        lines += _packets(calls["socket"]) if driver else answer(DENY, [calls["socket"]])
     for name, argument in machine.signals:
         lines += unless(calls[name], argument, [op(JUMP_EQUAL, 0, 1, _SIGCONT)])
     lines += unless(calls["fcntl"], 1, [op(JUMP_EQUAL, 0, 1, _F_SETSIG)])
@@ -137,6 +140,13 @@ def _no_processes(machine: Machine) -> Filter:
     lines += answer(DENY, [calls[name] for name in machine.processes])
     lines += unless(calls["clone"], 0, [op(JUMP_SET, 1, 0, _CLONE_THREAD)])
     return Filter(machine, [*lines, op(RETURN, 0, 0, ALLOW)])
+
+
+def _packets(socket: int) -> list[bytes]:
+    """Allow Unix sockets of packets in sequence, and deny all others."""
+    family = [op(LOAD, 0, 0, argument_at(0)), op(JUMP_EQUAL, 0, 4, _AF_UNIX)]
+    kind = [op(LOAD, 0, 0, argument_at(1)), op(AND, 0, 0, _SOCKET_TYPE), op(JUMP_EQUAL, 0, 1, _SOCK_SEQPACKET)]
+    return decide(socket, [*family, *kind], ALLOW, DENY)
 
 
 def _children(clone: int) -> list[bytes]:

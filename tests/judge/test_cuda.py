@@ -12,12 +12,21 @@ from checkout import ROOT
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import TensorSpec
+from pytest_passbench.judge.arms import watch
+from pytest_passbench.judge.audits import plausibility
+from pytest_passbench.judge.devices import max_slots
 from pytest_passbench.judge.inputs.pages import Pages as JudgePages
 from pytest_passbench.judge.inputs.pages import plan_layout
-from pytest_passbench.judge.machine.gpu import device_state
+from pytest_passbench.judge.machine.cores import Cores
+from pytest_passbench.judge.machine.gpu import HeldOpen, device_state, throttled
+from pytest_passbench.judge.measure.cpu_clock import CpuClock
+from pytest_passbench.judge.measure.cuda_clock import CudaClock
+from pytest_passbench.protocol import FLAG_DESCRIBE, FLAG_DEVICE_TIME, FLAG_POISON
 from pytest_passbench.run.ledger import check_machine
+from pytest_passbench.runner import cuda as runner_cuda
 from pytest_passbench.runner.cuda import CudaBlock
 from pytest_passbench.runner.pages import MappedPages
+from pytest_passbench.timing.rounds import shape
 
 
 def test_without_a_device_one_clear_line(monkeypatch):
@@ -41,21 +50,58 @@ def test_the_device_is_described_only_where_nvidia_smi_is(monkeypatch, tmp_path)
     assert found["gpu_state"]["clocks.sm"] == "1980"
 
 
+def test_the_report_is_about_the_device_that_is_visible(monkeypatch, tmp_path):
+    """Old drivers know the reasons for throttling by another name, and refuse the new one."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, GPU-5f,")
+    program = tmp_path / "nvidia-smi"
+    program.write_text(
+        '#!/bin/sh\necho "$@" >> "$0.asked"\ncase "$1" in *event_reasons*) echo no such field; exit 2;; esac\n'
+        "case \"$1\" in *name*) echo 'X, 1, 2, 3, 0x4';; *) echo '0x00000000000000a4';; esac\n"
+    )
+    program.chmod(0o755)
+    assert device_state("cuda:1")["gpu_state"]["clocks_event_reasons.active"] == "0x4"
+    assert throttled("cuda:0") is True  # power, and idle or set by a user besides
+    asked = (tmp_path / "nvidia-smi.asked").read_text().splitlines()
+    assert ["--id=GPU-5f" in line for line in asked] == [True, True, False, False]
+    assert "--id=3" in asked[-1]
+    assert Cores.choose(1).locks("cuda:1")[-1] == "device-GPU-5f"
+    program.write_text("#!/bin/sh\necho 0x01\n")
+    assert throttled("cuda") is False
+    program.write_text("#!/bin/sh\nexit 9\n")
+    assert throttled("cuda") is None
+    assert device_state("cuda") == {}
+
+
+def test_the_judge_holds_the_device_files_open(tmp_path):
+    for name in ("nvidia0", "nvidiactl", "nvidia1"):
+        (tmp_path / name).write_text("")
+    opened = HeldOpen(tmp_path)
+    assert len(opened._files) == 2
+    opened.close()
+    opened.close()
+
+
 class Event:
     def __init__(self, enable_timing):
         pass
 
-    def record(self, stream):
-        pass
+    def record(self, stream=None):
+        LOG.append("record")
 
     def elapsed_time(self, other):
         return 2.0
 
 
+LOG: list[str] = []
+
+
 @pytest.fixture
 def no_device(monkeypatch):
     """The CPU in place of a device: memory is memory, and there is nothing to wait for."""
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    LOG.clear()
+    monkeypatch.setattr(runner_cuda, "_synchronize", lambda: LOG.append("wait"))
+    monkeypatch.setattr(runner_cuda, "_hold_back", lambda _cycles: LOG.append("hold back"))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr("pytest_passbench.runner.cuda.l2_bytes", lambda device: 64)
@@ -75,6 +121,9 @@ def test_blocks_copy_inputs_before_and_outputs_after(no_device):
     assert values(block.inputs, 12).eq(0).all()  # nothing is on the device before it is ordered
     block.prepare(2)
     block.run(2)
+    assert not any(block.tables.entries)  # whatever is done in the clock overlaps with the device's work
+    block.step(FLAG_DESCRIBE, 2)
+    assert any(block.tables.entries)
     second = owner.addresses[0][1] - owner.addresses[0][0]
     x, y = (values(block.inputs + second + offset, 12) for offset in layout.offsets)
     assert torch.equal(x, data[second // 4 :][:12])  # changed in a copy only
@@ -83,8 +132,70 @@ def test_blocks_copy_inputs_before_and_outputs_after(no_device):
     assert torch.equal(values(copies[0], 12), x + y)
     assert torch.equal(values(copies[1], 1), y.sum()[None])
     assert torch.equal(values(block.places["input_copy"], 12), x)
-    assert ctypes.c_double.from_address(block.places["device_seconds"]).value == pytest.approx(2e-3)
+    assert block.places["fill_rate"] > 0
+
+
+def test_the_clock_has_waits_for_the_device_and_calls_in_it_only(no_device):
+    specs = [TensorSpec("in_0", (3, 4), "float32")]
+    layout = plan_layout(specs)
+    owner = JudgePages(layout)
+
+    def call(x):
+        LOG.append("call")
+        return (x.add_(1),)
+
+    block = CudaBlock("cpu", call, MappedPages(os.dup(owner.fd), layout), 2, (0,), 1, lambda: LOG.append("poison"))
+    LOG.clear()
+    block.run(2)
+    assert LOG == ["wait", "call", "call", "wait"]  # in-place graphs too: copies are made before
+    before = [copy.clone() for (copy,) in block.copies]
+    assert all(copy.eq(1).all() for copy in before)
+    block.prepare(2)
+    assert all(copy.eq(0).all() for (copy,) in block.copies)
+    LOG.clear()
     block.run_empty(2)
+    assert LOG == ["wait", "wait"]
+    LOG.clear()
+    block.step(FLAG_DEVICE_TIME, 2)
+    assert LOG == ["hold back", "record", "call", "call", "record", "wait"]
+    assert ctypes.c_double.from_address(block.places["device_seconds"]).value == pytest.approx(2e-3)
+    LOG.clear()
+    assert block.step(FLAG_POISON, 0)
+    assert not block.step(0, 1)
+    assert LOG == ["poison"]
+
+
+def test_only_the_device_s_rate_says_what_is_too_fast_for_it():
+    """A hundred gigabytes a second are much for a core, and nothing for a device."""
+    rate = 4e12
+    assert plausibility.floor(1 << 30, 1e-2, rate) == []
+    assert plausibility.floor(1 << 30, 1e-2, 1e9)
+    assert plausibility.floor(1 << 30, 1e-5, rate)
+
+
+def test_a_kernel_without_waiting_times_is_no_crash(monkeypatch):
+    """As gVisor's: no file ``schedstat``, neither of the judge nor of a runner."""
+    opened = os.open
+
+    def without(path, *rest):
+        if str(path).endswith("schedstat"):
+            raise FileNotFoundError(2, "no such file", path)
+        return opened(path, *rest)
+
+    monkeypatch.setattr(watch.os, "open", without)
+    assert watch.waited(watch.waiting_times("/proc/thread-self")) == 0.0
+    seen = watch.Watch(os.getpid())
+    assert seen.waited() == 0.0
+    seen.close()
+
+
+def test_blocks_on_a_device_are_longer():
+    assert 2e-3 <= CudaClock.block_seconds <= 5e-3
+    usual, longer = (shape(2e-5, target=seconds, pair=1.0) for seconds in (CpuClock.block_seconds, 3e-3))
+    assert longer.calls == 6 * usual.calls
+    assert longer.rounds == usual.rounds
+    assert max_slots("cuda") > max_slots("cpu")
+    assert plan_layout([TensorSpec("x", (4,), "float32")], max_slots("cuda")).slots == max_slots("cuda")
 
 
 @pytest.mark.gpu

@@ -23,7 +23,8 @@ FAULTS = {
     "not-a-tensor": ("return 3.0", "runtime_fail", "returns a float, not a tensor"),
     "strides": (
         "return (torch.nn.functional.gelu(x) + y).t().contiguous().t()",
-        "type_mismatch", "output 0: has strides [1, 16], eager's are [32, 1]",
+        "type_mismatch",
+        "output 0: has strides [1, 16], eager's are [32, 1]",
     ),
     "hangs": ("import time\nwhile True: time.sleep(0.01)", "timeout", "4 s"),
 }
@@ -56,6 +57,7 @@ def test_every_fault_has_its_status_and_says_why(records):
     assert "mul" in miss.message
     assert records["wrong-values/float32-x1"].arm.correct_from == [NEVER]
     assert [name for name, record in records.items() if record.correct] == ["zz-honest/float32-x1"]
+
 
 def test_strides_of_a_dimension_of_one_are_nobodys_concern(bench, wrapper):
     bench.task("row", shapes=((1, 32), (1, 32)))

@@ -266,3 +266,21 @@ def test_what_the_machine_adds_to_all_does_not_average_out():
 def test_an_unresolved_interval_stays_infinitely_wide():
     found = tables.combined([Speed(1.0, 0.0, math.inf, "UNRESOLVED", 1.0, 1.0), speed(1.0)])
     assert (found.low, found.high) == (0.0, math.inf)
+
+
+def test_a_speed_of_launches_is_said_to_be_one():
+    """Where calls take far longer than the device works on them, a kernel's speed is not what was measured."""
+    timed = {"near": (8.0, 9.0), "eager waits": (2.0, 9.0), "candidate waits": (8.0, 4.0), "not told": (None, None)}
+    records = []
+    for name, (eager, other) in timed.items():
+        arm = correct(1.0)
+        arm.speed.eager_device_us, arm.speed.other_device_us = eager, other
+        records.append(judged("t", name, arm))
+    run = run_of(*records)
+    verdicts = {row[1]: row[-1] for row in tables.subgraph_table(run, "mine").rows}
+    assert {name for name, said in verdicts.items() if said.endswith(", launch-bound")} == {
+        "eager waits",
+        "candidate waits",
+    }
+    assert any(note.startswith("2 subgraphs are launch-bound") for note in tables.notes(run))
+    assert not any("launch-bound" in note for note in tables.notes(run_of(records[0])))

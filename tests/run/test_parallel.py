@@ -76,9 +76,7 @@ def test_ctrl_c_writes_what_there_is_and_ends_every_sandbox(bench, wrapper):
     (bench.folder / "conftest.py").write_text(
         "def pytest_passbench_record(config, record):\n    (config.rootpath / 'seen').touch()\n"
     )
-    process = subprocess.Popen(
-        command, cwd=bench.folder, stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
+    process = subprocess.Popen(command, cwd=bench.folder, stdout=subprocess.PIPE, text=True, start_new_session=True)
     deadline = time.monotonic() + 100
     while not (bench.folder / "seen").exists() and time.monotonic() < deadline:
         time.sleep(0.1)

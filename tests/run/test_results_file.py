@@ -382,3 +382,21 @@ def test_a_closed_pipe_is_no_error(tmp_path):
     command = f"{sys.executable} -c '{code}' score {file} | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_without_jsonschema_reading_says_so_and_judging_goes_on(monkeypatch, tmp_path):
+    """A bare machine with a device may lack it: whatever judges and writes must not import it."""
+    path = tmp_path / "results.json"
+    results_file.write(tmp_path, Run())
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    monkeypatch.delitem(sys.modules, "pytest_passbench.run.schema", raising=False)
+    monkeypatch.delattr("pytest_passbench.run.schema", raising=False)
+    with pytest.raises(UserError, match="cannot be checked without the package jsonschema") as caught:
+        results_file.read(path)
+    assert "install jsonschema" in str(caught.value)
+    code = (
+        "import sys\nsys.modules['jsonschema'] = None\n"
+        "import pytest_passbench.plugin, pytest_passbench.judge.session, pytest_passbench.run.ledger\n"
+        "import pytest_passbench.run.results_file, pytest_passbench.run.journal, pytest_passbench.api\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

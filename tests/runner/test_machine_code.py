@@ -9,7 +9,6 @@ import ctypes
 import json
 import os
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from typing import Any
 
 import pytest
 import torch
-from checkout import TESTS
+from pretended_cuda import compiled_stub
 
 from pytest_passbench.judge.arms import replies, sandbox
 from pytest_passbench.judge.arms.wire import hear
@@ -86,13 +85,7 @@ class Stub:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    import triton
-
-    made = tmp_path_factory.mktemp("stub") / "libcuda.so"
-    headers = Path(triton.__file__).parent / "backends" / "nvidia" / "include"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-Wall", "-Werror", f"-I{headers}", "-o", made,
-                    TESTS / "libcuda_stub.c"], check=True)  # fmt: skip
-    return made
+    return compiled_stub(tmp_path_factory.mktemp("stub"))
 
 
 @pytest.fixture

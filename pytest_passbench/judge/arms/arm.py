@@ -28,6 +28,7 @@ START_TIMEOUT_SECONDS = 60.0  # for a zygote to import what it needs
 ZYGOTE_SECONDS, LATE_ZYGOTE_SECONDS = 10.0, 1.0
 END_SECONDS = 5.0  # for all processes of a sandbox to end once it is killed
 MAX_FILE_BYTES = 256 << 20
+MAX_MEMORY_SHARE = 0.6  # of the machine's memory, for a child's address space
 MAX_PROCESSES = 2048
 MAX_OUTPUT_BYTES = 8192  # of an arm's printed output that go into a record
 NAME_WIDTH = 24  # characters: names on command lines are padded, since the length changes an arm's speed
@@ -45,6 +46,11 @@ class ArmSettings:
     walls: sandbox.Walls
     timeout: float
     judged: bool = False  # runs a candidate's kernels
+
+    @property
+    def on_device(self) -> bool:
+        """True if its processes use a CUDA device. Readers never do: they record wrappers on the CPU."""
+        return is_cuda(self.device) and self.pipeline != READ
 
 
 class Arm:
@@ -99,10 +105,9 @@ class Arm:
         The modules in a process and their addresses make a program some per cent faster or slower. The command line
         lies above the stack and would move it, so this goes through the channel.
         """
-        wants: dict[str, Any] = {"pipeline": self.settings.pipeline}
+        wants: dict[str, Any] = {"pipeline": self.settings.pipeline, "device": self.settings.on_device}
         if self._scratch is not None:
-            devices = is_cuda(self.settings.device)
-            wants["paths"] = sandbox.weak_paths(self._scratch.path, devices)
+            wants["paths"] = sandbox.weak_paths(self._scratch.path, self.settings.on_device)
         return wants
 
     def _command(self, channel: int, status: int) -> list[str]:
@@ -110,7 +115,7 @@ class Arm:
         start = f"import sys; sys.path.insert(0, {parent!r}); from pytest_passbench.runner.zygote import main; main()"
         program = [sys.executable, "-P", "-c", start, f"{channel:08}", f"{self.settings.name:{NAME_WIDTH}}"]
         reads = self.settings.pipeline == READ
-        line = sandbox.command(program, self.settings.walls, is_cuda(self.settings.device), reads)
+        line = sandbox.command(program, self.settings.walls, self.settings.on_device, reads)
         if self.settings.walls.strong:
             line[1:1] = ["--json-status-fd", str(status)]
         return line
@@ -194,8 +199,7 @@ class Arm:
         the sandbox. Raises ArmFailure if the zygote does not answer, SandboxFailed if the sandbox did not start.
         """
         self.ready()
-        limits = {"memory": self._memory(), "file_bytes": MAX_FILE_BYTES, "processes": MAX_PROCESSES}
-        limits["network"] = self.settings.walls.strong
+        limits = self._limits()
         with contextlib.ExitStack() as lasting:
             mine, theirs = socket_pair()
             lasting.callback(mine.close)
@@ -207,10 +211,21 @@ class Arm:
             lasting.pop_all()
         return mine, log, number
 
-    def _memory(self) -> int:
-        """Return the limit of a child's address space in bytes. CUDA reserves far more than it uses."""
+    def _limits(self) -> dict[str, Any]:
+        """Return the limits of a child. On a device it has none of address space and files.
+
+        CUDA reserves addresses for all memory of the machine and of its devices, and maps files of such sizes.
+        """
         physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        return int(physical * (64 if is_cuda(self.settings.device) else 0.6))
+        device, weak = self.settings.on_device, self._scratch is not None
+        return {
+            "memory": None if device else int(physical * MAX_MEMORY_SHARE),
+            "file_bytes": None if device else MAX_FILE_BYTES,
+            "processes": MAX_PROCESSES,
+            "network": self.settings.walls.strong,
+            "driver": device,
+            "named_below": self._wants()["paths"]["write"] if device and weak else None,
+        }
 
     def everything_inside(self) -> list[int]:
         """Return the process ids, as the host sees them, of all processes of the sandbox but the zygote."""

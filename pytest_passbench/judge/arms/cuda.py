@@ -6,12 +6,15 @@ The judge itself opens no device. It times a block with its own clock, and the d
 from __future__ import annotations
 
 import math
+import os
 import struct
 
 from pytest_passbench.judge.arms import replies
-from pytest_passbench.judge.arms.runner import BlockTime, Runner
+from pytest_passbench.judge.arms.keeper import Keeper
+from pytest_passbench.judge.arms.runner import BlockTime, Runner, place
 from pytest_passbench.judge.arms.template import Effects, Fork, Template
-from pytest_passbench.protocol import FLAG_COLLECT, FLAG_PREPARE, Layout
+from pytest_passbench.judge.machine import priority
+from pytest_passbench.protocol import FLAG_COLLECT, FLAG_DESCRIBE, FLAG_DEVICE_TIME, FLAG_POISON, FLAG_PREPARE, Layout
 
 _DOUBLE = struct.Struct("<d")
 
@@ -20,16 +23,29 @@ class CudaTemplate(Template):
     """A template that becomes the runner at the first fork order, and stays it for the rest of the subgraph."""
 
     runner: CudaRunner | None = None
+    keeper: Keeper | None = None
     rehearses = False
     _may_have_threads = True  # the driver starts some
 
     def start_fork(
         self, program: Effects, calls: int, place: int, _rehearse: bool = False, audit: bool = False
     ) -> Fork:
-        """Return the runner on its way. The first call decides how many calls a block may have."""
+        """Return the runner on its way. The first call decides how many calls a block may have.
+
+        With ``audit`` the runner stays poisoned, so this comes last.
+        """
         if self.runner is not None:
-            return _Known(self, self.runner)
+            return _Known(self, self.runner, audit)
         return _Turning(self, super().start_fork(program, calls, place, audit=audit))
+
+    def keep_inputs(self, keeper: Keeper) -> None:
+        """Have the runner read its inputs from the keeper's memory."""
+        self.keeper, self.shared = keeper, (keeper.descriptor,)
+
+    def pin(self, core: int) -> None:
+        """Have the process become the runner on ``core``. Once it is the runner, it stays on the arms' cores."""
+        if self.runner is None:
+            super().pin(core)
 
     @property
     def resting(self) -> list[int]:
@@ -70,43 +86,82 @@ class _Turning(Fork):
     def wait(self, core: frozenset[int]) -> Runner:
         with self._cuda.forking(self.channel):
             self._cuda.runner = CudaRunner(self._cuda, self.channel, core)
+        self._cuda.runner.keeper = self._cuda.keeper
+        self._cuda.cores = set(core)
         return self._cuda.runner
 
 
 class _Known(Fork):
     """A runner that already exists."""
 
-    def __init__(self, template: Template, runner: CudaRunner) -> None:
+    def __init__(self, template: Template, runner: CudaRunner, poisoned: bool) -> None:
         super().__init__(template, runner._channel)
-        self._runner = runner
+        self._runner, self._poisoned = runner, poisoned
 
     def begin(self) -> None:
         """Do nothing: no order was sent."""
 
     def wait(self, _core: frozenset[int]) -> Runner:
+        if self._poisoned:
+            self._runner.poison()
         return self._runner
 
 
 class CudaRunner(Runner):
     """A runner whose inputs and outputs lie on the device.
 
-    ``device_seconds`` is the time of the last block as the runner states it; it is evidence only.
+    The arms' inputs, the outputs' tables and the state of memory are dealt with in steps outside of the clock.
     """
 
-    device_seconds = 0.0
     hello_form = replies.CUDA_RUNNER
+    first_only = True
+    keeper: Keeper | None = None
+    _settled = frozenset[int]()
+
+    def settle_threads(self, core: frozenset[int]) -> None:
+        """Give the first thread the arms' cores and real-time priority. The others are the driver's.
+
+        They get the judge's cores, so that none wakes up beside the thread that is measured. One that the first
+        thread starts later has its cores and its priority at first, so it is settled after the block.
+        """
+        others = frozenset(os.sched_getaffinity(0)) - core or core
+        for thread in self.watch.threads - self._settled:
+            first = thread == self.pid
+            place(thread, core if first else others)
+            if first:
+                priority.prefer(thread)
+            else:
+                priority.no_longer(thread)
+        self._settled, self._cores = self.watch.threads, core
 
     def _expected(self) -> bool:
         return self.pid == self.template.pid
 
     def block(self, calls: int, empty: bool = False, depth: int = 0) -> BlockTime:
-        """Have the runner copy the inputs to the device, then run a block. Raises ArmFailure."""
+        """Have the runner copy the inputs to the device, run a block, and describe its outputs. Raises ArmFailure."""
         if not empty:
+            if self.keeper is not None:
+                self.keeper.put(calls)
             self._step(calls, FLAG_PREPARE)
         taken = super().block(calls, empty, depth)
-        (said,) = _DOUBLE.unpack(self.memory(self.hello["device_seconds"], _DOUBLE.size))
-        self.device_seconds = said if math.isfinite(said) else 0.0
+        if not empty:
+            self._step(calls, FLAG_DESCRIBE)
+        if self.watch.threads != self._settled:
+            self.settle_threads(self._cores)
         return taken
+
+    def poison(self) -> None:
+        """Have the program's plans allocate memory full of NaN from now on. Raises ArmFailure."""
+        self._step(0, FLAG_POISON)
+
+    def device_seconds(self, calls: int) -> float:
+        """Return the device's own seconds for ``calls`` calls on the inputs that it has. Raises ArmFailure.
+
+        The runner states them, so they are evidence only. The device does not wait for the process meanwhile.
+        """
+        self._step(calls, FLAG_DEVICE_TIME)
+        (said,) = _DOUBLE.unpack(self.memory(self.hello["device_seconds"], _DOUBLE.size))
+        return float(said) if math.isfinite(said) and said > 0 else 0.0
 
     def fetch(self, call: int) -> list[int] | None:
         """Have a call's outputs and inputs copied to the host. Return the outputs' addresses there.

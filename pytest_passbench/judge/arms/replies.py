@@ -76,6 +76,7 @@ BUILT = Kinds(
         "ready": _READY,
         "compile_fail": _FAILED,
         "runtime_fail": _FAILED,
+        "crash": _FAILED,  # the device cannot be used, or has no memory left
         # A launch plan that the template needs before it goes on. The capability is its CUDA device's (90 for 9.0).
         "wanted": Fields({"request": Anything()}, optional={"capability": Whole(10, 1000)}),
     },
@@ -91,11 +92,32 @@ _TABLES = {
     "width": Whole(0, MAX_OUTPUTS),
 }
 
-#: A runner's first message: the addresses of its tables.
-RUNNER = Fields(_TABLES)
+#: A runner's first message: the addresses of its tables, or why it cannot serve.
+RUNNER = Kinds("status", {"ready": Fields(_TABLES), "crash": _FAILED, "runtime_fail": _FAILED})
 
-#: The same from a runner on a device, which keeps copies on the host.
-CUDA_RUNNER = Fields({**_TABLES, "copies": ADDRESS, "input_copy": ADDRESS, "device_seconds": ADDRESS})
+#: The same from a runner on a device, which keeps copies on the host. ``fill_rate`` is in bytes per second.
+CUDA_RUNNER = Kinds(
+    "status",
+    {
+        "ready": Fields(
+            {
+                **_TABLES,
+                "copies": ADDRESS,
+                "input_copy": ADDRESS,
+                "device_seconds": ADDRESS,
+                "fill_rate": Whole(1, 1 << 60),
+            }
+        ),
+        "crash": _FAILED,
+        "runtime_fail": _FAILED,
+    },
+)
+
+#: The keeper of the inputs on a device has made its memory, or could not.
+KEEPER = Kinds("status", {"ready": Fields({}), "failed": Fields({"message": _LONG})})
+
+#: So many bytes of inputs are on the device.
+KEPT = Fields({"written": Whole(0, 1 << 60)})
 
 _REFUSED = Fields({"rule": Text(40), "message": _LONG, "file": _NAME, "line": Whole(0, 1 << 31)})
 

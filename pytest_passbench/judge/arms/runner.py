@@ -58,6 +58,8 @@ class Runner:
     """A measured process. It is stopped, except during :meth:`block`."""
 
     hello_form = replies.RUNNER
+    #: True if only the process's first thread runs the program.
+    first_only = False
 
     def __init__(self, template: Parent, channel: socket.socket, core: frozenset[int]) -> None:
         self.template, self._channel = template, channel
@@ -66,13 +68,13 @@ class Runner:
         if not self._expected():
             raise ArmFailure("integrity", "fork", "another process than the runner answered")
         self.hello = hear(channel, self.hello_form, "fork")
-        _place(self.pid, core)  # before the stop, so that it stops there and not on the judge's core
+        if self.hello["status"] != "ready":
+            raise ArmFailure(self.hello["status"], self.hello["phase"][:40], self.hello["message"][-12_000:])
+        place(self.pid, core)  # before the stop, so that it stops there and not on the judge's core
         processes.stop(self.pid)
-        self.watch = Watch(self.pid)
+        self.watch = Watch(self.pid, self.first_only)
         self.watch.wait_stopped()
-        for thread in processes.threads(self.pid):  # a process that uses a device has several
-            _place(thread, core)
-            priority.prefer(thread)
+        self.settle_threads(core)
         self._clock, self._memory = processes.cpu_clock(self.pid), self.watch.memory()
         #: True if the judge polls for answers instead of sleeping. It does so if it has a core to itself. Waking up
         #: takes as long as a short call, and other processes on the judge's core would disturb the arm's caches.
@@ -83,6 +85,12 @@ class Runner:
         except ArmFailure:
             self.close()
             raise
+
+    def settle_threads(self, core: frozenset[int]) -> None:
+        """Give all threads the cores ``core`` and real-time priority. Raises Gone."""
+        for thread in processes.threads(self.pid):
+            place(thread, core)
+            priority.prefer(thread)
 
     def _expected(self) -> bool:
         """Return True if the process that answered is the one that the template forked."""
@@ -185,11 +193,11 @@ class Runner:
         self.watch.close()
         priority.no_longer(self.pid)
         if core is not None:
-            _place(self.pid, frozenset({core}))
+            place(self.pid, frozenset({core}))
         processes.kill(self.pid)
 
 
-def _place(thread: int, cores: frozenset[int]) -> None:
+def place(thread: int, cores: frozenset[int]) -> None:
     """Pin a thread to cores. If it is gone, the next message to its process fails and reports that."""
     with contextlib.suppress(ProcessLookupError):
         os.sched_setaffinity(thread, cores)

@@ -12,6 +12,7 @@ It has no home directory, no network, and no other processes.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -31,6 +32,8 @@ CANDIDATE_FOLDER = "/candidate"  # with a candidate's files, in the sandbox of i
 SCRATCH_BYTES = 2 << 30
 TRY_SECONDS = 20  # for bubblewrap to run a program that does nothing
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32")
+_KEPT = ("PATH", "LANG", "CUDA_VISIBLE_DEVICES", "CXX")  # of the judge's environment
+_KEPT_ON_DEVICE = ("LD_LIBRARY_PATH", "CC", "TRITON_LIBCUDA_PATH", "CUDA_DEVICE_ORDER")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "group", "nsswitch.conf", "localtime")
 #: ``--as-pid-1`` makes the zygote process 1. Bubblewrap's own process 1 has no filter and is never stopped, and the
 #: processes inside could write to its memory.
@@ -106,7 +109,8 @@ def command(
     if reads:
         mounts += ["--size", str(scratch_bytes), "--tmpfs", CANDIDATE_FOLDER]
     if devices:
-        mounts += ["--ro-bind-try", "/sys", "/sys"]
+        for folder in (Path("/sys"), *driver_folders()):
+            mounts += ["--ro-bind-try", str(folder), str(folder)]
         for node in sorted(Path("/dev").glob("nvidia*")):
             mounts += ["--dev-bind", str(node), str(node)]
     return [*_bubblewrap(walls, mounts), "--chdir", "/tmp", *program]
@@ -149,8 +153,25 @@ def weak_paths(scratch: Path, devices: bool) -> dict[str, list[str]]:
     """Return the paths that an arm without bubblewrap may ``read`` and ``write``. Landlock, if any, enforces them."""
     readable = [*_SYSTEM, *(f"/etc/{name}" for name in _ETC), "/proc", "/sys/devices", "/dev/urandom", "/dev/random"]
     readable += [str(path) for path in (*_python_folders(), *visible()) if path != PACKAGE]
+    readable += ["/sys", *map(str, driver_folders())] if devices else []
     nodes = [str(node) for node in Path("/dev").glob("nvidia*")] if devices else []
     return {"read": readable, "write": [str(scratch), "/dev/null", "/dev/zero", *nodes]}
+
+
+@functools.cache
+def driver_folders() -> tuple[Path, ...]:
+    """Return the folders that CUDA's libraries may be in, as far as they are not the system's.
+
+    They are those of LD_LIBRARY_PATH and TRITON_LIBCUDA_PATH, and that of the loader's libcuda.
+    """
+    named = [*os.environ.get("LD_LIBRARY_PATH", "").split(":"), os.environ.get("TRITON_LIBCUDA_PATH", "")]
+    with contextlib.suppress(OSError):
+        told = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=False).stdout
+        files = [line.rpartition("=> ")[2] for line in told.splitlines() if "libcuda.so" in line]
+        named += [str(Path(file).parent) for path in files for file in (path, os.path.realpath(path))]
+    found = dict.fromkeys(Path(name) for name in named if name.startswith("/") and Path(name).is_dir())
+    system = [Path("/"), *map(Path, _SYSTEM)]
+    return tuple(path for path in found if path not in system and not any(map(path.is_relative_to, system[1:])))
 
 
 def _python_folders() -> list[Path]:
@@ -171,7 +192,8 @@ def _python_folders() -> list[Path]:
 
 def environment(threads: int, device: str, extra: dict[str, str]) -> dict[str, str]:
     """Return the whole environment of an arm. Only the variables listed here come from the judge's own."""
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "CUDA_VISIBLE_DEVICES", "CXX") if name in os.environ}
+    names = (*_KEPT, *_KEPT_ON_DEVICE) if is_cuda(device) else _KEPT
+    kept = {name: os.environ[name] for name in names if name in os.environ}
     fixed = {
         "HOME": "/tmp",
         "TMPDIR": "/tmp",
@@ -189,6 +211,10 @@ def environment(threads: int, device: str, extra: dict[str, str]) -> dict[str, s
         "MALLOC_TRIM_THRESHOLD_": str(1 << 32),
         "MALLOC_TOP_PAD_": str(1 << 24),
     }
-    if not is_cuda(device):
+    if is_cuda(device):
+        # The order of nvidia-smi, whose report is about the device of this number. And no import may initialise CUDA.
+        kept.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+        fixed["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+    else:
         fixed["TRITON_INTERPRET"] = "1"
     return {name: value for name, value in {**kept, **fixed, **extra}.items() if value != ""}

@@ -142,6 +142,8 @@ class Template:
         with contextlib.suppress(ProcessLookupError):  # if it is gone, the next message to it reports that
             os.sched_setaffinity(self.pid, self.cores)
 
+    #: Descriptors that its runners get besides.
+    shared: tuple[int, ...] = ()
     #: True if the process may have more than one thread when its program is built.
     _may_have_threads = False
 
@@ -168,6 +170,7 @@ class Template:
         of NaN; apart from that, kernels can't tell it from other runners.
         """
         mine, theirs = socket_pair()
+        descriptors = theirs.fileno(), *self.shared
         order = {
             "op": "fork",
             **asdict(program),
@@ -180,7 +183,7 @@ class Template:
         try:
             with self.forking(mine):
                 self._channel.settimeout(self.arm.patience("fork", LATE))
-                send(self._channel, order, (theirs.fileno(),))
+                send(self._channel, order, descriptors)
         finally:
             theirs.close()
         return Fork(self, mine)

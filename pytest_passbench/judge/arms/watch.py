@@ -16,7 +16,7 @@ _MAX_FILE_BYTES = 1024
 _MINOR_FAULTS, _THREADS, _RESIDENT = 7, 17, 21  # indices of the fields of ``stat`` after the process's name
 
 
-def waiting(path: str) -> int:
+def _opened(path: str) -> int:
     """Return a descriptor of a thread's file of /proc. Raises Gone if there is no such thread, or no such file."""
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -24,9 +24,23 @@ def waiting(path: str) -> int:
         raise Gone(f"{path} can't be read") from error
 
 
-def waited(descriptor: int) -> float:
-    """Return the seconds that a thread was ready to run but had to wait (second field of ``schedstat``)."""
-    return int(os.pread(descriptor, _MAX_FILE_BYTES, 0).split()[1]) * 1e-9
+def waiting_times(folder: str) -> int | None:
+    """Return a descriptor for :func:`waited` of a thread's folder in /proc. Some kernels tell no waiting times: None.
+
+    They are told with the kernel's setting CONFIG_SCHED_INFO.
+    """
+    try:
+        return _opened(f"{folder}/schedstat")
+    except Gone:
+        return None
+
+
+def waited(descriptor: int | None) -> float:
+    """Return the seconds that a thread was ready to run but had to wait (second field of ``schedstat``).
+
+    Return 0 if the kernel does not tell.
+    """
+    return 0.0 if descriptor is None else int(os.pread(descriptor, _MAX_FILE_BYTES, 0).split()[1]) * 1e-9
 
 
 class _Ended(Gone):
@@ -38,12 +52,8 @@ class _Thread:
 
     def __init__(self, process: int, thread: int) -> None:
         folder = f"/proc/{process}/task/{thread}"
-        self._waited = waiting(f"{folder}/schedstat")
-        try:
-            self.stat = waiting(f"{folder}/stat")
-        except Gone:
-            os.close(self._waited)
-            raise
+        self.stat = _opened(f"{folder}/stat")
+        self._waited = waiting_times(folder)
 
     def waited(self) -> float:
         """Return the seconds that it has waited for a core. Raises Gone."""
@@ -54,16 +64,20 @@ class _Thread:
 
     def close(self) -> None:
         """Close the files."""
-        os.close(self._waited)
+        if self._waited is not None:
+            os.close(self._waited)
         os.close(self.stat)
 
 
 class Watch:
-    """A runner as /proc shows it. Its methods raise Gone once it has ended."""
+    """A runner as /proc shows it. Its methods raise Gone once it has ended.
 
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self._stat = waiting(f"/proc/{pid}/stat")
+    The waiting times of its threads count, or that of its ``first_only``.
+    """
+
+    def __init__(self, pid: int, first_only: bool = False) -> None:
+        self.pid, self._first_only = pid, first_only
+        self._stat = _opened(f"/proc/{pid}/stat")
         self._threads: dict[int, _Thread] = {}
         self.find_threads()
 
@@ -80,10 +94,17 @@ class Watch:
                 if thread not in self._threads:
                     self._threads[thread] = _Thread(self.pid, thread)
 
+    @property
+    def threads(self) -> frozenset[int]:
+        """The ids of the threads that were found so far and have not ended."""
+        return frozenset(self._threads)
+
     def waited(self) -> float:
         """Return the seconds that its threads have waited for a core, all together."""
         whole = 0.0
         for number, thread in self._threads.items():
+            if self._first_only and number != self.pid:
+                continue
             try:
                 whole += thread.waited()
             except Gone:

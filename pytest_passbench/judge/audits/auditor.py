@@ -71,6 +71,7 @@ class Auditor:
             if "clock" in self.layers:
                 self.findings += clock_evidence.strays(self._arm) + clock_evidence.excess(clock, CANDIDATE)
                 self.findings += clock_evidence.others(clock, CANDIDATE)
+                self.findings += clock_evidence.slowed(*clock.slowed_pairs())
                 if measured is not None:
                     self.findings += clock_evidence.first_call(clock, CANDIDATE, clock.calls)
             if "plausibility" in self.layers and measured is not None:
@@ -84,7 +85,10 @@ class Auditor:
             owned = owners(clock.runners[EAGER], self._bench.layout, outputs, 0)
         size = plausibility.written(outputs, owned, FRESH)
         seconds = measured.per_call(CANDIDATE)
-        self.findings += plausibility.floor(size, seconds, len(self._bench.cores.arms))
+        rate = clock.fill_rate()
+        if rate is None:
+            rate = plausibility.fill_rate() * len(self._bench.cores.arms)
+        self.findings += plausibility.floor(size, seconds, rate)
         self.findings += plausibility.null_answer(checker.null_from, self._settings.tolerance)
 
     def _blocks(self, template: Template, clock: CpuClock, checker: Checker, per_call: Mapping[str, float]) -> None:

@@ -16,7 +16,7 @@ from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.arms import processes
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.names import EAGER
-from pytest_passbench.judge.audits.layers import violation
+from pytest_passbench.judge.audits.layers import violation, warning
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 
 #: Greatest honest ratio of CPU time to the time of an arm's cores. A thread on another core makes it 2. Stopping a
@@ -89,6 +89,13 @@ def _ratio(clock: CpuClock, arm: str, calls: int) -> tuple[float, float, float]:
     many = median(clock.alone(arm, calls) for _ in range(FULL_BLOCKS)) / calls
     single = median(clock.alone(arm, 1) for _ in range(SINGLE_BLOCKS))
     return single / many, single, many
+
+
+def slowed(pairs: int, of: int) -> list[Finding]:
+    """Return a warning if power or heat slowed a device down in some pairs. It accuses nobody."""
+    if not pairs:
+        return []
+    return [warning("clock", "throttled", f"power or heat slowed the device down in {pairs} of {of} pairs")]
 
 
 def strays(arm: Arm) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""The plausibility layer: no program can write its outputs faster than this machine fills memory."""
+"""The plausibility layer: no program can write its outputs faster than its cores or its device fill memory."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ def fill_rate() -> float:
     return BUFFER_BYTES / best
 
 
-def floor(written: int, seconds: float, cores: int) -> list[Finding]:
-    """Return a violation if ``written`` bytes of outputs in ``seconds`` per call are too fast for so many cores."""
-    least = written / (fill_rate() * cores)
-    if seconds <= 0 or seconds * MAX_SPEEDUP >= least:
+def floor(written: int, seconds: float, rate: float) -> list[Finding]:
+    """Return a violation if ``written`` bytes of outputs in ``seconds`` per call are too fast.
+
+    ``rate`` is the bytes per second that the cores, or the device, fill memory with.
+    """
+    if seconds <= 0 or written <= seconds * MAX_SPEEDUP * rate:
         return []
     said = (
         f"{written} bytes of outputs in {seconds * 1e6:.2f} us; "
-        f"this machine takes {least * 1e6:.2f} us to fill as much memory"
+        f"filling as much memory takes {written / rate * 1e6:.2f} us here"
     )
     return [violation("plausibility", "bandwidth", said)]
 

@@ -17,11 +17,12 @@ from pytest_passbench.protocol import Layout
 ALIGNMENT = 64  # bytes, as torch's own allocator gives
 MAX_SLOTS_BYTES = 48 << 20  # of inputs in the slots of a block. Two slots may take more
 MAX_SLOTS = 192
+MAX_DEVICE_SLOTS = 1024  # blocks on a device are longer
 _F_ADD_SEALS, _SEALS = 1033, 0x0002 | 0x0004 | 0x0010  # shrink, grow, future write
 
 
-def plan_layout(specs: Sequence[TensorSpec]) -> Layout:
-    """Return a layout with slots for as many calls as fit into :data:`MAX_SLOTS_BYTES`.
+def plan_layout(specs: Sequence[TensorSpec], max_slots: int = MAX_SLOTS) -> Layout:
+    """Return a layout with slots for as many calls as fit into :data:`MAX_SLOTS_BYTES`, at most ``max_slots``.
 
     There are at least two slots, so that neighbouring calls differ.
     """
@@ -31,7 +32,7 @@ def plan_layout(specs: Sequence[TensorSpec]) -> Layout:
         size = math.prod(spec.shape) * int(getattr(torch, spec.dtype).itemsize)
         stride += -(-size // ALIGNMENT) * ALIGNMENT
     stride = max(stride, ALIGNMENT)
-    slots = max(2, min(MAX_SLOTS, MAX_SLOTS_BYTES // stride))
+    slots = max(2, min(max_slots, MAX_SLOTS_BYTES // stride))
     shapes, dtypes = tuple(spec.shape for spec in specs), tuple(spec.dtype for spec in specs)
     return Layout(slots, stride, tuple(offsets), shapes, dtypes)
 

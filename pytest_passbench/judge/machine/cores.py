@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_passbench.core.device import gpu_index, is_cuda
+from pytest_passbench.core.device import is_cuda
+from pytest_passbench.judge.machine.gpu import device_name
+
+_DEVICE = "device-"  # begins the name of a device's lock
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,12 @@ class Cores:
     def locks(self, device: str) -> list[str]:
         """Return the names of the machine-wide locks that a run on ``device`` times under."""
         cores = [f"core-{core}" for core in self.arms]
-        return [*cores, f"device-{gpu_index(device)}"] if is_cuda(device) else cores
+        return [*cores, f"{_DEVICE}{device_name(device)}"] if is_cuda(device) else cores
+
+
+def device_locks(locks: list[str]) -> list[str]:
+    """Return those of :meth:`Cores.locks` that are of devices."""
+    return [name for name in locks if name.startswith(_DEVICE)]
 
 
 @contextlib.contextmanager

@@ -1,15 +1,33 @@
-"""The state of a GPU as nvidia-smi reports it, for the report. The judge itself opens no device."""
+"""The state of a GPU as nvidia-smi reports it, and the device's files, which are held open.
+
+The judge makes no context on a device.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.device import gpu_index
 
-_QUERY = ("name", "driver_version", "clocks.sm", "clocks_throttle_reasons.active", "temperature.gpu")
+_QUERY = ("name", "driver_version", "clocks.sm", "temperature.gpu")
+#: The reasons for throttling. Newer drivers have the first name, older ones the second.
+_THROTTLING = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
+TIMEOUT_SECONDS = 10
+#: Bits of these reasons that slow a device down: power, heat, and the hardware's own brake. Being idle and clocks
+#: that a user has set are none. Source: NVML, ``nvmlClocksEventReasons``.
+_SLOWING = 0x04 | 0x08 | 0x20 | 0x40 | 0x80
 
+
+def device_name(device: str) -> str:
+    """Return what nvidia-smi calls a device: its number or its UUID. CUDA_VISIBLE_DEVICES is respected."""
+    index = gpu_index(device)
+    named = [item.strip() for item in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    return named[index] if index < len(named) and named[index] else str(index)
 
 
 def device_state(device: str) -> dict[str, Any]:
@@ -17,16 +35,56 @@ def device_state(device: str) -> dict[str, Any]:
 
     Return an empty dictionary if there is no nvidia-smi, or if it fails.
     """
+    for throttling in _THROTTLING:
+        values = _asked(device, (*_QUERY, throttling))
+        if values:
+            state = dict(zip((*_QUERY[1:], _THROTTLING[0]), values[1:], strict=True))
+            return {"gpu": values[0], "gpu_state": state}
+    return {}
+
+
+def throttled(device: str) -> bool | None:
+    """Return True if power, heat or a brake slows the device down now. Return None if nvidia-smi does not tell."""
+    for throttling in _THROTTLING:
+        values = _asked(device, (throttling,))
+        if values:
+            with contextlib.suppress(ValueError):
+                return bool(int(values[0], 16) & _SLOWING)
+    return None
+
+
+def _asked(device: str, fields: tuple[str, ...]) -> list[str]:
     program = shutil.which("nvidia-smi")
     if program is None:
-        return {}
-    asked = [f"--query-gpu={','.join(_QUERY)}", f"--id={gpu_index(device)}"]
-    command = [program, *asked, "--format=csv,noheader,nounits"]
+        return []
+    asked = [
+        program,
+        f"--query-gpu={','.join(fields)}",
+        f"--id={device_name(device)}",
+        "--format=csv,noheader,nounits",
+    ]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
+        said = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
-        return {}
+        return []
     values = [value.strip() for value in said.stdout.strip().split(",")]
-    if len(values) != len(_QUERY):
-        return {}
-    return {"gpu": values[0], "gpu_state": dict(zip(_QUERY[1:], values[1:], strict=True))}
+    return values if said.returncode == 0 and len(values) == len(fields) else []
+
+
+class HeldOpen:
+    """The device files of NVIDIA's driver, open. While any process has them open, the driver keeps the devices ready.
+
+    Otherwise it starts a device anew for the first process that uses it, in one to three seconds (NVIDIA's "Driver
+    Persistence", overview). Opening a file makes no context. A file that cannot be opened is left out.
+    """
+
+    def __init__(self, folder: Path = Path("/dev")) -> None:
+        self._files: list[int] = []
+        for path in sorted(folder.glob("nvidia[0-9]*")):
+            with contextlib.suppress(OSError):
+                self._files.append(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+
+    def close(self) -> None:
+        """Close the files."""
+        while self._files:
+            os.close(self._files.pop())

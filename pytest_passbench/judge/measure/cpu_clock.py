@@ -15,14 +15,14 @@ from pytest_passbench.judge.arms.forks import blaming, fork_all
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import BlockTime, Runner
 from pytest_passbench.judge.arms.template import Effects, Template
-from pytest_passbench.judge.arms.watch import waited, waiting
+from pytest_passbench.judge.arms.watch import waited, waiting_times
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch
 from pytest_passbench.judge.machine.priority import Preference
 from pytest_passbench.judge.measure.others import Others
 from pytest_passbench.protocol import DEPTHS
 from pytest_passbench.timing.clock import Block
-from pytest_passbench.timing.rounds import Disturbance
+from pytest_passbench.timing.rounds import BLOCK_SECONDS, Disturbance
 
 MAX_WARM_BLOCKS = 12  # to warm a runner up
 EMPTY_BLOCKS, EMPTY_PAIRS = 3, 2  # empty blocks of each pair, and pairs that have them
@@ -43,6 +43,7 @@ class CpuClock:
     name = "cpu-wall"
     resolution = 1e-9
     min_warm_blocks = 1
+    block_seconds = BLOCK_SECONDS  # of a block, about
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class CpuClock:
         self._empty, self._empties = 0.0, list[float]()
         self._depth, self._depths = 0, list[int]()
         self._priority = Preference()
-        self._judge = waiting("/proc/thread-self/schedstat")
+        self._judge = waiting_times("/proc/thread-self")
         self.arms = list(templates)
         self.calls = 1
         self.phases = bench.phases
@@ -218,11 +219,20 @@ class CpuClock:
         """Return the microseconds of a call by a device's own clock. Return None if there is no such clock."""
         return None
 
+    def slowed_pairs(self) -> tuple[int, int]:
+        """Return the number of pairs in which power or heat slowed a device down, and that of all pairs."""
+        return 0, 0
+
+    def fill_rate(self) -> float | None:
+        """Return the bytes per second that a device fills its memory with. Return None if there is no device."""
+        return None
+
     def close(self) -> None:
         """End the runners. The clock can't be used any more."""
         self._priority.end()
         _end(self._runners)
-        os.close(self._judge)
+        if self._judge is not None:
+            os.close(self._judge)
 
 
 def _without(empty: float, wall: float) -> float:

@@ -36,7 +36,8 @@ READY = {
     "mutated": [0], "outputs": 1, "interpreted": False,
 }  # fmt: skip
 RUNNER = {
-    "pid": 7, "filtered": True, "pages": 1 << 47, "entries": 1 << 40, "forms": 1, "text": 2, "width": 1,
+    "status": "ready", "pid": 7, "filtered": True,
+    "pages": 1 << 47, "entries": 1 << 40, "forms": 1, "text": 2, "width": 1,
 }  # fmt: skip
 STEPS = Kinds("op", {"fill": Fields({"value": Whole(-9, 9)}), "free": Fields({})})
 PLAN = Fields({"steps": Items(STEPS, most=9, least=1), "names": Items(Row(Text(9), Flag()), most=9)})
@@ -47,7 +48,8 @@ MESSAGES = [
     (replies.BUILT, READY),
     (replies.BUILT, {"status": "compile_fail", "phase": "load", "message": "no such name"}),
     (replies.RUNNER, RUNNER),
-    (replies.CUDA_RUNNER, {**RUNNER, "copies": 1, "input_copy": 2, "device_seconds": 3}),
+    (replies.CUDA_RUNNER, {**RUNNER, "copies": 1, "input_copy": 2, "device_seconds": 3, "fill_rate": 4}),
+    (replies.CUDA_RUNNER, {"status": "crash", "phase": "fork", "message": "CUDA out of memory"}),
     (replies.BUILT, {"status": "wanted", "request": {"name": "p", "arguments": [], "tensors": []}}),
     (replies.READ, {"status": "ready", "passes": [{"name": "p", "pattern": {}, "replacement": "why not"}]}),
     (replies.READ, {"status": "failed", "message": "syntax error"}),

@@ -337,6 +337,7 @@ Load = tuple[str, tuple[str, ...], bool]
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], list[Load]]:
     """Import passes of a folder; the kernels that they load, compiled by nobody."""
+
     def load(folder: Path) -> list[Load]:
         found: list[Load] = []
 

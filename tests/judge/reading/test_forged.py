@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 HONEST = "return torch.nn.functional.gelu(x) + y"
-CHANNELS = '''
+CHANNELS = """
 import json, os, socket, struct, time
 
 def say(body, length=None):
@@ -17,12 +17,12 @@ def say(body, length=None):
             continue
         if channel.type == socket.SOCK_STREAM:
             channel.sendall(struct.pack("<I", len(body) if length is None else length) + body)
-'''
+"""
 WHILE_LOADED = {
     "passes-no-list": ("json.dumps({'status': 'ready', 'passes': 5}).encode()", "passes: is an integer, not a list"),
     "nested": ("b'[' * 1_000_000", "is nested more than 32 deep"),
     "no-object": ("b'[1]'", "is a list, not an object"),
-    "a-status-of-its-own": ("b'{\"status\": \"correct\"}'", "status: is 'correct', not one of ready"),
+    "a-status-of-its-own": ('b\'{"status": "correct"}\'', "status: is 'correct', not one of ready"),
     "too-long": ("b'', 1 << 30", "has 1073741824 bytes"),
 }
 WHILE_RECORDED = {
@@ -37,7 +37,7 @@ WHILE_RECORDED = {
         " returns=[{'operand': ['argument', 0, 0, 'float32', [16, 32], [32, 1]]}])",
         "calls aten.mul, which is no operator of a graph",
     ),
-    "two-answers": ("b'{\"plan\": {}, \"ended\": 9}'", "has 2 fields"),
+    "two-answers": ('b\'{"plan": {}, "ended": 9}\'', "has 2 fields"),
     "a-signal-of-its-own": ("b'{\"ended\": 9999}'", "is 9999, not in 0 to 127"),
 }
 PLAN = """

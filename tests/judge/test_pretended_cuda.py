@@ -1,0 +1,164 @@
+"""A whole judge on a device whose place the CPU takes: walls, processes, steps and clocks are those of CUDA."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pretended_cuda import compiled_stub, pretended_cuda
+from workbench import AS_EAGER, Bench, make_wrapper
+
+from pytest_passbench.judge.arms import cuda, sandbox
+from pytest_passbench.judge.arms.cuda import CudaRunner
+from pytest_passbench.judge.arms.keeper import Keeper
+from pytest_passbench.judge.machine import cores
+
+
+@pytest.fixture
+def weak(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(sandbox.shutil, "which", lambda _name: None)
+    sandbox.walls.cache_clear()
+    yield
+    sandbox.walls.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled_stub(tmp_path_factory.mktemp("stub"))
+
+
+def judged(
+    folder: Any, fault: str = "pass", body: str = AS_EAGER, library: Path | None = None, **settings: Any
+) -> Any:
+    bench = Bench(folder)
+    bench.task(shapes=((64, 256), (64, 256)))
+    bench.candidate({"p": make_wrapper(body)})
+    asked = {"policy": "open", "device": "cuda:1", "audit": "standard", **settings}
+    with pretended_cuda(fault, library):
+        return bench.judge(**asked)["gelu-add/float32-x1"]
+
+
+def test_behind_weak_walls_a_device_is_opened_measured_and_audited(weak, tmp_path, monkeypatch, library):
+    """All arms read inputs that were copied to the device once for a round.
+
+    And the driver's threads never run where a program is timed, nor the program on the judge's cores.
+    """
+    placed: list[tuple[int, frozenset[int]]] = []
+    runners: list[CudaRunner] = []
+    held: list[list[str]] = []
+    poisoned: list[int] = []
+    place, settle, exclusive, poison = cuda.place, CudaRunner.settle_threads, cores.exclusive, CudaRunner.poison
+
+    def noted(thread: int, where: frozenset[int]) -> None:
+        placed.append((thread, where))
+        place(thread, where)
+
+    def settled(self: CudaRunner, core: frozenset[int]) -> None:
+        runners.append(self)
+        settle(self, core)
+
+    @contextlib.contextmanager
+    def locked(names: list[str]) -> Any:
+        held.append(names)
+        with exclusive(names):
+            yield
+
+    def noted_poison(self: CudaRunner) -> None:
+        poisoned.append(self.pid)
+        poison(self)
+
+    monkeypatch.setattr(cuda, "place", noted)
+    monkeypatch.setattr("pytest_passbench.judge.subject.exclusive", locked)
+    monkeypatch.setattr(CudaRunner, "settle_threads", settled)
+    monkeypatch.setattr(CudaRunner, "poison", noted_poison)
+    there = Keeper._there_for
+    copied: list[bool] = []
+    monkeypatch.setattr(Keeper, "_there_for", lambda self, calls: copied.append(there(self, calls)) or copied[-1])
+    record = judged(tmp_path, library=library)
+    arm = record.arm
+    assert 0.3 < sum(copied) / len(copied) < 0.7  # of two arms' blocks, every second one finds its inputs there
+    assert (arm.status, arm.correct_from, record.findings) == ("ran", [-11], []), arm
+    assert arm.speed is not None
+    assert arm.speed.eager_device_us is not None
+    assert arm.speed.other_device_us > 0
+    firsts = {runner.pid for runner in runners}
+    assert firsts == {runner.pid for runner in runners if runner.first_only}
+    helpers = [where for thread, where in placed if thread not in firsts]
+    assert helpers  # the thread that opening the device starts
+    timed = [where for thread, where in placed if thread in firsts]
+    if len(os.sched_getaffinity(0)) > 1:
+        assert all(where.isdisjoint(timed[0]) for where in helpers)
+    assert held[0] == ["device-1"]  # around the build
+    assert "device-1" in held[1]
+    assert len(held[1]) > 1
+    assert len(poisoned) == 1  # the candidate's, in the audit
+
+
+def test_a_live_runner_is_not_moved_by_the_forks_of_the_next_pair(monkeypatch):
+    moved: list[int] = []
+    monkeypatch.setattr(
+        "pytest_passbench.judge.arms.template.os.sched_setaffinity", lambda pid, _c: moved.append(pid)
+    )
+    monkeypatch.setattr("pytest_passbench.judge.arms.template.os.sched_getaffinity", lambda _pid: {0, 1})
+    nobody: Any = None
+    template = cuda.CudaTemplate(nobody, nobody, nobody, 0)
+    template.pid = 123
+    template.pin(0)
+    template.runner = object.__new__(CudaRunner)
+    template.pin(1)
+    assert moved == [123]
+    assert template.cores == {0}
+
+
+LATE = "if name == 'candidate' and CALLS[0] == {}: raise {}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("at", "error", "status", "phase"),
+    [
+        (1, "RuntimeError('CUDA driver refused')", "crash", "device"),
+        (2, "RuntimeError('an illegal memory access')", "runtime_fail", "first call"),
+        (3, "RuntimeError('an illegal memory access')", "runtime_fail", "warm-up"),
+        (3, "torch.OutOfMemoryError('CUDA out of memory')", "crash", "warm-up"),
+        (4, "RuntimeError('an illegal memory access')", "runtime_fail", "fork"),
+        (30, "RuntimeError('an illegal memory access')", "runtime_fail", "run"),
+    ],
+)
+def test_what_fails_on_the_device_is_told(tmp_path, at, error, status, phase):
+    arm = judged(tmp_path, LATE.format(at, error)).arm
+    assert (arm.status, arm.phase) == (status, phase), arm
+    assert error.split("'")[1] in arm.message
+
+
+@pytest.mark.slow
+def test_in_place_graphs_and_wrong_answers_are_seen_as_on_the_cpu(tmp_path):
+    bench = Bench(tmp_path)
+    source = "def forward(in_0, in_1):\n    in_0 += 1\n"
+    source += "    tmp_1 = torch.nn.functional.gelu(in_0) + in_1\n    return (tmp_1,)"
+    bench.task("changes", source=source, shapes=((64, 256), (64, 256)))
+    bench.task("zeros", shapes=((64, 256), (64, 256)))
+    bench.candidate({"p": make_wrapper(AS_EAGER)}, task="changes")
+    bench.candidate({"p": make_wrapper("return torch.zeros_like(x)")}, task="zeros")
+    with pretended_cuda():
+        found = bench.judge(policy="open", device="cuda")
+    assert found["changes/float32-x1"].correct, found["changes/float32-x1"].arm
+    assert found["changes/float32-x1"].arm.speed is not None
+    assert found["zeros/float32-x1"].arm.status == "ran"
+    assert not found["zeros/float32-x1"].correct
+
+
+@pytest.mark.slow
+def test_a_zygote_that_has_opened_a_device_serves_nobody(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "pretended_cuda.PRELUDE",
+        "from pytest_passbench.runner import zygote\nzygote.opened_devices = lambda: ['/dev/nvidiactl']\n",
+    )
+    record = judged(tmp_path)
+    assert record.arm.status == "harness_fail"
+    assert "/dev/nvidiactl was opened by an import" in record.arm.message
+    assert torch.cuda.device_count() == 0
