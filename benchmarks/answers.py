@@ -328,6 +328,15 @@ def _unbiased(position: int, function: Call, *args: Any, **kwargs: Any) -> Any:
 EPS = {"layer_norm": (4, 1e-5), "batch_norm": (7, 1e-5), "group_norm": (4, 1e-5), "rms_norm": (3, None)}
 
 
+def _adds_eps(node: Node) -> bool:
+    return _name(node) in ("add", "iadd") and any(isinstance(a, float) and 0 < a <= MAX_EPS for a in node.args)
+
+
+def _without_eps(node: Node) -> Iterator[Call]:
+    if _adds_eps(node) and isinstance(node.args[0], Node):
+        yield _first_argument
+
+
 def _larger_eps(node: Node) -> Iterator[Call]:
     name = _name(node)
     if name in EPS:
@@ -335,11 +344,11 @@ def _larger_eps(node: Node) -> Iterator[Call]:
         eps = _given(node, position, "eps") or default
         if eps:
             yield partial(_with_eps, position, 10 * eps)
-    elif name == "add" and any(isinstance(a, float) and 0 < a <= MAX_EPS for a in node.args):
+    elif _adds_eps(node):
         yield lambda f, a, b, **k: f(*(10 * v if isinstance(v, float) else v for v in (a, b)), **k)
 
 
-def _with_eps(position: int, eps: float, function: Call, *args: Any, **kwargs: Any) -> Any:
+def _with_eps(position: int, eps: float, function: Call, /, *args: Any, **kwargs: Any) -> Any:
     if "eps" in kwargs:
         return function(*args, **{**kwargs, "eps": eps})
     if len(args) > position:
@@ -352,7 +361,8 @@ PLAIN = {"dropout", "contiguous", "detach", "to", "clone", "type", "float", "typ
 
 
 def _skipped(node: Node) -> Iterator[Call]:
-    if _name(node) and _name(node) not in PLAIN and isinstance(next(iter(node.args), None), Node):
+    first = next(iter(node.args), None)
+    if _name(node) and _name(node) not in PLAIN and isinstance(first, Node) and not _adds_eps(node):
         yield _first_argument
 
 
@@ -453,6 +463,7 @@ CHANGES: dict[str, Callable[[Node], Iterator[Call]]] = {
     "Taylor at the mean": _taylor_mean,
     "no bias": _without_bias,
     "eps x 10": _larger_eps,
+    "no eps": _without_eps,
     "skip an operator": _skipped,
     "drop an operand": _dropped,
     "swap operands": _exchanged,
