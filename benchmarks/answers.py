@@ -132,26 +132,21 @@ class Fused(Interpreter):
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         """Compute a function in float32, by another formula or order of sums if there is one."""
-        args, kwargs = torch.fx.node.map_aggregate(args, _wide), torch.fx.node.map_aggregate(kwargs, _wide)
-        other = REORDERED.get(getattr(target, "__name__", ""))
-        if other is not None:
-            try:
-                return other(*args, **kwargs)
-            except (TypeError, NotImplementedError):
-                pass
-        return super().call_function(target, args, kwargs)
+        return self._in_float32(getattr(target, "__name__", ""), super().call_function, target, args, kwargs)
 
     def call_method(self, target: str, args: Any, kwargs: Any) -> Any:
-        """Compute a method in float32."""
-        args, kwargs = torch.fx.node.map_aggregate(args, _wide), torch.fx.node.map_aggregate(kwargs, _wide)
+        """Compute a method in float32, by another formula or order of sums if there is one."""
         target = "float" if target in ("half", "bfloat16") else target
-        other = REORDERED.get(target)
-        if other is not None:
+        return self._in_float32(target, super().call_method, target, args, kwargs)
+
+    def _in_float32(self, name: str, plain: Call, target: Any, args: Any, kwargs: Any) -> Any:
+        args, kwargs = torch.fx.node.map_aggregate(args, _wide), torch.fx.node.map_aggregate(kwargs, _wide)
+        if name in REORDERED:
             try:
-                return other(*args, **kwargs)
-            except (TypeError, NotImplementedError):
+                return REORDERED[name](*args, **kwargs)
+            except (TypeError, NoOtherOrder):  # TypeError: arguments that the other formula does not know
                 pass
-        return super().call_method(target, args, kwargs)
+        return plain(target, args, kwargs)
 
 
 def _wide(value: Any) -> Any:
@@ -186,6 +181,10 @@ def _coarse(value: Any) -> Any:
 # Other orders of sums, as kernels choose them
 
 
+class NoOtherOrder(Exception):
+    """A call whose result has no other formula or order of sums here."""
+
+
 def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
     found = x.flip(-1) @ weight.flip(-1).mT
     return found if bias is None else found + bias
@@ -193,7 +192,7 @@ def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
 
 def _matmul(a: Any, b: Any) -> Any:
     if a.dim() < 2 or b.dim() < 2:
-        raise NotImplementedError
+        raise NoOtherOrder
     return a.flip(-1) @ b.flip(-2)
 
 
@@ -223,7 +222,7 @@ def _layer_norm(x: Any, shape: Any, weight: Any = None, bias: Any = None, eps: f
 def _batch_norm(x: Any, mean: Any, var: Any, weight: Any = None, bias: Any = None, training: bool = False,
                 _momentum: float = 0.1, eps: float = 1e-5) -> Any:  # fmt: skip
     if training or mean is None:
-        raise NotImplementedError
+        raise NoOtherOrder
     form = (1, -1, *[1] * (x.dim() - 2))
     scale = (var + eps).rsqrt() * (1.0 if weight is None else weight)
     shift = (0.0 if bias is None else bias) - mean * scale
@@ -232,7 +231,7 @@ def _batch_norm(x: Any, mean: Any, var: Any, weight: Any = None, bias: Any = Non
 
 def _sum(x: Any, dim: Any = None, keepdim: bool = False, **kwargs: Any) -> Any:
     if not x.is_floating_point():
-        raise NotImplementedError
+        raise NoOtherOrder
     dims = tuple(range(x.dim())) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
     return x.flip(dims).sum(dim, keepdim, **kwargs) if dim is not None else x.flip(dims).sum(**kwargs)
 
@@ -329,6 +328,15 @@ def _unbiased(position: int, function: Call, *args: Any, **kwargs: Any) -> Any:
 EPS = {"layer_norm": (4, 1e-5), "batch_norm": (7, 1e-5), "group_norm": (4, 1e-5), "rms_norm": (3, None)}
 
 
+def _adds_eps(node: Node) -> bool:
+    return _name(node) in ("add", "iadd") and any(isinstance(a, float) and 0 < a <= MAX_EPS for a in node.args)
+
+
+def _without_eps(node: Node) -> Iterator[Call]:
+    if _adds_eps(node) and isinstance(node.args[0], Node):
+        yield _first_argument
+
+
 def _larger_eps(node: Node) -> Iterator[Call]:
     name = _name(node)
     if name in EPS:
@@ -336,11 +344,11 @@ def _larger_eps(node: Node) -> Iterator[Call]:
         eps = _given(node, position, "eps") or default
         if eps:
             yield partial(_with_eps, position, 10 * eps)
-    elif name == "add" and any(isinstance(a, float) and 0 < a <= MAX_EPS for a in node.args):
+    elif _adds_eps(node):
         yield lambda f, a, b, **k: f(*(10 * v if isinstance(v, float) else v for v in (a, b)), **k)
 
 
-def _with_eps(position: int, eps: float, function: Call, *args: Any, **kwargs: Any) -> Any:
+def _with_eps(position: int, eps: float, function: Call, /, *args: Any, **kwargs: Any) -> Any:
     if "eps" in kwargs:
         return function(*args, **{**kwargs, "eps": eps})
     if len(args) > position:
@@ -353,7 +361,8 @@ PLAIN = {"dropout", "contiguous", "detach", "to", "clone", "type", "float", "typ
 
 
 def _skipped(node: Node) -> Iterator[Call]:
-    if _name(node) and _name(node) not in PLAIN and isinstance(next(iter(node.args), None), Node):
+    first = next(iter(node.args), None)
+    if _name(node) and _name(node) not in PLAIN and isinstance(first, Node) and not _adds_eps(node):
         yield _first_argument
 
 
@@ -454,6 +463,7 @@ CHANGES: dict[str, Callable[[Node], Iterator[Call]]] = {
     "Taylor at the mean": _taylor_mean,
     "no bias": _without_bias,
     "eps x 10": _larger_eps,
+    "no eps": _without_eps,
     "skip an operator": _skipped,
     "drop an operand": _dropped,
     "swap operands": _exchanged,

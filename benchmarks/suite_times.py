@@ -1,20 +1,24 @@
 """Eager's times and the head-room of the suite's subgraphs, written into the task files.
 
-    python benchmarks/suite_times.py --eager   eager anew by the judge's clock, on a quiet machine, then head-room
-    python benchmarks/suite_times.py           head-room alone, from the times that the files have
+    python benchmarks/suite_times.py --eager --minutes 30   eager by the judge's clock, on a quiet machine
+    python benchmarks/suite_times.py                        write the times measured so far, and head-room
 
-Eager is judged against eager, as in any run. A subgraph that takes less than 5 us or more than 50 ms is named: the
-suite should not have it. The machine's rates are measured first.
+Eager is judged against eager, as in any run. Each time is a line of reports/benchmarks/suite-times.jsonl. So a run
+can be stopped, and goes on where it stopped. Remove the file to begin anew. A subgraph without a line keeps the time
+that its task file has. A subgraph that takes less than 5 us or more than 50 ms is named: the suite should not have
+it. The machine's rates, which head-room rests on, are measured when the files are written.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
+import time
 from pathlib import Path
 
 import torch
-from engine import REPORTS, Case, Twins, cases, machine, write
+from engine import Case, Store, Twins, cases, machine, write
 
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
@@ -28,54 +32,67 @@ FIELD = "eager_us"
 
 
 def main() -> None:
-    """Measure, write the task files anew, and print the counts."""
+    """Measure, or write the task files anew and print the counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("path", type=Path, nargs="?", default=installed_tasks(), help="default: the installed tasks")
-    parser.add_argument("--eager", action="store_true", help="measure eager by the judge's clock first")
+    parser.add_argument("--eager", action="store_true", help="measure eager by the judge's clock, and write no task")
+    parser.add_argument("--minutes", type=float, default=30.0, metavar="N", help="begin no subgraph after these")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    rates = headroom.measure()
-    tasks = [ref.load() for ref in discover(args.path)]
+    store = Store("suite-times")
     if args.eager:
-        times = eager_times(cases(0.0, float("inf"), args.path))
-        tasks = [timed(task, times) for task in tasks]
-    tasks = [bounded(task, rates) for task in tasks]
+        measure(cases(0.0, float("inf"), args.path), store, args.minutes)
+    else:
+        fill(args.path, store)
+
+
+def measure(chosen: list[Case], store: Store, minutes: float) -> None:
+    """Add eager's microseconds of every case that has no line yet."""
+    done = {session["case"] for session in store.sessions()}
+    left = [case for case in chosen if case.name not in done]
+    end = time.monotonic() + 60 * minutes
+    with Twins(Settings(pipeline="direct", audit="off")) as twins:
+        for case in left:
+            if time.monotonic() > end:
+                break
+            load = os.getloadavg()[0]
+            speed = twins.against(case)[-1].arm.speed
+            if speed is None:
+                print(f"{case.name}: not measured")
+                continue
+            store.add({"case": case.name, FIELD: speed.eager_us, "load": load})
+            if not suits(speed.eager_us * 1e-6):
+                print(f"{case.name}: {speed.eager_us:.1f} us is outside the suite's bounds")
+
+
+def fill(path: Path, store: Store) -> None:
+    """Write the times and the head-room into the task files, and a summary."""
+    rates = headroom.measure()
+    times = {session["case"]: session[FIELD] for session in store.sessions()}
+    tasks = [bounded(timed(ref.load(), times), rates) for ref in discover(path)]
     for task in tasks:
         write_task(task, task.path)
     suite = [task for task in tasks if "train" not in task.header.tags]
+    names = {f"{task.id}/{subgraph.id}" for task in tasks for subgraph in task.subgraphs}
     summary = {
         "machine": machine(),
         "rates": dataclasses.asdict(rates),
         "tasks": len(suite),
         "tasks_with_a_possible_2x": sum(task.header.headroom >= 2 for task in suite),
+        "subgraphs": len(names),
+        "times_by_the_judge": len(names & times.keys()),
         "headroom": {task.id: task.header.headroom for task in suite},
     }
-    REPORTS.mkdir(parents=True, exist_ok=True)
     print(write("suite-times", summary))
     print({name: value for name, value in summary.items() if name not in ("machine", "headroom")})
-
-
-def eager_times(chosen: list[Case]) -> dict[str, float]:
-    """Return eager's microseconds of every case, by its name."""
-    found = {}
-    with Twins(Settings(pipeline="direct", audit="off")) as twins:
-        for case in chosen:
-            speed = twins.against(case)[-1].arm.speed
-            if speed is None:
-                print(f"{case.name}: not measured, keeps {case.eager_us} us")
-                continue
-            found[case.name] = speed.eager_us
-            if not suits(speed.eager_us * 1e-6):
-                print(f"{case.name}: {speed.eager_us:.1f} us is outside the suite's bounds")
-    return found
 
 
 def timed(task: Task, times: dict[str, float]) -> Task:
     """Return the task with these times in place of its own."""
     made = []
     for subgraph in task.subgraphs:
-        time = times.get(f"{task.id}/{subgraph.id}", subgraph.meta.get(FIELD))
-        meta = subgraph.meta if time is None else {**subgraph.meta, FIELD: round(time, 1)}
+        found = times.get(f"{task.id}/{subgraph.id}", subgraph.meta.get(FIELD))
+        meta = subgraph.meta if found is None else {**subgraph.meta, FIELD: round(found, 1)}
         made.append(dataclasses.replace(subgraph, meta=meta))
     return dataclasses.replace(task, subgraphs=tuple(made))
 

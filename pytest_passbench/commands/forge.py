@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from pytest_passbench.core.task import Task
     from pytest_passbench.forge.models import Case, Variant
     from pytest_passbench.forge.single import Made
-    from pytest_passbench.forge.steps import Recipe
 
 STEPS = ("capture", "windows", "select", "curate", "write")
-EXTRA = ("measure", "describe")
+EXTRA = ("describe",)
 DEFAULT_STEPS = ",".join(STEPS)
 EXAMPLES = """\
 an own model, whose inputs are floats of batch x size x 64 and token ids from 0 to 999:
@@ -51,7 +50,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument("--only", action="append", default=[], metavar="NAME",
                         help="only this library or library/architecture; repeatable")
     parser.add_argument("--steps", default=DEFAULT_STEPS, metavar="LIST",
-                        help=f"of {', '.join(STEPS + EXTRA)} (default: all but the last two)")
+                        help=f"of {', '.join(STEPS + EXTRA)} (default: all but the last)")
     parser.add_argument("--tasks", type=whole(0, 100_000), default=0, metavar="N",
                         help="how many tasks (default: 200, or 3 with --model and --hub)")
     parser.add_argument("--train", type=whole(0, 100_000), default=0, metavar="N",
@@ -203,8 +202,8 @@ def make_suite(args: argparse.Namespace) -> int:
         steps.capture_step(recipe, _cases(args.only))
     if "windows" in todo:
         steps.windows_step(recipe)
-    if {"measure", "describe"} & set(todo):
-        return describe_suite(args, recipe, todo)
+    if "describe" in todo:
+        return describe_suite(args)
     if not {"select", "curate", "write"} & set(todo):
         return 0
     wanted = steps.select_step(recipe, spare(args.tasks or 200), args.train, plan_data.LITE)
@@ -217,27 +216,22 @@ def make_suite(args: argparse.Namespace) -> int:
     return _write(args, [*suite, *rest])
 
 
-def describe_suite(args: argparse.Namespace, recipe: Recipe, todo: list[str]) -> int:
-    """Measure TorchInductor on the suite at ``--out`` (a job per task and dtype), and describe the suite in docs/."""
-    import json
-
-    from pytest_passbench.forge import describe, longtail
+def describe_suite(args: argparse.Namespace) -> int:
+    """Print the counts of the suite at ``--out``, and write its pictures into ``--docs``."""
+    from pytest_passbench.forge import describe, longtail, suite_check
+    from pytest_passbench.suite import summary
     from pytest_passbench.suite.find import discover, select
 
-    tasks = [ref.load() for ref in select(discover(args.out), "full")]
-    if "measure" in todo:
-        longtail.run(tasks, recipe.folder("longtail"), args.processes, args.timeout)
-    ids = {task.id for task in tasks}
-    ratios = [ratio for ratio in longtail.load(recipe.folder("longtail")) if ratio.task in ids]
-    summary = longtail.summary(ratios)
-    if "describe" in todo:
-        describe.pictures(tasks, ratios, args.docs / "img")
-        (args.docs / "suite-longtail.json").write_text(json.dumps(summary, indent=0) + "\n", encoding="utf-8")
-        print(describe.sources_table(tasks), describe.modalities_table(tasks), sep="\n\n")
-        for name, value in describe.counts(tasks).items():
-            print(f"{name}: {value}")
-    share = summary["slowed_by_inductor"]
-    print(f"default TorchInductor slows down {share:.1%} of {summary['graphs']} measured graphs (published: 43 %)")
+    refs = discover(args.out)
+    tasks = [ref.load() for ref in select(refs, "full")]
+    rows = longtail.load(args.docs / longtail.FILE.name)
+    describe.pictures(tasks, rows, args.docs / "img")
+    print(describe.sources_table(tasks), describe.modalities_table(tasks), sep="\n\n")
+    duplicates = sum(1 for _ in suite_check.between(refs, args.processes))
+    counted = {**describe.counts(tasks), **summary.counts(tasks), "duplicates by normal form": duplicates,
+               "long tail": longtail.counts(rows)}  # fmt: skip
+    for name, value in counted.items():
+        print(f"{name}: {value}")
     return 0
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.task import Task
-from pytest_passbench.forge.longtail import Ratio
+from pytest_passbench.forge.longtail import Row
 
 INK, BAR = "#333333", "#4878a8"
 
@@ -73,7 +73,7 @@ def modalities_table(tasks: Sequence[Task]) -> str:
     return "\n".join(lines)
 
 
-def pictures(tasks: Sequence[Task], ratios: Sequence[Ratio], folder: Path) -> list[Path]:
+def pictures(tasks: Sequence[Task], rows: Sequence[Row], folder: Path) -> list[Path]:
     """Write histograms of the suite, and of TorchInductor's speed-ups if there are any, and return their paths.
 
     Raises UserError if matplotlib is not installed.
@@ -94,7 +94,7 @@ def pictures(tasks: Sequence[Task], ratios: Sequence[Ratio], folder: Path) -> li
         ("subgraphs", [len(t.subgraphs) for t in tasks], False, "subgraphs per task"),
         ("elements", [s.elements for s in subgraphs], True, "input elements per subgraph"),
         ("eager", times, True, "eager time per call (microseconds, one thread)"),
-        ("longtail", [r.speedup for r in ratios], True, "TorchInductor's speed-up over eager (1 = as fast)"),
+        ("longtail", [row.speedup for row in rows], True, "TorchInductor's speed-up over eager (1 = as fast)"),
     ):
         if values:
             made.append(_histogram(pyplot, values, log, label, folder / f"suite-{name}.png"))

@@ -1,117 +1,82 @@
-"""Step 6: TorchInductor's time over eager's on every graph, with its defaults, for one shape per dtype.
+"""The long tail: TorchInductor's speed-up over eager on one subgraph of each task, with its interval.
 
-A cold compile takes seconds. So each (task, dtype) is a job of its own in a forked process, and its result is
-kept.
+``benchmarks/longtail.py`` measures it by the judge, and writes ``docs/suite-longtail.json``.
 """
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 import json
-import os
-import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.files import kind_of
 from pytest_passbench.core.task import Subgraph, Task
-from pytest_passbench.forge.pool import Job, run_jobs
-from pytest_passbench.forge.probe import Probe
 
-Function = Callable[..., Any]
-PAIRS = 24
-"""Rounds. Both arms run in each one, and take turns in running first."""
+FILE = Path("docs") / "suite-longtail.json"
+"""The file's place beside the folder of the tasks."""
+FASTER, SLOWER, OPEN = "faster", "slower", "open"
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """Eager's and the compiled graph's median seconds of one call."""
+class Row:
+    """A subgraph's speed-up by TorchInductor's defaults, and the interval that the judge gives it.
+
+    ``load``: the machine's load average when it was measured.
+    """
 
     task: str
     subgraph: str
     dtype: str
-    eager: float
-    inductor: float
+    eager_us: float
+    speedup: float
+    low: float
+    high: float
+    load: float
 
     @property
-    def speedup(self) -> float:
-        """Eager's time over TorchInductor's; above 1 if compiling helps."""
-        return self.eager / self.inductor
+    def kind(self) -> str:
+        """The class of the row: faster or slower than eager, or open if the interval has 1 in it."""
+        return FASTER if self.low > 1 else SLOWER if self.high < 1 else OPEN
 
 
-def jobs(tasks: Sequence[Task], folder: Path) -> list[Job]:
-    """Return one job per task and dtype, for its median-sized subgraph."""
+def representatives(tasks: Sequence[Task]) -> list[tuple[Task, Subgraph]]:
+    """Return a subgraph of each task: of median size, in a dtype that changes from one task to the next."""
     made = []
-    for task in tasks:
-        for dtype in sorted({s.dtype for s in task.subgraphs}):
-            subgraph = middle([s for s in task.subgraphs if s.dtype == dtype])
-            target = folder / f"{task.id}.{dtype}.json"
-            made.append(Job(target.stem, target, functools.partial(measure, task, subgraph, target)))
+    for number, task in enumerate(sorted(tasks, key=lambda task: task.id)):
+        dtypes = sorted({subgraph.dtype for subgraph in task.subgraphs})
+        dtype = dtypes[number % len(dtypes)]
+        of_dtype = [subgraph for subgraph in task.subgraphs if subgraph.dtype == dtype]
+        made.append((task, sorted(of_dtype, key=lambda s: (s.elements, s.id))[len(of_dtype) // 2]))
     return made
 
 
-def middle(subgraphs: Sequence[Subgraph]) -> Subgraph:
-    """Return the subgraph of median size."""
-    return sorted(subgraphs, key=lambda s: (s.elements, s.id))[len(subgraphs) // 2]
+def counts(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the number of rows, and how many of them are in each class."""
+    kinds = [row.kind for row in rows]
+    return {"graphs": len(rows), **{kind: kinds.count(kind) for kind in (FASTER, SLOWER, OPEN)}}
 
 
-def measure(task: Task, subgraph: Subgraph, target: Path) -> None:
-    """Compile with TorchInductor's defaults, time both arms in alternation, and write the result to ``target``."""
-    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
-    torch.set_num_threads(1)
-    probe = Probe(task, subgraph)
-    compiled = torch.compile(probe.module)
-    eager, inductor = alternate(probe.module, compiled, probe.inputs)
-    record = {"task": task.id, "subgraph": subgraph.id, "dtype": subgraph.dtype, "eager": eager, "inductor": inductor}
-    target.write_text(json.dumps(record), encoding="utf-8")
+def save(rows: Sequence[Row], path: Path, **about: Any) -> None:
+    """Write the rows as JSON, with their counts and what else is known ``about`` them."""
+    columns = [field.name for field in dataclasses.fields(Row)]
+    lines = ",\n".join(json.dumps(list(dataclasses.astuple(row))) for row in rows)
+    head = json.dumps({**about, **counts(rows), "columns": columns})[1:-1]
+    path.write_text(f'{{{head}, "rows": [\n{lines}\n]}}\n', encoding="utf-8")
 
 
-def alternate(first: Function, second: Function, inputs: Sequence[torch.Tensor]) -> tuple[float, float]:
-    """Return the median seconds per call of both functions, from ``PAIRS`` rounds of blocks of about half a
-    millisecond.
+def load(path: Path) -> list[Row]:
+    """Return the rows of a file that :func:`save` wrote; none if there is no file.
+
+    Raises UserError for a file of another form.
     """
-    times: tuple[list[float], list[float]] = ([], [])
-    with torch.no_grad():
-        first(*inputs), second(*inputs), second(*inputs)
-        count = max(1, int(5e-4 / max(_block(first, inputs, 3), 1e-7)))
-        for number in range(PAIRS):
-            arms = [(first, times[0]), (second, times[1])]
-            for function, found in arms if number % 2 else reversed(arms):
-                found.append(_block(function, inputs, count))
-    return statistics.median(times[0]), statistics.median(times[1])
-
-
-def _block(function: Function, inputs: Sequence[torch.Tensor], count: int) -> float:
-    start = time.perf_counter()
-    for _ in range(count):
-        function(*inputs)
-    return (time.perf_counter() - start) / count
-
-
-def load(folder: Path) -> list[Ratio]:
-    """Return every result in a folder."""
-    return [Ratio(**json.loads(path.read_text(encoding="utf-8"))) for path in sorted(folder.glob("*.json"))]
-
-
-def summary(ratios: Sequence[Ratio]) -> dict[str, Any]:
-    """Return the share of graphs that default compiling slows down, and every ratio, for
-    ``docs/suite-longtail.json``.
-    """
-    slowed = sum(r.speedup < 1.0 for r in ratios)
-    return {
-        "graphs": len(ratios),
-        "slowed_by_inductor": round(slowed / max(1, len(ratios)), 4),
-        "columns": ["task", "subgraph", "dtype", "eager_us", "inductor_us"],
-        "ratios": [
-            [r.task, r.subgraph, r.dtype, round(r.eager * 1e6, 2), round(r.inductor * 1e6, 2)] for r in ratios
-        ],
-    }
-
-
-def run(tasks: Sequence[Task], folder: Path, processes: int, timeout: float) -> list[str]:
-    """Measure the graphs that are not measured yet, and return the names of the jobs that failed."""
-    return run_jobs(jobs(tasks, folder), processes, timeout)
+    if kind_of(path) != "file":
+        return []
+    try:
+        return [Row(*row) for row in json.loads(path.read_text(encoding="utf-8"))["rows"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"no rows of the long tail: {error}", where=path,
+                        remedy="benchmarks/longtail.py --write makes it anew") from error  # fmt: skip

@@ -24,6 +24,7 @@ class Probe:
 
     task: Task
     subgraph: Subgraph
+    seed: int = 1
 
     @cached_property
     def module(self) -> fx.GraphModule:
@@ -41,8 +42,8 @@ class Probe:
 
     @cached_property
     def inputs(self) -> list[torch.Tensor]:
-        """The inputs of seed 1."""
-        return self.draw(1)
+        """The inputs of :attr:`seed`."""
+        return self.draw(self.seed)
 
     @cached_property
     def values(self) -> Values:

@@ -17,7 +17,7 @@ from pytest_passbench.forge.probe import Probe
 from pytest_passbench.forge.rules import complaints
 
 REPAIRABLE = ("idle_inputs", "flat_clamps", "idle_activations", "removable", "null_answers")
-FACTORS = (4.0, 16.0, 0.25, 64.0)
+FACTORS = (2.0, 4.0, 16.0, 0.25, 64.0)
 """By how much an input is scaled, in the order in which it is tried."""
 MAX_STEPS = 5
 """The most inputs that are scaled for one subgraph."""

@@ -62,10 +62,29 @@ def check_task(ref: TaskRef) -> tuple[list[Complaint], list[Form]]:
         probe = Probe(task, subgraph)
         found = [Complaint(task.id, subgraph.id, text) for text in complaints(probe)]
         if not any(one.text.startswith("runs:") for one in found):
-            sized, shapeless = (normal_form(probe.pure, probe.values, sized) for sized in (True, False))
-            forms.append(Form(task.id, subgraph.id, "train" in task.header.tags, sized, shapeless))
+            forms.append(form_of(probe))
         said += found
     return said, forms
+
+
+def form_of(probe: Probe) -> Form:
+    """Return the normal forms of a subgraph, which is run for its shapes."""
+    header = probe.task.header
+    sized, shapeless = (normal_form(probe.pure, probe.values, sized) for sized in (True, False))
+    return Form(header.id, probe.subgraph.id, "train" in header.tags, sized, shapeless)
+
+
+def between(refs: Sequence[TaskRef], processes: int = 1) -> Iterator[Complaint]:
+    """Yield the complaints of the rules between tasks alone: operators and graphs that two of them have."""
+    yield from renamed(refs)
+    yield from duplicates([form for found in workers.in_order(forms, refs, processes, __name__) for form in found])
+
+
+def forms(ref: TaskRef) -> list[Form]:
+    """Return the normal forms of a task's subgraphs."""
+    torch.set_num_threads(1)
+    task = ref.load()
+    return [form_of(Probe(task, subgraph)) for subgraph in task.subgraphs]
 
 
 def renamed(refs: Sequence[TaskRef]) -> Iterator[Complaint]:

@@ -21,7 +21,12 @@ Form = Callable[[torch.Tensor], torch.Tensor]
 MAX_GUARD = 1e-3
 """A bound or an addend of at most this magnitude only guards a division or a logarithm."""
 
-RELU_6 = ("clamped at 6", lambda x: x.clamp(0, 6))
+OTHER_SEEDS = (3, 4, 5)
+"""Further inputs on which clamps are tried: a value of few elements reaches a bound by chance."""
+MARGIN = 1.25
+"""A relu's input must exceed 6 by this factor, so that it exceeds 6 on other inputs of the same record as well."""
+
+RELU_6 = ("clamped at 6", lambda x: x.clamp(0, 6 * MARGIN))
 CLAMPS: dict[str, tuple[tuple[str, Form], ...]] = {
     "relu": (RELU_6,),
     "relu6": (("without its lower bound", lambda x: x.clamp(max=6)), ("without its upper bound", torch.relu)),
@@ -54,10 +59,20 @@ ACTIVATIONS: dict[str, tuple[tuple[str, Form], ...]] = {
 
 
 def flat_clamps(probe: Probe) -> Iterator[str]:
-    """Yield clamps of which the inputs do not reach both sides."""
+    """Yield clamps of which the inputs do not reach both sides, on these inputs or on others of the same record."""
+    if any(clamp_forms(call) for _, call in _calls(probe)):
+        others = (Probe(probe.task, probe.subgraph, seed) for seed in OTHER_SEEDS)
+        yield from dict.fromkeys(text for drawn in (probe, *others) for text in _flat(drawn))
+
+
+def _flat(probe: Probe) -> Iterator[str]:
     for node, call in _calls(probe):
-        forms = CLAMPS.get(call.op) or tuple(_bounded(call))
-        yield from _complaints(probe, node, call, forms)
+        yield from _complaints(probe, node, call, clamp_forms(call))
+
+
+def clamp_forms(call: Call) -> tuple[tuple[str, Form], ...]:
+    """Return the wrong forms of a clamp; none for any other operator."""
+    return CLAMPS.get(call.op) or tuple(_bounded(call))
 
 
 def idle_activations(probe: Probe) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pytest_passbench.core.task import Task
@@ -33,7 +33,15 @@ def counts(tasks: Sequence[Task]) -> dict[str, Any]:
         "tasks_with_two_outputs": sum(outputs(task) >= 2 for task in tasks),
         "tasks_with_a_possible_2x": sum(task.header.headroom >= 2 for task in tasks),
         "operators": len({op for task in tasks for op in task.header.ops}),
+        "tasks_with_the_operators_of_another": len(tasks) - len({task.header.ops for task in tasks}),
+        "subgraphs_with_the_code_and_shapes_of_another": subgraphs - len(set(_computations(tasks))),
     }
+
+
+def _computations(tasks: Sequence[Task]) -> Iterator[tuple[object, ...]]:
+    for task in tasks:
+        for subgraph in task.subgraphs:
+            yield task.graphs[subgraph.graph], *((spec.shape, spec.dtype) for spec in subgraph.inputs)
 
 
 def outputs(task: Task) -> int:

@@ -133,6 +133,13 @@ def test_inputs_that_test_a_whole_graph_are_let_be(body: str) -> None:
     assert [one for one in found if one.startswith(names)] == []
 
 
+def test_a_clamp_that_only_some_draws_of_the_inputs_reach_is_found() -> None:
+    few = TensorSpec("in_0", (64,), "float32", 0.0, 1.0)  # on the rules' first inputs the least value is -3.3
+    body = "return (torch.nn.functional.hardtanh(in_0, -2.8, 2.0),)"
+    found = [one for one in said(task("hardtanh", body, inputs=(few,))) if one.startswith("flat_clamps")]
+    assert found == ["flat_clamps: hardtanh (hardtanh) could be taken without its lower bound"]
+
+
 def test_most_of_a_value_may_be_read_by_several_users_together() -> None:
     body = ("tmp_0 = in_0 * 2.0", "tmp_1 = tmp_0[:, :20]", "tmp_2 = tmp_0[:, 20:40]", "return (tmp_1 + tmp_2,)")
     found = said(task("mul getitem getitem add", *body, inputs=(WIDE,)))

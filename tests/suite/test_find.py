@@ -215,6 +215,8 @@ def test_counts_of_a_suite(tmp_path, capsys):
         "editions": ["5"], "conv_anchored_subgraphs": 2, "conv_anchored_share": 1.0,
         "tasks_by_library": {"lib": 2, "other": 1}, "architectures": 3, "tasks_of_one_architecture": 1,
         "tasks_with_two_outputs": 1, "tasks_with_a_possible_2x": 1, "operators": 2,
+        "tasks_with_the_operators_of_another": 0, "subgraphs_with_the_code_and_shapes_of_another": 0,
+        "long_tail": {"graphs": 0, "faster": 0, "slower": 0, "open": 0},
     }  # fmt: skip
     assert main(["tasks", "show", str(tmp_path / "one.task.yaml")]) == 0
     assert "head-room: at most 2.5 times as fast as eager" in capsys.readouterr().out
