@@ -91,7 +91,7 @@ class Local:
             raise
 
     def _stop(self, patience: float = 0.0) -> int:
-        """End the process and its sandboxes, unless it ends by itself in ``patience`` seconds. Return its exit code."""
+        """End the process and its sandboxes if it does not end by itself in ``patience`` seconds. Return its code."""
         process, channel = self._process, self._channel
         self._process = self._channel = None
         if channel is not None:
