@@ -131,7 +131,7 @@ def test_a_seed_stands_for_itself_or_for_its_hash():
 def test_records_are_ordered_by_candidate_and_task_however_they_came(folder):
     from pytest_passbench.candidate.layout import Candidate
 
-    ledger = Ledger(Settings(), [Candidate.open(folder / "passes")], b"", ["a", "b"])
+    ledger = Ledger(Settings(), [Candidate.open(folder / "passes")], b"", tasks=["a", "b"])
     for task, subgraph in (("b", "y"), ("a", "z"), ("b", "x")):
         ledger.add(Record(task, subgraph, "passes"))
     assert [(r.task, r.subgraph) for r in ledger.records] == [("a", "z"), ("b", "y"), ("b", "x")]
