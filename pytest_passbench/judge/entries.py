@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from sys import intern
 from types import MappingProxyType
 from typing import Any
@@ -35,18 +36,31 @@ def pass_reports(
 
     ``untuned`` are the names of the passes whose kernels could have been tuned and were not. ``plans`` has the launch
     plans by the names of their passes, in words.
-    Subgraphs of a task have most texts in common, and a run keeps all reports: each text is kept once.
+    A run keeps all reports, and subgraphs of a task have most in common: equal misses are one object, and each text
+    of a match is kept once.
     """
-    return [
-        PassReport(
-            name=intern(printable(str(item.get("name", "")))[:200]),
-            matches=int(item.get("matches", 0)),
-            operators=[intern(printable(str(op))[:60]) for op in item.get("operators", [])][:500],
-            miss=intern(printable(str(item.get("miss", "")), LINES)[:1000]),
-            computed=[intern(printable(str(op))[:60]) for op in item.get("computed", [])][:50],
-            nearness=float(item.get("nearness", 0.0)),
-            untuned=item.get("name") in untuned,
-            plan=[intern(text) for text in plans.get(str(item.get("name")), ())],
-        )
-        for item in list(items)[:200]
-    ]
+    return [_report(item, untuned, plans) for item in list(items)[:200]]
+
+
+def _report(item: Mapping[str, Any], untuned: Collection[str], plans: Mapping[str, Sequence[str]]) -> PassReport:
+    name, matches = printable(str(item.get("name", "")))[:200], int(item.get("matches", 0))
+    miss, nearness = printable(str(item.get("miss", "")), LINES)[:1000], float(item.get("nearness", 0.0))
+    operators, computed = item.get("operators", []), item.get("computed", [])
+    plan = plans.get(str(item.get("name")), ())
+    if not (matches or operators or computed or plan or item.get("name") in untuned):
+        return _missed(name, miss, nearness)
+    return PassReport(
+        name=intern(name),
+        matches=matches,
+        operators=[intern(printable(str(op))[:60]) for op in operators][:500],
+        miss=intern(miss),
+        computed=[intern(printable(str(op))[:60]) for op in computed][:50],
+        nearness=nearness,
+        untuned=item.get("name") in untuned,
+        plan=[intern(text) for text in plan],
+    )
+
+
+@lru_cache(maxsize=1000)
+def _missed(name: str, miss: str, nearness: float) -> PassReport:
+    return PassReport(name, miss=miss, nearness=nearness)
