@@ -9,6 +9,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,14 @@ from typing import Any
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 MISSING = f"no Chromium: none of {', '.join(NAMES)} is on the PATH; on Debian, apt-get install chromium"
 SECONDS = 60.0
+
+_START = """
+import fcntl, os, sys
+reading, writing = (fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3])
+os.dup2(reading, 3)
+os.dup2(writing, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 KEYS = {"Enter": 13, "Escape": 27, "Tab": 9, "Home": 36, "End": 35,
         "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}  # fmt: skip
@@ -139,10 +148,14 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
 
-    def picture(self, path: Path, height: int | None = None) -> None:
-        """Write the page from its top to a PNG: all of it, or so many CSS pixels."""
+    def picture(self, path: Path, height: float = 1e9, selector: str = "body") -> None:
+        """Write the page from its top to a PNG, so many CSS pixels of it at most; or the lines with an element."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], height or 1e9), "scale": 1}
+        top, tall = self.run(
+            f"(() => {{ const box = document.querySelector({selector!r}).getBoundingClientRect();"
+            " return [box.top + scrollY, box.height]; })()"
+        )
+        clip = {"x": 0, "y": top, "width": size["width"], "height": min(tall, height), "scale": 1}
         told = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
         path.write_bytes(base64.b64decode(told["data"]))
 
@@ -164,7 +177,7 @@ def browser(folder: Path) -> Iterator[Browser]:
         "--no-first-run", "--disable-extensions", "--disable-background-networking", "--hide-scrollbars",
         f"--user-data-dir={folder}", "about:blank",
     ]  # fmt: skip
-    command = ["sh", "-c", f'exec "$0" "$@" 3<&{in_read} 4>&{out_write}', program, *flags]
+    command = [sys.executable, "-c", _START, str(in_read), str(out_write), program, *flags]
     process = subprocess.Popen(
         command, pass_fds=(in_read, out_write), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )

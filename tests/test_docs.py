@@ -58,7 +58,7 @@ def test_readme_has_three_commands_and_one_of_them_is_what_ci_runs():
     judging, testing, elsewhere = commands(README)
     assert judging.startswith("pytest --passbench --candidate=candidates/cpu-fused ")
     run_by_ci = re.findall(r"^pytest .*?(?= \|\|)", (ROOT / ".ci/run").read_text(), re.M)
-    assert run_by_ci == [f"{testing} -m slow", testing]
+    assert run_by_ci == [f"{testing} -m slow", "pytest -q -m browser", testing]
     assert "--candidate=path/to/my/passes" in elsewhere
 
 

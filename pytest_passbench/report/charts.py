@@ -7,7 +7,7 @@ criteria have dashes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, isfinite, log10
 from typing import Any
@@ -44,6 +44,7 @@ MAX_LABELLED = 40  # rows of a forest plot that have their names beside them
 MAX_LABEL_CHARACTERS = 26
 ROW_PIXELS, NARROW_ROW_PIXELS = 19, 5
 ES_PIXELS = 300
+ONCE: Spec = {"values": [{}]}  # data of marks that are drawn once
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif'
 
 MAX_TICKS = 10
@@ -79,60 +80,55 @@ class Row:
     key: str = ""
 
 
+def es_values(run: Run) -> list[Spec]:
+    """Return ES(t) of eager, the candidates and the baselines, under both criteria: a row for each t.
+
+    A row has ``t``, ``es``, ``program`` and ``criterion``. Speeds that were not measured give no row.
+    """
+    taken = {EAGER, *run.baselines}
+    names = [f"{name} (candidate)" if name in taken else name for name in run.names] + run.baselines
+    curves = [(name, AGREES, row) for name, row in zip(names, tables.rows(run), strict=True)]
+    if run.has_accuracy:
+        curves += [(name, ACCURATE, row) for name, row in zip(names, tables.rows(run, "fp64"), strict=True)]
+    found = [
+        (t, value, name, criterion)
+        for name, criterion, row in curves
+        for t, value in row.scores.es.items()
+        if value is not None
+    ]
+    eager = [(t, 1.0, EAGER, AGREES) for t in es.ladder(run.score_settings.interpretation)]
+    return [
+        {"t": t, "es": _short(value), "program": name, "criterion": criterion}
+        for t, value, name, criterion in [*eager, *found]
+    ]
+
+
 def es_curves(run: Run) -> Spec:
     """Return the chart of ES(t) of eager, the candidates and the baselines, under both criteria."""
+    values = es_values(run)
     steps = list(es.ladder(run.score_settings.interpretation))
-    values: list[Spec] = [{"t": t, "es": 1.0, "program": EAGER, "criterion": AGREES} for t in steps]
-    curves = [(AGREES, row) for row in tables.rows(run)]
-    if run.has_accuracy:
-        curves += [(ACCURATE, row) for row in tables.rows(run, "fp64")]
-    taken = {EAGER, *run.baselines}
-    for index, (criterion, row) in enumerate(curves):
-        mine = index % (len(run.names) + len(run.baselines)) < len(run.names)
-        name = f"{row.name} (candidate)" if mine and row.name in taken else row.name
-        values += [
-            {"t": t, "es": _short(value), "program": name, "criterion": criterion}
-            for t, value in row.scores.es.items()
-            if value is not None
-        ]
-    domain, ticks = log_axis(value["es"] for value in values)
-    x: Spec = {
-        "field": "t",
-        "type": "quantitative",
-        "scale": {"domain": [steps[0] - 0.3, steps[-1] + 0.3], "nice": False},
-        "axis": {"values": steps, "format": "d", "grid": False, "title": "tolerance t (a smaller t is stricter)"},
-    }
-    y: Spec = {
-        "field": "es",
-        "type": "quantitative",
-        "scale": {"type": "log", "domain": domain, "nice": False},
-        "axis": {"values": ticks, "format": "~g", "title": "ES(t), eager = 1 (log scale)"},
-    }
     programs = list(dict.fromkeys(value["program"] for value in values))
-    colour = _by("program", programs, [SOFT, *_around(COLOURS, len(programs) - 1)], {"title": None})
-    shape = _by("program", programs, ["stroke", *_around(SHAPES, len(programs) - 1)], {"title": None})
     criteria = list(dict.fromkeys(value["criterion"] for value in values))
+    domain, ticks = log_axis(value["es"] for value in values)
+    x = _axis("t", "tolerance t (a smaller t is stricter)", [steps[0] - 0.3, steps[-1] + 0.3], steps, log=False)
+    y = _axis("es", "ES(t), eager = 1 (log scale)", domain, ticks)
+    x["axis"] |= {"format": "d", "grid": False}
+    colour = _by("program", programs, [SOFT, *_around(COLOURS, len(programs))], {"title": None})
+    shape = _by("program", programs, ["stroke", *_around(SHAPES, len(programs), shift=1)], {"title": None})
     legend = {"title": None, "symbolType": "stroke", "symbolSize": 400} if len(criteria) > 1 else None
     dash = _by("criterion", criteria, [[1, 0], [5, 4]], legend)
-    tooltip = [
-        {"field": "program", "title": "program"},
-        {"field": "criterion", "title": "correct is what"},
-        {"field": "t", "type": "quantitative", "title": "t"},
-        {"field": "es", "type": "quantitative", "title": "ES(t)", "format": ".3f"},
-    ]
-    default: Spec = {"x": {**x, "field": None, "datum": T_STRICT}}
-    del default["x"]["field"]
-    once: Spec = {"values": [{}]}
+    default = {"x": {**{name: x[name] for name in ("type", "scale", "axis")}, "datum": T_STRICT}}
     hint = {"type": "text", "align": "left", "baseline": "bottom", "dx": 5, "color": SOFT, "fontSize": 11}
+    tooltip = _tooltip({"program": "program", "criterion": "correct is what", "t": "t", "es": "ES(t)"})
     return {
         **_base(height=ES_PIXELS, what="ES of t for every program, by both criteria"),
         "data": {"values": values},
         "layer": [
-            {"data": once, "mark": {"type": "rule", "color": SOFT, "strokeDash": [2, 3]}, "encoding": default},
-            {"data": once, "mark": {**hint, "text": "torch.testing's default"},
+            {"data": ONCE, "mark": {"type": "rule", "color": SOFT, "strokeDash": [2, 3]}, "encoding": default},
+            {"data": ONCE, "mark": {**hint, "text": "torch.testing's default"},
              "encoding": {**default, "y": {"value": ES_PIXELS - 4}}},
-            {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"x": x, "y": y, "color": colour,
-                                                                      "strokeDash": dash}},
+            {"mark": {"type": "line", "strokeWidth": 2},
+             "encoding": {"x": x, "y": y, "color": colour, "strokeDash": dash}},
             {"mark": {"type": "point", "filled": True, "size": 55, "opacity": 1},
              "encoding": {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": tooltip}},
         ],
@@ -146,52 +142,34 @@ def forest(rows: Sequence[Row], overall: Sequence[Row], labelled: bool | None = 
     at the edge.
     """
     named = len(rows) <= MAX_LABELLED if labelled is None else labelled
-    ordered = sorted(rows, key=lambda row: -row.interval.ratio)
-    domain, ticks = log_axis(ends(row.interval for row in [*rows, *overall]))
-    values = [
-        {**_row(row, domain), "of": kind, "at": at}
-        for at, (kind, row) in enumerate([*(("all", one) for one in overall), *(("task", one) for one in ordered)])
-    ]
-    step = ROW_PIXELS if named else NARROW_ROW_PIXELS
-    axis: Spec = {"title": None, "domain": False, "ticks": False, "grid": False, "labelLimit": 230, "labelColor": INK,
-                  "labelExpr": "slice(datum.label, indexof(datum.label, '|') + 1)"}  # fmt: skip
-    if not named:
-        axis["labelExpr"] = "''"
-    y: Spec = {"field": "id", "type": "nominal", "sort": {"field": "at"}, "axis": axis}
-    x: Spec = {
-        "type": "quantitative",
-        "scale": {"type": "log", "domain": domain, "nice": False},
-        "axis": {"values": ticks, "format": "~g", "orient": "top",
-                 "title": "speed-up over eager (log scale)"},
-    }  # fmt: skip
+    ordered = [*overall, *sorted(rows, key=lambda row: -row.interval.ratio)]
+    domain, ticks = log_axis(ends(row.interval for row in ordered))
+    values = [{**_row(row, at, domain), "all": at < len(overall)} for at, row in enumerate(ordered)]
     kinds = [name for name in OUTCOMES if any(value["outcome"] == name for value in values)]
-    legend: Spec = {"title": None}
-    colour = _by("outcome", kinds, [OUTCOMES[name][0] for name in kinds], legend)
-    shape = _by("outcome", kinds, [OUTCOMES[name][1] for name in kinds], legend)
-    tooltip = [{"field": "name", "title": "task"}, {"field": "said", "title": "speed-up [95 % interval]"},
-               {"field": "outcome", "title": "outcome"}]  # fmt: skip
+    colour = _by("outcome", kinds, [OUTCOMES[name][0] for name in kinds], {"title": None})
+    shape = _by("outcome", kinds, [OUTCOMES[name][1] for name in kinds], {"title": None})
+    label = "slice(datum.label, indexof(datum.label, '|') + 1)" if named else "''"
+    y = {"field": "id", "type": "nominal", "sort": {"field": "at"},
+         "axis": {"title": None, "domain": False, "ticks": False, "grid": False, "labelLimit": 230, "labelColor": INK,
+                  "labelExpr": label}}  # fmt: skip
+    x = _axis("ratio", "speed-up over eager (log scale)", domain, ticks)
+    x["axis"]["orient"] = "top"
+    tooltip = _tooltip({"name": "task", "said": "speed-up [95 % interval]", "outcome": "outcome"})
+    both = {"y": y, "x": x, "color": colour, "tooltip": tooltip}
+    point = {"type": "point", "filled": True, "opacity": 1}
+    one = {"x": {**{name: x[name] for name in ("type", "scale", "axis")}, "datum": 1.0}}
+    step = ROW_PIXELS if named else NARROW_ROW_PIXELS
     return {
         **_base(height=step * len(values), what="speed-ups with their 95 % intervals on a logarithmic axis"),
         "data": {"values": values},
         "layer": [
-            {"data": {"values": [{}]}, "mark": {"type": "rule", "color": INK, "strokeWidth": 1},
-             "encoding": {"x": {**x, "datum": 1.0}}},
-            {
-                "mark": {"type": "rule", "strokeWidth": 2 if named else 1.4},
-                "encoding": {"y": y, "x": {**x, "field": "low"}, "x2": {"field": "high"}, "color": colour,
-                             "tooltip": tooltip},
-            },
-            {
-                "transform": [{"filter": "datum.of == 'task'"}],
-                "mark": {"type": "point", "filled": True, "opacity": 1, "size": 70 if named else 22},
-                "encoding": {"y": y, "x": {**x, "field": "ratio"}, "color": colour, "shape": shape,
-                             "tooltip": tooltip},
-            },
-            {
-                "transform": [{"filter": "datum.of == 'all'"}],
-                "mark": {"type": "point", "filled": True, "opacity": 1, "size": 130, "shape": "diamond"},
-                "encoding": {"y": y, "x": {**x, "field": "ratio"}, "color": colour, "tooltip": tooltip},
-            },
+            {"data": ONCE, "mark": {"type": "rule", "color": INK, "strokeWidth": 1}, "encoding": one},
+            {"mark": {"type": "rule", "strokeWidth": 2 if named else 1.4},
+             "encoding": {**both, "x": {**x, "field": "low"}, "x2": {"field": "high"}}},
+            {"transform": [{"filter": "!datum.all"}], "mark": {**point, "size": 70 if named else 22},
+             "encoding": {**both, "shape": shape}},
+            {"transform": [{"filter": "datum.all"}], "mark": {**point, "size": 130, "shape": "diamond"},
+             "encoding": both},
         ],
     }  # fmt: skip
 
@@ -213,43 +191,23 @@ def rounds() -> Spec:
         "scale": {"nice": False, "padding": 8},
         "axis": {"title": "round, in the order of measuring", "format": "d", "grid": False, "tickMinStep": 1},
     }
-    pair: Spec = {"field": "odd", "type": "nominal", "legend": None}
+    ratio = {**y, "field": "ratio"}
+    colour, shape = _by("odd", (0, 1), COLOURS, None), _by("odd", (0, 1), ("circle", "triangle-up"), None)
+    tooltip = _tooltip({"round": "round", "pair": "pair of processes", "ratio": "speed-up"})
+    estimate = {"name": "estimate"}
     return {
         **_base(height=190, what="the speed-up of each round, the estimate, and its interval"),
         "datasets": {"rounds": [], "estimate": []},
         "layer": [
-            {
-                "data": {"name": "estimate"},
-                "mark": {"type": "rect", "color": COLOURS[0], "opacity": 0.16},
-                "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}},
-            },
-            {
-                "data": {"values": [{}]},
-                "mark": {"type": "rule", "color": INK},
-                "encoding": {"y": {**y, "datum": 1.0}},
-            },
-            {
-                "data": {"name": "estimate"},
-                "mark": {"type": "rule", "color": COLOURS[0], "strokeWidth": 2, "strokeDash": [6, 3]},
-                "encoding": {"y": {**y, "field": "ratio"}},
-            },
-            {
-                "data": {"name": "rounds"},
-                "mark": {"type": "point", "size": 26, "strokeWidth": 1.2, "opacity": 0.85},
-                "encoding": {
-                    "x": x,
-                    "y": {**y, "field": "ratio"},
-                    "shape": {**pair, "scale": {"domain": [0, 1], "range": ["circle", "triangle-up"]}},
-                    "color": {**pair, "scale": {"domain": [0, 1], "range": [COLOURS[0], COLOURS[1]]}},
-                    "tooltip": [
-                        {"field": "round", "type": "quantitative", "title": "round"},
-                        {"field": "pair", "type": "quantitative", "title": "pair of processes"},
-                        {"field": "ratio", "type": "quantitative", "title": "speed-up", "format": ".3f"},
-                    ],
-                },
-            },
+            {"data": estimate, "mark": {"type": "rect", "color": COLOURS[0], "opacity": 0.16},
+             "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}}},
+            {"data": ONCE, "mark": {"type": "rule", "color": INK}, "encoding": {"y": {**y, "datum": 1.0}}},
+            {"data": estimate, "mark": {"type": "rule", "color": COLOURS[0], "strokeWidth": 2, "strokeDash": [6, 3]},
+             "encoding": {"y": ratio}},
+            {"data": {"name": "rounds"}, "mark": {"type": "point", "size": 26, "strokeWidth": 1.2, "opacity": 0.85},
+             "encoding": {"x": x, "y": ratio, "shape": shape, "color": colour, "tooltip": tooltip}},
         ],
-    }
+    }  # fmt: skip
 
 
 def log_axis(values: Iterable[float]) -> tuple[list[float], list[float]]:
@@ -285,12 +243,12 @@ def ends(intervals: Iterable[Interval]) -> Iterator[float]:
         yield min(interval.high, interval.ratio * 3)
 
 
-def _row(row: Row, domain: Sequence[float]) -> Spec:
+def _row(row: Row, at: int, domain: Sequence[float]) -> Spec:
     found = row.interval
     return {
-        "id": f"{row.key}|{middle(row.name, MAX_LABEL_CHARACTERS)}",
+        "id": f"{row.key or at}|{middle(row.name, MAX_LABEL_CHARACTERS)}",  # unique, and behind the bar the label
+        "at": at,
         "name": row.name,
-        "key": row.key,
         "ratio": _short(found.ratio),
         "low": _short(max(found.low, domain[0])),
         "high": _short(min(found.high, domain[1])),
@@ -299,15 +257,36 @@ def _row(row: Row, domain: Sequence[float]) -> Spec:
     }
 
 
-def _by(field: str, domain: Sequence[str], values: Sequence[Any], legend: Spec | None) -> Spec:
+def _axis(field: str, title: str, domain: Sequence[float], ticks: Sequence[float], log: bool = True) -> Spec:
+    """Return an encoding by place, with an axis from one end of ``domain`` to the other."""
+    scale = {"type": "log" if log else "linear", "domain": list(domain), "nice": False}
+    axis = {"values": list(ticks), "format": "~g", "title": title}
+    return {"field": field, "type": "quantitative", "scale": scale, "axis": axis}
+
+
+def _by(field: str, domain: Sequence[Any], values: Sequence[Any], legend: Spec | None) -> Spec:
     """Return an encoding that gives every name of a field a value of its own."""
     scale = {"domain": list(domain), "range": list(values[: len(domain)])}
     return {"field": field, "type": "nominal", "scale": scale, "legend": legend}
 
 
-def _around(values: Sequence[str], count: int) -> list[str]:
-    """Return so many values, from the first one again if there are fewer."""
-    return [values[index % len(values)] for index in range(count)]
+def _tooltip(titles: Mapping[str, str]) -> list[Spec]:
+    """Return the fields to show of a mark, by their titles; numbers with three decimals, if they have any."""
+    numbers = {"es": ".3f", "ratio": ".3f", "t": "d", "round": "d", "pair": "d"}
+    return [
+        {
+            "field": field,
+            "title": title,
+            **({"type": "quantitative", "format": numbers[field]} if field in numbers else {}),
+        }
+        for field, title in titles.items()
+    ]
+
+
+def _around(values: Sequence[str], count: int, shift: int = 0) -> list[str]:
+    """Return so many values. Each time that they begin anew they are shifted, so that pairs of lists stay unlike."""
+    size = len(values)
+    return [values[(index + shift * (index // size)) % size] for index in range(count)]
 
 
 def _short(value: float) -> float:

@@ -13,6 +13,8 @@ import xml.etree.ElementTree as ET
 import pytest
 from face import LEAN, OK, Bench
 
+from pytest_passbench.report.html import bundle
+
 
 @pytest.fixture
 def bench(pytester, monkeypatch):
@@ -37,6 +39,7 @@ def test_a_run_prints_header_tasks_tables_and_closing_lines(bench):
             "*= passbench =*",
             "results: reports/*/results.json",
             "results: reports/*/results.md",
+            "results: reports/*/report.html",
             "seed: *",
             "*1 passed*",
         ]
@@ -46,6 +49,16 @@ def test_a_run_prints_header_tasks_tables_and_closing_lines(bench):
     assert run["tasks"] == ["one"]
     assert [record["subgraph"] for record in run["records"]] == ["s0", "s1"]
     assert not run["interrupted"]
+
+
+def test_a_run_has_a_page_even_without_the_library_for_its_charts(bench, monkeypatch):
+    monkeypatch.setattr(bundle, "javascript", lambda: None)
+    bench.task("one", {"ratio": 2.0}, {"ratio": 2.0})
+    result = bench.run("--candidate=passes")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["report.html has no charts; to have them: pip install vl-convert-python"])
+    (page,) = bench.path.glob("reports/*/report.html")
+    assert "2.000 times as fast as eager" in page.read_text()
 
 
 def test_a_long_name_leaves_out_the_time_left_before_it_wraps(bench):

@@ -77,6 +77,8 @@ def test_of_several_configurations_one_is_taken_where_nothing_can_be_tuned(trito
     assert record.correct, record.arm.message
     assert record.arm.speed_note == "not measured (Triton's interpreter)"
     assert [item.untuned for item in record.passes] == [True]
+    assert [text.partition("(")[0] for text in record.passes[0].plan][1:] == ["launch gelu_add"]
+    assert record.passes[0].plan[-1].endswith(", the first of 2 configurations")
     said = "Nothing was tuned: 1 pass has @triton.autotune; the first valid configuration was taken."
     assert said in notes(Run(records=[record]))
 

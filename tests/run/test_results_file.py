@@ -319,6 +319,7 @@ def test_shards_become_one_run(tmp_path, capsys):
     assert run.environment == {"torch": "2.6"}
     assert [part["environment"]["host"] for part in run.parts] == ["one", "two"]
     assert "# PassBench results" in (tmp_path / "all" / "results.md").read_text()
+    assert "<title>PassBench: " in (tmp_path / "all" / "report.html").read_text()
 
 
 def test_a_merged_run_knows_what_was_to_be_judged_and_which_shard_is_lacking(tmp_path, capsys):

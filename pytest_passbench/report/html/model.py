@@ -141,7 +141,7 @@ class FindingRow:
 
 @dataclass
 class Page:
-    """All that the template needs but the library, the style and the script."""
+    """The page's values. The library, the style and the script come on top."""
 
     title: str
     run: Run

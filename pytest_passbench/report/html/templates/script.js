@@ -53,7 +53,7 @@
         { ast: true, renderer: "svg", actions: false, defaultStyle: false, tooltip: tip, hover: false });
       view.addEventListener("click", (/** @type {any} */ _event, /** @type {any} */ item) => {
         const key = String(item?.datum?.id ?? "").split("|")[0];
-        if (key) location.hash = key;
+        if (document.getElementById(key)) location.hash = key;
       });
     } catch (error) {
       place.replaceChildren(make("p", { class: "missing" }, `This chart could not be drawn: ${error}`));
