@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from docs_pages import PAGES, ROOT, anchors, blocks, prose, unlike
+
+from pytest_passbench.core.options import OPTIONS
+from pytest_passbench.plugin.options import FLAGS
 
 README, TUTORIAL = ROOT / "README.md", ROOT / "docs/tutorial.md"
 #: A task of small tensors: the README's commands judge it alone here, in place of the lite suite's twenty.
@@ -22,6 +27,7 @@ BINARIES = Path(sys.executable).parent
 PARTS = ("candidate:", "suite:", "seed commitment:", "Board", "Tasks:", "task ", "Noise:", "results:", "seed:")
 INSTALLING = ("python3 -m venv", ".venv/bin/pip ", "pip install")  # .ci/run does this
 
+site = SimpleNamespace(**runpy.run_path(str(ROOT / "docs/site.py")))
 Shell = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -123,6 +129,37 @@ def test_every_page_is_in_the_index():
     index = (ROOT / "docs/README.md").read_text()
     lacking = [page.name for page in PAGES if page.parent == ROOT / "docs" and f"({page.name})" not in index]
     assert lacking == ["README.md"]
+
+
+def test_every_page_has_a_place_in_the_navigation():
+    """So the site's navigation, which is made of the index, has every page, under a kind that it knows."""
+    listed = repr(site.navigation())
+    assert not [page.name for page in PAGES if page.parent == ROOT / "docs" and f"'{page.name}'" not in listed][1:]
+    for source, name in site.PAGES.items():
+        assert (ROOT / source).exists()
+        assert not (ROOT / "docs" / name).exists()
+
+
+def test_the_page_of_options_has_all_of_them():
+    page = ROOT / "docs/options.md"
+    assert page.read_text() == site.filled(page.read_text()), "run: python docs/site.py"
+    options = [option.short or f"--passbench-{option.name}" for option in OPTIONS]
+    flags = ["--" + name.replace("_", "-") for name in FLAGS]
+    named = re.findall(r"^\| `(--[a-z-]+)", page.read_text(), re.M)
+    assert sorted(named) == sorted(options + flags)
+
+
+def test_links_hold_within_the_site():
+    kept = "[c](scores.md) [f](https://g) [h](#i)\n```\n[j](../k)\n```\n"
+    text = f"[a](../README.md#x) [b](../benchmarks/aa.py) {kept}"
+    assert site.rewritten(text, ROOT / "docs") == f"[a](index.md#x) b {kept}"
+    assert site.rewritten("[a](docs/b.md#c) [d](candidates/)", ROOT) == "[a](b.md#c) [d](candidates.md)"
+
+
+def test_anchors_of_the_site_are_githubs():
+    for page in PAGES:
+        headings = re.findall(r"^#+ (.+)$", prose(page), re.M)
+        assert {site.anchor(heading, "-") for heading in headings} == anchors(page)
 
 
 def test_options_and_commands_exist(shell):
