@@ -74,6 +74,8 @@ def test_inputs_larger_than_the_machine_are_refused_before_they_are_made(tmp_pat
         ("speed", record.Speed),
         ("pass", record.PassReport),
         ("finding", record.Finding),
+        ("against", record.Against),
+        ("stored", record.Stored),
     ],
 )
 def test_the_published_schema_has_every_field(name, kind):
