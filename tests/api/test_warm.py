@@ -85,6 +85,25 @@ def test_a_kept_program_that_was_killed_is_built_again(session, bench):
     assert not templates(session) & kept
 
 
+@pytest.mark.slow
+def test_a_kept_program_that_is_lost_in_use_costs_a_second_attempt_and_nothing_else(session, bench, monkeypatch):
+    run(session, bench)
+    kept, of, struck = templates(session), programs.Programs.of, []
+
+    def struck_once(self, case, arm):
+        built = of(self, case, arm)
+        if built is not None and not struck:
+            struck.extend(kept)
+            for pid in kept:
+                os.kill(pid, signal.SIGKILL)
+        return built
+
+    monkeypatch.setattr(programs.Programs, "of", struck_once)
+    records = run(session, bench)
+    assert struck
+    assert [(record.arm.status, record.correct) for record in records] == [("ran", True)] * 2
+
+
 def test_few_programs_are_kept(session, bench, monkeypatch):
     monkeypatch.setattr(programs, "MAX_PROGRAMS", 1)
     bench.task("other", scales=(2,))
