@@ -35,6 +35,7 @@ def main() -> None:
     """Measure, write, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--task", default=TASK, metavar="ID")
+    parser.add_argument("--candidates", type=int, action="append", metavar="N", help="of a call; may be repeated")
     parser.add_argument("--candidate", default=str(ROOT / "candidates" / "cpu-fused"), metavar="DIR")
     parser.add_argument("--pass", dest="name", default=PASS, metavar="NAME", help="the pass to judge")
     parser.add_argument("--calls", type=int, default=10, metavar="N", help="later calls of each kind")
@@ -44,10 +45,11 @@ def main() -> None:
     args = parser.parse_args()
     REPORTS.mkdir(parents=True, exist_ok=True)
     texts = answers(Path(args.candidate), args.name, args.same)
-    rows = [measured(args, texts, count) for count in COUNTS]
-    write("evaluator", {"machine": machine(), "task": args.task, "budget": args.budget, "rows": rows})
-    for row in rows:
-        print({key: value for key, value in row.items() if key != "calls"})
+    rows = []
+    for count in args.candidates or COUNTS:
+        rows.append(measured(args, texts, count))
+        print({key: value for key, value in rows[-1].items() if key != "calls"}, flush=True)
+        write("evaluator", {"machine": machine(), "task": args.task, "budget": args.budget, "rows": rows})
 
 
 def answers(folder: Path, name: str, same: bool) -> Iterator[dict[str, str]]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 from pytest_passbench.api import feedback
 from pytest_passbench.core.criterion import CRITERIA, Criterion
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import ScoreSettings
-from pytest_passbench.score.board import metric
-from pytest_passbench.score.interval import Bounded, as_interval
-from pytest_passbench.score.subgraph import NOT_JUDGED, Judged, from_record
+from pytest_passbench.score.board import metric, tasks_of
+from pytest_passbench.score.intervals import score, terms
+from pytest_passbench.score.subgraph import TOP, Judged
 
 INTEGRITY_REWARD = 0.0
 
@@ -78,12 +78,13 @@ class Outcome(Run):
             raise UserError(f"unknown criterion {chosen!r}", remedy=f"one of {', '.join(CRITERIA)}")
         if any(record.arm.status == "integrity" for record in self.of(name)):
             return Reward(INTEGRITY_REWARD, INTEGRITY_REWARD, INTEGRITY_REWARD, chosen, integrity=True)
-        tasks, unmeasured = self._bounded(name, chosen)
-        found = as_interval(tasks, self.score_settings, float(self.noise.get("offset", 0.0)))
+        tasks, unmeasured = _as_eager(tasks_of(self, name, chosen), self.score_settings)
+        found = terms(tasks, self.score_settings)
         if found is None:
             said = next((record.arm.message for record in self.of(name) if not record.judged), "there is no task")
             raise UserError(f"nothing could be judged: {said}", remedy="`passbench doctor` says what may be wrong")
-        return Reward(*found, chosen, unmeasured=unmeasured)
+        value = score(found, float(self.noise.get("offset", 0.0)))
+        return Reward(value.ratio, value.low, value.high, chosen, unmeasured=unmeasured)
 
     def feedback(self, candidate: str | None = None, limit: int = feedback.LIMIT) -> str:
         """Return in words what became of a candidate, for the next attempt of whoever wrote it.
@@ -106,23 +107,6 @@ class Outcome(Run):
             raise UserError(f"no candidate is called {name!r}", remedy=f"one of {self.names}")
         return name
 
-    def _bounded(self, name: str, criterion: Criterion) -> tuple[dict[str, list[Bounded]], int]:
-        """Return a candidate's subgraphs by task with their bounds, and how many correct ones have no speed."""
-        tasks: dict[str, list[Bounded]] = {task: [] for task in self.tasks}
-        failed: dict[str, int] = {}
-        unmeasured = 0
-        for record in self.of(name):
-            if not record.judged:
-                failed[record.task] = failed.get(record.task, 0) + 1
-                continue
-            item = _bounded(record, criterion, self.score_settings)
-            unmeasured += item.judged.speedup is not None and record.arm.speed is None
-            tasks.setdefault(record.task, []).append(item)
-        for task, group in tasks.items():
-            missing = self.count(name, task) - len(group) - failed.get(task, 0)
-            group += [Bounded(Judged(NOT_JUDGED))] * missing
-        return {task: group for task, group in tasks.items() if group}, unmeasured
-
     def only(self, candidate: str) -> Outcome:
         """Return the outcome of one of several candidates by itself."""
         name = self._named(candidate)
@@ -134,9 +118,13 @@ class Outcome(Run):
         )
 
 
-def _bounded(record: Record, criterion: Criterion, settings: ScoreSettings) -> Bounded:
-    judged, speed = from_record(record, criterion=criterion), record.arm.speed
-    if speed is not None:
-        return Bounded(judged, speed.low, speed.high)
-    top = 4 if settings.interpretation == "default" else 5
-    return Bounded(replace(judged, speedup=1.0) if judged.unmeasured_at(top) else judged)
+def _as_eager(tasks: Mapping[str, Sequence[Judged]], settings: ScoreSettings) -> tuple[dict[str, list[Judged]], int]:
+    """Return the tasks with eager's speed for each correct subgraph that was not measured, and their number."""
+    top, count = TOP[settings.interpretation], 0
+    filled: dict[str, list[Judged]] = {}
+    for task, group in tasks.items():
+        unknown = [item.unmeasured_at(top) for item in group]
+        count += sum(unknown)
+        pairs = zip(group, unknown, strict=True)
+        filled[task] = [replace(item, speedup=1.0) if flag else item for item, flag in pairs]
+    return filled, count

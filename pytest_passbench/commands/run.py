@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 FAILED, INTERRUPTED = 1, 2
 """Exit codes, which are pytest's."""
 
+WRITTEN = ("results.json", "results.md", "report.html")
 LEFT_OUT = frozenset({"candidate", "shard", "resume", "compare", "max-regression", "compare-strict"})
 """Options of a pytest run alone."""
 
@@ -113,7 +114,7 @@ def _conclude(ledger: Ledger, folder: Path, settings: Settings) -> int:
         for path in folder.glob("journal*.jsonl"):
             path.unlink()
     print(terminal.summary(found, max(80, shutil.get_terminal_size((100, 24)).columns)))
-    print("\n" + "\n".join(f"results: {printable(str(folder / name))}" for name in ("results.json", "results.md")))
+    print("\n" + "\n".join(f"results: {printable(str(folder / name))}" for name in WRITTEN))
     print(f"seed: {ledger.seed.hex()}")
     verdicts = gates.check(found, settings.fail_under)
     for verdict in verdicts:

@@ -10,6 +10,7 @@ from workbench import Bench, make_cpp_pass, make_wrapper
 
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.settings import Settings
+from pytest_passbench.judge import programs
 from pytest_passbench.judge.inputs import Inputs
 from pytest_passbench.judge.session import Session
 from pytest_passbench.suite.taskfile import read_task
@@ -82,6 +83,37 @@ def test_a_kept_program_that_was_killed_is_built_again(session, bench):
     records = run(session, bench)
     assert [(record.arm.status, record.correct) for record in records] == [("ran", True)] * 2
     assert not templates(session) & kept
+
+
+@pytest.mark.slow
+def test_a_kept_program_that_is_lost_in_use_costs_a_second_attempt_and_nothing_else(session, bench, monkeypatch):
+    run(session, bench)
+    kept, of, struck = templates(session), programs.Programs.of, []
+
+    def struck_once(self, case, arm):
+        built = of(self, case, arm)
+        if built is not None and not struck:
+            struck.extend(kept)
+            for pid in kept:
+                os.kill(pid, signal.SIGKILL)
+        return built
+
+    monkeypatch.setattr(programs.Programs, "of", struck_once)
+    records = run(session, bench)
+    assert struck
+    assert [(record.arm.status, record.correct) for record in records] == [("ran", True)] * 2
+
+
+def test_few_programs_are_kept(session, bench, monkeypatch):
+    monkeypatch.setattr(programs, "MAX_PROGRAMS", 1)
+    bench.task("other", scales=(2,))
+    (path,) = bench.tasks.glob("other*")
+    session.begin(os.urandom(32))
+    assert [r.correct for r in session.judge(read_task(path), Candidate.open(bench.folder / "cand"))] == [True]
+    assert len(templates(session)) == 2
+    path.unlink()
+    assert [record.correct for record in run(session, bench)] == [True, True]
+    assert len(templates(session)) == 2
 
 
 def test_nothing_that_a_candidate_wrote_or_broke_reaches_the_next_run(session, bench):

@@ -72,6 +72,14 @@ def test_a_result_is_for_other_candidates_on_the_same_subgraph(cases, bench):
     assert known.beside_others(subgraphs["float32-x2"]).arms == {}
 
 
+def test_in_a_later_run_the_same_name_is_another_candidate(cases):
+    first, _ = cases
+    known = Baselines()
+    known.keep(first, measured(first))
+    known.of_others()
+    assert known.beside_others(first).arms == measured(first).baselines
+
+
 def test_a_task_of_which_some_subgraphs_are_left_out_is_the_same(cases, bench):
     path = bench.task(scales=(1, 2))
     task = read_task(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from pytest_passbench.judge.measure.allowance import DEFAULT, Budget
+from pytest_passbench.judge.measure.allowance import DEFAULT, QUICK, Budget
 from pytest_passbench.timing.budget import MIN_PAIR_SECONDS
 from pytest_passbench.timing.rounds import MAX_PAIR_SECONDS
 
@@ -34,3 +34,16 @@ def test_a_baseline_that_compiled_for_long_takes_nothing_from_those_measured_wit
     assert budget.allowance(3).seconds == 0.0
     budget.done({"build": 0.1, "fork": 0.3}, pairs=6, arms=2)
     assert budget.allowance(2).seconds > 0.0
+
+
+def test_a_later_run_has_its_own_time_and_knows_what_a_pair_costs():
+    now = SimpleNamespace(time=0.0)
+    budget = Budget(20.0, 10, clock=lambda: now.time)
+    budget.begin(10)
+    now.time = 19.0
+    budget.done({"fork": 6.0}, pairs=6, arms=2)
+    later = budget.renewed(QUICK)
+    later.begin(10)
+    assert later.allowance(2).pair == MIN_PAIR_SECONDS  # two seconds each, and a pair costs one
+    assert Budget(None).renewed(QUICK).allowance(2) == QUICK
+    assert (QUICK.pair < DEFAULT.pair, QUICK.pairs) == (True, DEFAULT.pairs)
