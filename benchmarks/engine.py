@@ -79,7 +79,7 @@ class Twins(Session):
 
     def __init__(self, settings: Settings, sources: Callable[[str, str], str] | None = None) -> None:
         super().__init__(settings, os.urandom(32))
-        self.floor = False
+        self.thorough = False
         self._readings = NO_READINGS
         self._sandboxes = TwinSandboxes(settings, self._walls)
         self.sources = sources or (lambda _arm, source: source)

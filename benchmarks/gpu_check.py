@@ -7,7 +7,8 @@
 
 It needs a checkout and what the machine has: no installation and no network. Each step is a process of its own under
 a time limit, and a step that fails stops no other. Rows are appended to gpu-check.jsonl as they come, and a table is
-written at the end, gpu-check.md. Both lie in the folder that $OUT names, or in reports/gpu/.
+written at the end, gpu-check.md. Both lie in the folder that $OUT names, or in reports/gpu/ (a rehearsal's in
+reports/gpu-rehearsal/).
 
 The ladder of walls says which wall of the sandbox the driver does not work behind. Later steps run without that wall.
 If bubblewrap is not installed, its Debian package is taken from the folder .carry of the checkout.
@@ -95,9 +96,12 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", default="cuda", help="cuda or cuda:N (default: cuda)")
     parser.add_argument("--minutes", type=float, default=MINUTES, help=f"for all steps (default: {MINUTES:g})")
     parser.add_argument("--patience", type=float, default=1.0, help="times each step's limit (default: 1)")
-    out = os.environ.get("OUT") or str(ROOT / "reports" / "gpu")
-    parser.add_argument("--out", default=out, metavar="FOLDER", help="default: $OUT, or reports/gpu")
-    return parser.parse_args(arguments)
+    parser.add_argument(
+        "--out", default=os.environ.get("OUT"), metavar="FOLDER", help="default: $OUT, or reports/gpu"
+    )
+    args = parser.parse_args(arguments)
+    args.out = args.out or str(ROOT / "reports" / ("gpu-rehearsal" if args.rehearse else "gpu"))
+    return args
 
 
 def chosen(args: argparse.Namespace) -> list[Step]:

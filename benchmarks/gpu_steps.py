@@ -617,13 +617,15 @@ def cheat(call):
 
 
 def planted(context: Context) -> None:
-    """A program that calls itself once more in every twentieth call: 1 / 1.05 = 0.952."""
-    with judging(context, candidate=_CHEATING.format(source=_FIVE_PERCENT)):
-        for _ in range(1 if context.rehearse else 3):
-            if context.left > 0:
-                context.row(
-                    "5 % more work", expected=1 / 1.05, **_said_of(_one(context, pipeline="direct", audit="off"))
-                )
+    """A program as it is, and one that calls itself once more in every twentieth call: 1 / 1.05 = 0.952."""
+    bare = 0.0
+    for name, source in (("as it is", EXPLOITS["honest"]), ("5 % more work", _FIVE_PERCENT)):
+        with judging(context, candidate=_CHEATING.format(source=source)):
+            for _ in range(1 if context.rehearse else 2):
+                found = _said_of(_one(context, pipeline="direct", audit="off")) if context.left > 0 else {}
+                if "ratio" in found:
+                    bare = bare or found["ratio"]
+                    context.row(name, relative=found["ratio"] / bare, expected=1 / 1.05, **found)
 
 
 def tests(context: Context) -> None:
