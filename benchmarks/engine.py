@@ -114,7 +114,7 @@ NOBODY: Any = SimpleNamespace(
     path=Path(),
     uses_triton=False,
     folder=lambda _passes: "",
-    passes_for=lambda _task: SimpleNamespace(path=Path(), stems=(), problem="", faults=()),
+    passes_for=lambda _task: SimpleNamespace(path=Path(), stems=(), mistakes="", faults=()),
 )
 
 
