@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
+from pytest_passbench.forge.curate import choose
 from pytest_passbench.forge.headroom import Machine, headroom, of_task, work
+from pytest_passbench.forge.instances import Instance
 from pytest_passbench.forge.null import NEVER, least, null_from
 from pytest_passbench.forge.probe import Probe
 from pytest_passbench.forge.repair import repaired
@@ -257,6 +259,18 @@ def test_scaling_repairs_inputs_that_do_not_reach_a_clamp() -> None:
     assert said(replace(planted, subgraphs=(made,))) == []
     assert made.meta["widened"] is True
     assert repaired(planted, planted.subgraphs[0], [changes]) == (made, changes)
+
+
+def test_the_curate_step_scales_inputs_that_do_not_reach_a_clamp() -> None:
+    planted = task("layer_norm relu", NORM.format("in_0"), "tmp_1 = torch.relu(tmp_0)", "return (tmp_1,)")
+    inputs = planted.subgraphs[0].inputs
+    drawn = Instance(planted.header.ops, planted.graphs["g"], "float32", inputs, "a/b", "b", "text", "b1", "")
+    assert any("flat_clamps" in text for text in said(planted))
+    chosen = choose([drawn], 1)
+    assert chosen.refusals == []
+    (made,) = chosen.instances
+    assert dict(made.meta)["widened"]
+    assert complaints(made.probe()) == []
 
 
 def test_no_scaling_repairs_an_input_without_effect() -> None:
