@@ -63,8 +63,11 @@ def take(first: Path, second: Path) -> None:
 
 
 def made(results: Path, path: Path) -> Path:
-    """Return the path of the page of a run, made anew."""
-    path.write_text(html.page(results_file.read(results)), encoding="utf-8")
+    """Return the path of the page of a run, made anew. Candidates have short paths there, not those of a machine."""
+    run = results_file.read(results)
+    for candidate in run.candidates:
+        candidate["path"] = f"candidates/{candidate['name']}"
+    path.write_text(html.page(run), encoding="utf-8")
     return path
 
 

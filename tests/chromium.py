@@ -96,11 +96,13 @@ class Browser:
 
     def open(self, path: Path, fragment: str = "") -> None:
         """Open a file, and wait until it is loaded and drawn. What was noted before is forgotten."""
+        self.call("Page.navigate", url="about:blank")  # else an address with another fragment loads nothing
+        self.until(lambda: bool(self.run("location.href === 'about:blank' && document.readyState === 'complete'")))
         self._loaded = False
         self.requests.clear()
         self.said.clear()
         self.call("Page.navigate", url=path.resolve().as_uri() + fragment)
-        self.until(lambda: self._loaded or bool(self.run("document.readyState") == "complete" and self._loaded))
+        self.until(lambda: self._loaded and self.run("document.readyState") == "complete")
         self.settle()
 
     def settle(self) -> None:

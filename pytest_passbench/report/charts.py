@@ -152,7 +152,7 @@ def forest(rows: Sequence[Row], overall: Sequence[Row], labelled: bool | None = 
     y = {"field": "id", "type": "nominal", "sort": {"field": "at"},
          "axis": {"title": None, "domain": False, "ticks": False, "grid": False, "labelLimit": 230, "labelColor": INK,
                   "labelExpr": label}}  # fmt: skip
-    x = _axis("ratio", "speed-up over eager (log scale)", domain, ticks)
+    x = _axis("ratio", "speed-up (log scale)", domain, ticks)
     x["axis"]["orient"] = "top"
     tooltip = _tooltip({"name": "task", "said": "speed-up [95 % interval]", "outcome": "outcome"})
     both = {"y": y, "x": x, "color": colour, "tooltip": tooltip}
