@@ -44,13 +44,23 @@ def render(found: Survey) -> str:
     """Return one line per finding and per step of a plan, and counts."""
     from pytest_passbench.core.escape import LINES, printable
 
-    lines = [f"{_place(f)}{f.severity} [{f.rule}] {f.message}" for f in found.findings]
+    lines = [finding_line(finding) for finding in found.findings]
     for planned in found.plans:
         lines.append(f"{planned.subgraph}: {planned.name}: {len(planned.plan['steps'])} steps")
-        lines += [f"    {_step(step, planned.plan)}" for step in planned.plan["steps"]]
+        lines += [f"    {step}" for step in plan_lines(planned.plan)]
     counts = [f"{sum(f.severity == kind for f in found.findings)} {kind}s" for kind in SEVERITIES]
     lines.append(", ".join([f"{len(found.passes)} passes read", *counts]))
     return printable("\n".join(lines), LINES)
+
+
+def finding_line(finding: Finding) -> str:
+    """Return a finding with its place, severity and rule."""
+    return f"{_place(finding)}{finding.severity} [{finding.rule}] {finding.message}"
+
+
+def plan_lines(plan: dict[str, Any]) -> list[str]:
+    """Return the steps of a launch plan in words."""
+    return [_step(step, plan) for step in plan["steps"]]
 
 
 def _place(finding: Finding) -> str:

@@ -15,8 +15,10 @@ from pytest_passbench.core.escape import line, printable
 
 COMMANDS = (
     "tasks",
+    "new",
     "score",
     "audit",
+    "explain",
     "touches",
     "merge",
     "verify",

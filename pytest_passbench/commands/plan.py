@@ -52,8 +52,7 @@ def _unmeasured(stored: Run) -> dict[str, int]:
 def to_json(made: Forecast) -> dict[str, Any]:
     """Return the forecast as plain data: workers, seconds, elapsed, phases, tasks."""
     tasks = [
-        {"task": t.task, "seconds": t.seconds, "subgraphs": t.subgraphs, "guessed": t.guessed}
-        for t in made.tasks
+        {"task": t.task, "seconds": t.seconds, "subgraphs": t.subgraphs, "guessed": t.guessed} for t in made.tasks
     ]
     head = {"workers": made.workers, "seconds": made.seconds, "elapsed": made.elapsed}
     return {**head, "phases": made.phases, "tasks": tasks}

@@ -28,8 +28,9 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     listing = actions.add_parser("list", help="the tasks at a path, one a line")
     listing.add_argument("path", type=Path, nargs="?", metavar="PATH", help="default: the installed tasks")
     listing.add_argument("--suite", metavar="NAME", help="lite, full, train or all (default: full; all of a PATH)")
-    listing.add_argument("--op", action="append", default=[], metavar="NAME",
-                         help="only tasks with this operator; may be repeated")
+    listing.add_argument(
+        "--op", action="append", default=[], metavar="NAME", help="only tasks with this operator; may be repeated"
+    )
     listing.add_argument("--family", metavar="NAME", help="only tasks in a folder of this name")
     listing.add_argument("--modality", metavar="NAME", help="only tasks of this modality")
     listing.add_argument("--json", action="store_true", help="print JSON: counts, and every task's header")
@@ -47,8 +48,13 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     checking.set_defaults(action=validate)
     curating = actions.add_parser("check", help="run every curation rule on every subgraph")
     curating.add_argument("path", type=Path, nargs="?", metavar="PATH", help="default: the installed tasks")
-    curating.add_argument("--sample", type=share, default=1.0, metavar="SHARE",
-                          help="only the lite suite and this share of the other tasks")
+    curating.add_argument(
+        "--sample",
+        type=share,
+        default=1.0,
+        metavar="SHARE",
+        help="only the lite suite and this share of the other tasks",
+    )
     curating.add_argument("--processes", type=count, default=1, metavar="N", help="how many at a time (default: 1)")
     curating.set_defaults(action=check)  # fmt: skip
 

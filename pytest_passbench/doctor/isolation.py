@@ -42,9 +42,7 @@ def user_namespaces(machine: Machine) -> Check:
         remedy = "sudo sysctl kernel.unprivileged_userns_clone=1"
         return Check("user namespaces", "problem", "not for ordinary users", remedy)
     if machine.number(f"{_KERNEL}/apparmor_restrict_unprivileged_userns") == 1:
-        remedy = (
-            "an AppArmor profile for bwrap, or: sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0"
-        )
+        remedy = "an AppArmor profile for bwrap, or: sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0"
         return Check("user namespaces", "warning", "AppArmor restricts them", remedy)
     return Check("user namespaces", "ok", "available")
 

@@ -92,8 +92,9 @@ def adopt(graph: Graph, real: list[Graph]) -> bool:
 def _agree(mine: Captured, other: Captured) -> bool:
     """Return True if two captures have the same operators in the same order."""
     a, b = mine.module.graph.nodes, other.module.graph.nodes
-    return len(a) == len(b) and all(x.op == y.op and (x.op == "placeholder" or x.target == y.target)
-                                    for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(
+        x.op == y.op and (x.op == "placeholder" or x.target == y.target) for x, y in zip(a, b, strict=True)
+    )
 
 
 def _cleaned(model: torch.nn.Module, inputs: Any, execute: bool) -> list[Captured]:

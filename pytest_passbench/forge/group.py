@@ -55,5 +55,3 @@ def unique(names: Iterable[str]) -> list[str]:
         counts[name] += 1
         made.append(name if counts[name] == 1 else f"{name}-{counts[name]}")
     return made
-
-

@@ -78,8 +78,12 @@ def fusible(graphs: Sequence[Graph]) -> list[Window]:
             continue
         position = {node: i for i, node in enumerate(calls(graph.graph))}
         for run in light_runs(graph.graph):
-            key = digest([f"{op_name(n)}{graph.captured.values.get(n.name)and graph.captured.values[n.name].shape}"
-                          for n in run])
+            key = digest(
+                [
+                    f"{op_name(n)}{graph.captured.values.get(n.name) and graph.captured.values[n.name].shape}"
+                    for n in run
+                ]
+            )
             if key in seen or len(run) < 2 or len(seen) >= MAX_RUNS:
                 continue
             seen.add(key)

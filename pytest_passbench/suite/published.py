@@ -115,9 +115,7 @@ def _header(folder: Path, count: int, ours: dict[str, Any]) -> TaskHeader:
     name = identifier(str(ours.get("task", folder.resolve().name)))
     ratio = ours.get("headroom")
     headroom = float(ratio) if isinstance(ratio, int | float) and math.isfinite(ratio) else 0.0
-    return TaskHeader(
-        id=name, subgraphs=count, modality=str(ours.get("modality", "")), headroom=headroom, **known
-    )
+    return TaskHeader(id=name, subgraphs=count, modality=str(ours.get("modality", "")), headroom=headroom, **known)
 
 
 def _task(folder: Path, members: list[tuple[str, Path]]) -> Task:

@@ -120,8 +120,11 @@ def case_of_config(config: Any, name: str) -> Case:
     """Return the case of a whole configuration. Its modality is guessed from the model's inputs."""
     modality = "text" if hasattr(config, "vocab_size") else "vision"
     side = getattr(config, "image_size", None)
-    sizes = TEXT_VARIANTS if modality == "text" else tuple(Variant(b, side if isinstance(side, int) else 224)
-                                                           for b in (1, 4))
+    sizes = (
+        TEXT_VARIANTS
+        if modality == "text"
+        else tuple(Variant(b, side if isinstance(side, int) else 224) for b in (1, 4))
+    )
     return Case(f"hub/{name}", modality, functools.partial(_cut, config, {}), make_inputs, sizes,
                 f"{config.model_type}, 2 layers")  # fmt: skip
 

@@ -11,7 +11,6 @@ from pytest_passbench.core.device import gpu_index
 _QUERY = ("name", "driver_version", "clocks.sm", "clocks_throttle_reasons.active", "temperature.gpu")
 
 
-
 def device_state(device: str) -> dict[str, Any]:
     """Return a GPU's name (``gpu``) and state (``gpu_state``: SM clock in MHz, reasons for throttling, ...).
 
