@@ -41,8 +41,12 @@ def run(args: argparse.Namespace) -> int:
     task = only(find.one(args.task).load(), args.subgraph)
     found = survey(args.directory, args.policy, task)
     if args.json:
-        told = {"matched": found.matched, "plans": found.plans, "findings": found.findings}
-        print(json.dumps({name: [asdict(one) for one in items] for name, items in told.items()}, indent=1))
+        told = {
+            "matched": [asdict(one) for one in found.matched],
+            "plans": [asdict(one) for one in found.plans],
+            "findings": [asdict(one) for one in found.findings],
+        }
+        print(json.dumps(told, indent=1))
     else:
         print(printable("\n".join(render(task, found)), LINES))
     return 0 if any(one.places for one in found.matched) else 1

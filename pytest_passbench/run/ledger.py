@@ -188,12 +188,16 @@ def writable(folder: Path) -> None:
 
 
 def write(run: Run, folder: Path) -> None:
-    """Write ``results.json`` and ``results.md`` to the run's folder. Raises UserError if they cannot be written."""
-    from pytest_passbench.report import markdown
+    """Write ``results.json``, ``results.md`` and ``comment.md`` to the run's folder.
+
+    Raises UserError if they cannot be written.
+    """
+    from pytest_passbench.report import comment, markdown
     from pytest_passbench.run import results_file
 
     results_file.write(folder, run)
     results_file.write_text(folder / "results.md", markdown.render(run))
+    results_file.write_text(folder / "comment.md", comment.render(run))
 
 
 def fresh_folder(report_dir: Path, started: str, names: Iterable[str]) -> Path:
