@@ -30,7 +30,7 @@ class Failing:
 
     @property
     def severity(self) -> int:
-        """0 for a broken rule, 1 for what did not run, 2 for a wrong form, 3 for a wrong answer, 4 for no match."""
+        """The rank of the status: 0 for a broken rule, 1 for what did not run, 2 for a wrong form, 3 for a wrong answer, 4 for no match."""
         return _SEVERITY.get(self.worst.arm.status, 1)
 
     @property
@@ -40,7 +40,7 @@ class Failing:
 
     @property
     def text(self) -> str:
-        """What happened, in a line without the task's name."""
+        """The failure in a line, without the task's name."""
         told = f"{self.worst.subgraph}: {self.status}: {why(self.worst)}"
         return f"{self.failed} of {self.judged} subgraphs failed: {told}"
 

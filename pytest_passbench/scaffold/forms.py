@@ -87,7 +87,7 @@ class Form:
         return tuple(seen.dtype for seen in self.values[node])
 
     def order(self, node: Node) -> tuple[int, ...] | None:
-        """Return the order in which a value's dimensions lie in memory in all subgraphs, or None if there is none."""
+        """Return the order in which a value's dimensions lie in memory in all subgraphs, or None if it differs."""
         seen = self.values[node]
         first = seen[0]
         ranks = tuple(range(len(first.shape)))

@@ -75,7 +75,7 @@ def document(task: Task, part: Part) -> str:
 def write(found: Draft, folder: Path, force: bool) -> list[Path]:
     """Write a draft's files into a folder and add its passes to the folder's list. Return the written files.
 
-    Raises UserError if a file of the draft exists, unless ``force`` is given, or if the list is none.
+    Raises UserError if a file of the draft exists, unless ``force`` is given, or if the list is damaged.
     """
     if folder.exists() and not folder.is_dir():
         raise UserError("is no folder", where=folder, remedy="name a folder for the pass")

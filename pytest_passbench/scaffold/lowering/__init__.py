@@ -1,1 +1,1 @@
-"""From a run of calls to the wrapper and the kernels that do the same, one loop after the other."""
+"""The lowering of a run of calls to a wrapper and kernels that do the same, one loop after the other."""

@@ -1,4 +1,4 @@
-"""All calls that have a plain kernel, and the order in which a run of them is lowered."""
+"""The calls that have a plain kernel, and the order in which a run of them is lowered."""
 
 from __future__ import annotations
 
