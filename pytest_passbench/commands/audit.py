@@ -45,13 +45,18 @@ def render(found: Survey) -> str:
     from pytest_passbench.core.escape import LINES, printable
     from pytest_passbench.plans.words import steps
 
-    lines = [f"{_place(f)}{f.severity} [{f.rule}] {f.message}" for f in found.findings]
+    lines = [finding_line(finding) for finding in found.findings]
     for planned in found.plans:
         lines.append(f"{planned.subgraph}: {planned.name}: {len(planned.plan['steps'])} steps")
         lines += [f"    {text}" for text in steps(planned.plan)]
     counts = [f"{sum(f.severity == kind for f in found.findings)} {kind}s" for kind in SEVERITIES]
     lines.append(", ".join([f"{len(found.passes)} passes read", *counts]))
     return printable("\n".join(lines), LINES)
+
+
+def finding_line(finding: Finding) -> str:
+    """Return a finding with its place, severity and rule."""
+    return f"{_place(finding)}{finding.severity} [{finding.rule}] {finding.message}"
 
 
 def _place(finding: Finding) -> str:

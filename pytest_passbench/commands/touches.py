@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pytest_passbench.judge.session import Session
 
 HELP = """One line for each task that has a subgraph which a pass matches: its id, how many of its subgraphs a pass
-matches, and the first pass that matches each. The order is that of 'passbench tasks list'. Progress and totals go to
+matches, and the first pass that matches each. With --missed the others are listed, each with the nearest place of the
+nearest pass and what was in the way there. The order is that of 'passbench tasks list'. Progress and totals go to
 stderr. Only graphs are matched, no kernel is run. The exit code is 1 if no task is listed."""
 
 
@@ -30,7 +31,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument("tasks", type=Path, nargs="*", metavar="PATH", help="default: the installed tasks")
     parser.add_argument("--suite", choices=SUITES, help="default: full of the installed tasks, all of given ones")
     parser.add_argument(
-        "--missed", action="store_true", help="list the ids of the tasks that no pass matches instead"
+        "--missed", action="store_true", help="list the tasks that no pass matches, with the nearest miss"
     )
     parser.set_defaults(run=run)
 
@@ -50,29 +51,30 @@ def run(args: argparse.Namespace) -> int:
     progress, width, touched = Progress("touches"), max(len(ref.id) for ref in refs), 0
     with Session(Settings(pipeline="direct"), os.urandom(32)) as judge:
         for number, ref in enumerate(refs, 1):
-            said = matched(judge, ref.load(), candidate)
+            said, miss = told(judge, ref.load(), candidate)
             touched += bool(said)
             if bool(said) != args.missed:
                 progress.clear()
-                print(ref.id if args.missed else f"{ref.id:<{width}}  {said}", flush=True)
+                print(f"{ref.id:<{width}}  {miss if args.missed else said}".rstrip(), flush=True)
             progress.update(f"{number} of {len(refs)} tasks looked at, {touched} matched")
     progress.clear()
     print(f"{touched} of {len(refs)} tasks matched", file=sys.stderr)
     return 0 if (len(refs) - touched if args.missed else touched) else 1
 
 
-def matched(judge: Session, task: Task, candidate: Candidate) -> str:
-    """Return in words how a candidate matches a task; "" if it does not.
+def told(judge: Session, task: Task, candidate: Candidate) -> tuple[str, str]:
+    """Return in words how a candidate matches a task, or "" and the nearest miss.
 
     A mistake in the candidate that leaves it open is quoted.
     """
     from pytest_passbench.judge.arms.failures import ArmFailure
 
     try:
-        found = {graph: name for graph, name in judge.matches(task, candidate) if name}
+        found = {one.graph: one for one in judge.matches(task, candidate)}
     except ArmFailure as failure:
-        return line(f"cannot be told: {failure.message}", 300)
-    if not found:
-        return ""
-    count = sum(subgraph.graph in found for subgraph in task.subgraphs)
-    return f"{count}/{len(task.subgraphs)} subgraphs, by {', '.join(dict.fromkeys(found.values()))}"
+        return line(f"cannot be told: {failure.message}", 300), ""
+    names = {graph: one.name for graph, one in found.items() if one.name}
+    if not names:
+        return "", line(next((one.miss for one in found.values() if one.miss), "it has no passes for this task"), 300)
+    count = sum(subgraph.graph in names for subgraph in task.subgraphs)
+    return f"{count}/{len(task.subgraphs)} subgraphs, by {', '.join(dict.fromkeys(names.values()))}", ""

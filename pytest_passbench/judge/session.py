@@ -47,7 +47,7 @@ from pytest_passbench.judge.reference import Reference
 from pytest_passbench.judge.sandboxes import Sandboxes
 from pytest_passbench.judge.stopwatch import Stopwatch
 from pytest_passbench.judge.subject import Subject
-from pytest_passbench.judge.touching import matches
+from pytest_passbench.judge.touching import Touched, matches
 from pytest_passbench.protocol import Order
 from pytest_passbench.suite.build import check_graphs
 from pytest_passbench.suite.limits import check_memory
@@ -157,12 +157,12 @@ class Session:
         Raises UserError for a broken task.
         """
         try:
-            return any(name for _, name in self.matches(task, candidate))
+            return any(found.name for found in self.matches(task, candidate))
         except ArmFailure:
             return True
 
-    def matches(self, task: Task, candidate: Candidate) -> Iterator[tuple[str, str]]:
-        """Yield each graph of the task with the name of the first pass that matches it; "" if there is none.
+    def matches(self, task: Task, candidate: Candidate) -> Iterator[Touched]:
+        """Yield each graph of the task with the first pass that matches it, or with the nearest miss.
 
         Raises UserError for a broken task, ArmFailure if a mistake in the candidate leaves that open.
         """

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from pytest_passbench.core import misses
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.names import CANDIDATE
 from pytest_passbench.judge.devices import start_template
+from pytest_passbench.judge.entries import pass_reports
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
 from pytest_passbench.plans import parse
 from pytest_passbench.protocol import Order
@@ -32,8 +35,17 @@ class _Noting:
         raise _Matched(parse.request(data).name)
 
 
-def matches(task: Task, passes: tuple[dict[str, Any], ...], arm: Arm) -> Iterator[tuple[str, str]]:
-    """Yield each graph of the task with the name of the first pass, as data, that matches it; "" if there is none.
+@dataclass(frozen=True)
+class Touched:
+    """A graph of a task, with the first pass that matches it, or with what was in the way of the nearest one."""
+
+    graph: str
+    name: str = ""
+    miss: str = ""
+
+
+def matches(task: Task, passes: tuple[dict[str, Any], ...], arm: Arm) -> Iterator[Touched]:
+    """Yield each graph of the task with the first pass, as data, that matches it.
 
     The graphs are matched as they are written, without ``torch.compile``. ``arm`` is a candidate's sandbox. Raises
     UserError for a broken task, ArmFailure if the sandbox gives no answer.
@@ -41,10 +53,10 @@ def matches(task: Task, passes: tuple[dict[str, Any], ...], arm: Arm) -> Iterato
     check_graphs(task)
     for subgraph in _one_per_graph(task):
         check_memory(subgraph, task.path)
-        yield subgraph.graph, _first_match(task, subgraph, passes, arm)
+        yield _first_match(task, subgraph, passes, arm)
 
 
-def _first_match(task: Task, subgraph: Subgraph, passes: tuple[dict[str, Any], ...], arm: Arm) -> str:
+def _first_match(task: Task, subgraph: Subgraph, passes: tuple[dict[str, Any], ...], arm: Arm) -> Touched:
     layout = plan_layout(subgraph.inputs)
     pages = Pages(layout)
     order = Order(CANDIDATE, task.graphs[subgraph.graph], str(task.path), arm.settings.device, "direct", passes)
@@ -53,13 +65,15 @@ def _first_match(task: Task, subgraph: Subgraph, passes: tuple[dict[str, Any], .
         try:
             report = template.wait(_Noting())
         except _Matched as matched:
-            return matched.name
+            return Touched(subgraph.graph, matched.name)
         finally:
             template.leave()
     finally:
         arm.end_children()
         pages.close()
-    return next((str(item["name"]) for item in report["passes"] if item["matches"]), "")
+    told = pass_reports(report["passes"])
+    name = next((one.name for one in told if one.matches), "")
+    return Touched(subgraph.graph, name, "" if name else misses.message(told).partition("\n")[0].rstrip(";"))
 
 
 def _one_per_graph(task: Task) -> list[Subgraph]:

@@ -36,6 +36,8 @@ class Active:
     def pytest_sessionstart(self) -> None:
         """Add what failed last to the tasks of the default suite, if pytest is to look for it."""
         state = self.state
+        if not is_worker(state.config):
+            state.commands.stop(state.config.pluginmanager.get_plugin("terminalreporter"))
         if state.settings.suite == "lite" and not state.settings.task_ids and not state.selection.given:
             names = {candidate.name for candidate in state.ledger.candidates}
             state.selection = state.selection.with_failed(_failed(state.config, names))
@@ -162,10 +164,12 @@ class Active:
             if remedy:
                 terminalreporter.write_line(remedy)
 
-    def pytest_unconfigure(self) -> None:
-        """End the judge, if the session never finished."""
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self, config: pytest.Config) -> None:
+        """End the judge, if the session never finished. Tell GitHub of the failures, behind all other output."""
         self.state.close()
         self.signals.restore()
+        self.state.commands.resume(config.pluginmanager.get_plugin("terminalreporter"))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_setupnodes(self, specs: list[Any]) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
+from pytest_passbench.plugin.ci import Commands
 from pytest_passbench.plugin.live import LiveLine, Progress
 from pytest_passbench.run.journal import Journal
 from pytest_passbench.run.judging import Judge
@@ -52,6 +53,7 @@ class State:
     expected: int = 0
     #: The machine's noise as each judging process last reported it, by the name of the process.
     noises: dict[str, dict[str, Any]] = field(default_factory=dict)
+    commands: Commands = field(default_factory=Commands)
     _judge: Judge | None = None
     _journal: Journal | None = None
 

@@ -16,7 +16,7 @@ from pytest_passbench.core.exits import HARNESS_FAILED
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.judge.measure.floor import merged
-from pytest_passbench.plugin import nodeid
+from pytest_passbench.plugin import ci, nodeid
 from pytest_passbench.plugin.collect import SAMPLE, SUBGRAPH
 from pytest_passbench.plugin.live import outcome, spell
 from pytest_passbench.plugin.select import read
@@ -172,6 +172,10 @@ def show(state: State, reporter: Any) -> None:
         reporter.write_line(text)
     for verdict in state.verdicts:
         reporter.write_line(verdict.line, green=verdict.passed, red=not verdict.passed)
+    commands, failed = ci.tell(state.run, state.written)
+    for text in failed:
+        reporter.write_line(line(text, 1000))
+    state.commands.at_the_end = commands
 
 
 def closing(state: State) -> list[str]:

@@ -319,7 +319,7 @@ def failure_table(run: Run, candidate: str) -> Table:
     alike: dict[tuple[str, ...], list[str]] = {}
     for record in run.of(candidate):
         if not record.correct:
-            key = (record.task, ending(record), record.arm.phase or NONE, _why(record))
+            key = (record.task, ending(record), record.arm.phase or NONE, why(record))
             alike.setdefault(key, []).append(record.subgraph)
     more = {key: f" and {len(names) - 1} more" if len(names) > 1 else "" for key, names in alike.items()}
     found = tuple((key[0], names[0] + more[key], *key[1:]) for key, names in alike.items())
@@ -327,7 +327,8 @@ def failure_table(run: Run, candidate: str) -> Table:
     return Table(f"Failures: {candidate}", ("task", "subgraph", "status", "phase", "why"), found, about=about)
 
 
-def _why(record: Record) -> str:
+def why(record: Record) -> str:
+    """Return what is said of a failure: the message or the worst element, and every finding."""
     said = [record.arm.message or record.arm.worst]
     if record.arm.status == RAN and not said[0] and not record.correct and record.arm.first_correct <= T_FROZEN:
         said = [f"agrees with eager from t = {record.arm.first_correct} on"]

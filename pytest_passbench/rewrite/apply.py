@@ -33,13 +33,15 @@ _BROKEN_OFF = "torch.compile breaks the graph off at a torch.vmap level; --passb
 class Rewritten:
     """A graph after its passes.
 
-    ``operators`` are the names of the operators before. ``covered`` are those that a kernel replaces.
+    ``operators`` are the names of the operators before. ``covered`` are those that a kernel replaces. ``places`` are
+    the matches: the pass's name, and the names of the nodes that it matched, which are variables of the source.
     """
 
     module: GraphModule
     reports: list[PassReport] = field(default_factory=list)
     operators: list[str] = field(default_factory=list)
     covered: list[str] = field(default_factory=list)
+    places: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
 
     @property
     def matches(self) -> int:
@@ -65,7 +67,7 @@ def apply_passes(gm: GraphModule, passes: list[Pass], example_inputs: list[Any],
     target = Target(work)
     result = Rewritten(gm, operators=operator_names(list(target.calls)))
     for item, pattern in zip(passes, patterns, strict=True):
-        report, covered = _apply(item, pattern, target, kernels)
+        report, covered = _apply(item, pattern, target, kernels, result.places)
         result.reports.append(report)
         result.covered += covered
     if result.matches:
@@ -96,7 +98,9 @@ def _check_used(item: Pass, match: Match) -> None:
             raise item.misfit(f"argument {node.target} is {how}, so it stands for no value of the graph")
 
 
-def _apply(item: Pass, pattern: Pattern, target: Target, kernels: Kernels) -> tuple[PassReport, list[str]]:
+def _apply(
+    item: Pass, pattern: Pattern, target: Target, kernels: Kernels, places: list[tuple[str, tuple[str, ...]]]
+) -> tuple[PassReport, list[str]]:
     report, covered = PassReport(item.name), list[str]()
     search = Search(pattern, target)
     for place in target.named(pattern.calls[pattern.anchor].op):
@@ -106,6 +110,7 @@ def _apply(item: Pass, pattern: Pattern, target: Target, kernels: Kernels) -> tu
             report.matches += 1
             report.operators += operator_names(match.replaced)
             covered += covered_names(target, match.replaced)
+            places.append((item.name, tuple(node.name for node in match.nodes)))
             report.computed += _Splice(item, match, target, kernels).done()
             target.refresh()
     if not report.matches:

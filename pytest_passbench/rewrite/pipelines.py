@@ -30,7 +30,8 @@ GraphFunction = Callable[..., tuple[Any, ...]]
 class BuiltGraph:
     """A callable, with a report of its passes. ``rewritten`` is True if at least one pass matched.
 
-    ``operators`` are the names of the operators before, ``covered`` those that a kernel replaces.
+    ``operators`` are the names of the operators before, ``covered`` those that a kernel replaces. ``places`` has, for
+    each match, the pass's name and the names of the matched nodes.
     """
 
     call: GraphFunction
@@ -38,6 +39,7 @@ class BuiltGraph:
     operators: list[str] = field(default_factory=list)
     covered: list[str] = field(default_factory=list)
     rewritten: bool = False
+    places: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
 
 
 def build(
@@ -138,7 +140,8 @@ def _built(call: GraphFunction, results: list[Rewritten]) -> BuiltGraph:
     modules = [result.module for result in results if result.matches]
     for module in modules:
         forget_values(module)
-    return BuiltGraph(call, reports, operators, covered, bool(modules))
+    places = [place for result in results for place in result.places]
+    return BuiltGraph(call, reports, operators, covered, bool(modules), places)
 
 
 def _summed(reports: list[PassReport]) -> list[PassReport]:

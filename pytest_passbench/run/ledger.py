@@ -219,13 +219,15 @@ def writable(folder: Path) -> None:
 
 
 def write(run: Run, folder: Path) -> None:
-    """Write ``results.json``, ``results.md`` and ``report.html`` to the run's folder.
+    """Write ``results.json``, ``results.md``, ``comment.md`` and ``report.html`` to the run's folder.
 
     Raises UserError if they cannot be written.
     """
+    from pytest_passbench.report import comment
     from pytest_passbench.run import results_file
 
     results_file.write(folder, run)
+    results_file.write_text(folder / "comment.md", comment.render(run))
     write_reports(run, folder / results_file.NAME)
 
 

@@ -40,4 +40,5 @@ def facts(built: BuiltGraph) -> dict[str, Any]:
         "passes": [_as_data(report) for report in built.reports],
         "operators": list(built.operators),
         "rewritten": built.rewritten,
+        "places": [[name, list(nodes)] for name, nodes in built.places],
     }

@@ -14,9 +14,10 @@ from typing import Any
 
 from pytest_passbench.candidate.layout import Candidate, PassDir
 from pytest_passbench.candidate.triton import KernelReference, KernelRefusal, kernel_text
-from pytest_passbench.core.record import Finding
+from pytest_passbench.core.escape import line
+from pytest_passbench.core.record import Finding, PassReport
 from pytest_passbench.core.settings import Policy
-from pytest_passbench.core.task import Task
+from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.arm import Arm, ArmSettings
 from pytest_passbench.judge.arms.failures import ArmFailure
@@ -26,7 +27,9 @@ from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused
 from pytest_passbench.judge.builder.store import cache_folder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.devices import start_template
+from pytest_passbench.judge.entries import pass_reports
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
+from pytest_passbench.judge.reading import shapes
 from pytest_passbench.judge.reading.cpp_errors import located, rest
 from pytest_passbench.judge.reading.planning import Answer, Planner
 from pytest_passbench.judge.reading.reader import LibrarySource, named
@@ -47,6 +50,18 @@ class Planned:
     plan: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Matched:
+    """The effect of all passes on a subgraph.
+
+    ``places`` has, for each match, the pass's name and the variables of the graph's text that it replaced.
+    """
+
+    subgraph: str
+    passes: tuple[PassReport, ...]
+    places: tuple[tuple[str, tuple[str, ...]], ...]
+
+
 @dataclass
 class Survey:
     """The result: findings, the files of the passes that could be read, and the plans of their matches."""
@@ -54,6 +69,7 @@ class Survey:
     findings: list[Finding] = field(default_factory=list)
     passes: list[str] = field(default_factory=list)
     plans: list[Planned] = field(default_factory=list)
+    matched: list[Matched] = field(default_factory=list)
 
 
 def survey(path: Path, policy: Policy = "kernels", task: Task | None = None) -> Survey:
@@ -161,6 +177,12 @@ class _Looker:
                 said = f"a Triton kernel is named in a form that is none: {error}"
                 yield Finding("kernel", "text", "error", said, self._folder)
 
+    def _check_shapes(self, task: Task, subgraph: Subgraph, matched: Matched) -> None:
+        plans = [(planned.name, planned.plan) for planned in self._found.plans if planned.subgraph == subgraph.id]
+        for problem in shapes.problems(task.graphs[subgraph.graph], subgraph, matched.places, plans):
+            said = f"{subgraph.id}: {problem}"
+            self._found.findings.append(Finding("plan", "shape", "error", said, self._folder))
+
     def _plan(self, planner: Planner, told: tuple[dict[str, Any], ...], task: Task) -> None:
         """Match the passes on a task's subgraphs in a sandbox, with inputs of zeros. No kernel is run."""
         arm = Arm(ArmSettings("candidate", "cpu", 1, "direct", self._walls, TIMEOUT_SECONDS, judged=True))
@@ -173,7 +195,10 @@ class _Looker:
                 try:
                     template = start_template(arm, order, layout, pages.fd)
                     try:
-                        template.wait(_Noting(planner, subgraph.id, self._found.plans))
+                        report = template.wait(_Noting(planner, subgraph.id, self._found.plans))
+                        matched = _matched(subgraph.id, report)
+                        self._found.matched.append(matched)
+                        self._check_shapes(task, subgraph, matched)
                     finally:
                         template.leave()
                 except ArmFailure as failure:
@@ -183,6 +208,12 @@ class _Looker:
                     pages.close()
         finally:
             arm.close()
+
+
+def _matched(subgraph: str, report: dict[str, Any]) -> Matched:
+    """Return a template's report on a subgraph, capped and escaped."""
+    places = [(line(name), tuple(line(node) for node in nodes)) for name, nodes in report["places"]]
+    return Matched(subgraph, tuple(pass_reports(report["passes"])), tuple(places))
 
 
 @dataclass(frozen=True)

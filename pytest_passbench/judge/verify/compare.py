@@ -26,13 +26,17 @@ MARGIN = 1e-6  # greater than any relative error of a comparison in float32
 
 @dataclass(frozen=True)
 class Worst:
-    """The element that misses its tolerance by most. ``excess`` is its absolute ``error`` over the tolerance."""
+    """The element that misses its tolerance by most. ``excess`` is its absolute ``error`` over the tolerance.
+
+    ``beyond`` is the number of elements that miss theirs.
+    """
 
     index: tuple[int, ...]
     expected: float
     found: float
     error: float
     excess: float
+    beyond: int
 
 
 @dataclass
@@ -89,8 +93,14 @@ def _compare_output(name: str, ours: Output, theirs: Output, tolerance: int, ver
         verdict.excess = worst.excess
         verdict.worst = (
             f"{name}{list(worst.index)}: expected {worst.expected:.9g}, got {worst.found:.9g} "
-            f"(greatest error {worst.error:.3g}, {worst.excess:.3g} times what t = {tolerance} allows)"
+            f"(greatest error {worst.error:.3g}, {worst.excess:.3g} times what t = {tolerance} allows; "
+            f"{share(worst.beyond, ours.value.numel())} beyond it)"
         )
+
+
+def share(part: int, whole: int) -> str:
+    """Return how many elements of all: ``12 of 73,728 elements (0.016 %)``."""
+    return f"{part:,} of {whole:,} elements ({100 * part / max(whole, 1):.2g} %)"
 
 
 def _new_nan_or_inf(expected: torch.Tensor, found: torch.Tensor) -> bool:
@@ -186,14 +196,16 @@ WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 def worst_element(expected: torch.Tensor, found: torch.Tensor, tolerance: int) -> Worst | None:
     """Return the element furthest outside its tolerance at t = ``tolerance``; None if all are within it."""
     limits = tolerances(str(expected.dtype).removeprefix("torch."), tolerance)
-    greatest, place, begin = 0.0, 0, 0
+    greatest, place, begin, beyond = 0.0, 0, 0, 0
     for a, b in zip(pieces(expected.reshape(-1)), pieces(found.reshape(-1)), strict=True):
         if a.numel() and not _surely_within(a, b, *limits):
-            excess, index = (t.item() for t in _excess(a, b, *limits).max(0))
+            over = _excess(a, b, *limits)
+            beyond += int(over.count_nonzero())
+            excess, index = (t.item() for t in over.max(0))
             if excess > greatest:
                 greatest, place = excess, begin + int(index)
         begin += a.numel()
-    return _worst(expected, found, place, greatest) if greatest else None
+    return _worst(expected, found, place, greatest, beyond) if greatest else None
 
 
 def _excess(expected: torch.Tensor, found: torch.Tensor, rtol: float, atol: float) -> torch.Tensor:
@@ -204,12 +216,12 @@ def _excess(expected: torch.Tensor, found: torch.Tensor, rtol: float, atol: floa
     return torch.where(torch.isfinite(expected) & ~torch.isfinite(found), float("inf"), excess)
 
 
-def _worst(expected: torch.Tensor, found: torch.Tensor, place: int, excess: float) -> Worst:
+def _worst(expected: torch.Tensor, found: torch.Tensor, place: int, excess: float, beyond: int) -> Worst:
     where = tuple(map(int, np.unravel_index(place, expected.shape)))
     wide = torch.complex128 if expected.is_complex() else torch.float64
     a, b = (tensor[where].to(wide) for tensor in (expected, found))
     shown = [float(value.abs() if value.is_complex() else value) for value in (a, b)]
-    return Worst(where, shown[0], shown[1], float((b - a).abs()), excess)
+    return Worst(where, shown[0], shown[1], float((b - a).abs()), excess, beyond)
 
 
 def null_from(expected: Sequence[Output], inputs: Sequence[torch.Tensor]) -> int:

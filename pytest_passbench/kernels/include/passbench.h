@@ -158,7 +158,17 @@ template <class T> inline vec round(vec x) {
   return bits<vec>((u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u);
 }
 template <class T> inline float round(float x) { return round<T>(all(x))[0]; }
+// One element: a float for the three types, else the element itself.
 template <class T> inline float get(const T* p) { return load(p, 1)[0]; }
+inline float get(const float* p) { return *p; }
+inline double get(const double* p) { return *p; }
+inline int64_t get(const int64_t* p) { return *p; }
+inline int32_t get(const int32_t* p) { return *p; }
+inline bool get(const bool* p) { return *p; }
+template <class T, class V> inline void put(T* p, V x) {
+  if constexpr (std::is_arithmetic_v<T>) *p = T(x);
+  else store(p, all(float(x)), 1);
+}
 
 // A buffer of n floats, for instance for a row between two passes over it.
 struct buffer {

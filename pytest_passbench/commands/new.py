@@ -1,0 +1,81 @@
+"""``passbench new``: a first pass for a task, correct, plain and slow, to begin from."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_passbench.core.escape import line
+
+if TYPE_CHECKING:
+    from pytest_passbench.scaffold.choose import Wanted
+    from pytest_passbench.scaffold.write import Draft
+
+HELP = """Write a pass for a task: a pattern that matches the task's graphs, or the largest run of their operators
+that a plain kernel can be written for, and that kernel in C++. It is correct, plain and slow. The pass is added to
+those that the folder lists already."""
+
+
+def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser("new", help="write a first pass for a task", description=HELP)
+    parser.add_argument("task", metavar="TASK", help="an installed task's id, or a task file or sample")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="the candidate's folder, made if there is none")
+    parser.add_argument("--triton", action="store_true", help="write the kernel in Triton")
+    parser.add_argument(
+        "--operators", type=lines, metavar="N..M", help="match tmp_N to tmp_M, as `passbench tasks show` numbers them"
+    )
+    parser.add_argument("--ops", type=names, metavar="A,B", help="match the first run of these operators: relu,add")
+    parser.add_argument("--force", action="store_true", help="overwrite files of the same names")
+    parser.set_defaults(run=run)
+
+
+def lines(text: str) -> tuple[int, int]:
+    """Return the first and the last line of ``N..M``, or of ``N`` alone."""
+    match = re.fullmatch(r"(\d{1,4})(?:\.\.(\d{1,4}))?", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{line(text)!r} is no run of lines: write 0..3")
+    return int(match[1]), int(match[2] or match[1])
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Return the operators of ``relu,add``."""
+    found = tuple(part.strip() for part in text.split(","))
+    if not all(found):
+        raise argparse.ArgumentTypeError(f"{line(text)!r} is no list of operators: write relu,add")
+    return found
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the pass, and say what it matches."""
+    from pytest_passbench.core.errors import UserError
+    from pytest_passbench.scaffold.write import draft, write
+    from pytest_passbench.suite import find
+
+    if args.operators and args.ops:
+        raise UserError("--operators and --ops both name the run", remedy="give one of them")
+    ref = find.one(args.task)
+    found = draft(ref.load(), args.triton, _wanted(args))
+    paths = write(found, args.folder, args.force)
+    print(render(found))
+    print("wrote " + ", ".join(str(path) for path in paths))
+    place = f"--passbench-task={ref.id}" if args.task == ref.id else args.task
+    print(f"judge it: pytest --passbench --candidate={args.folder} --passbench-pipeline=direct {place}")
+    return 0
+
+
+def _wanted(args: argparse.Namespace) -> Wanted | None:
+    from pytest_passbench.scaffold.choose import Wanted
+
+    if args.operators:
+        return Wanted(*args.operators)
+    return Wanted(operators=args.ops) if args.ops else None
+
+
+def render(found: Draft) -> str:
+    """Return what a draft matches, a line per pass, and what it leaves to eager."""
+    told = [f"{stem} matches {names}" for stem, names in zip(found.stems, found.matched, strict=True)]
+    told += [f"left to eager: {place}: {reason}" for place, reason in found.left.items()]
+    return "\n".join(told)

@@ -1,0 +1,52 @@
+"""``comment.md``: the run in at most 60 lines of Markdown, for a comment on a pull request. The worst comes first."""
+
+from __future__ import annotations
+
+from pytest_passbench.core.escape import cell
+from pytest_passbench.core.run import Run
+from pytest_passbench.report import tables
+from pytest_passbench.report.failing import failing
+from pytest_passbench.report.tables import Table
+
+MAX_LINES = 60
+MAX_TEXT = 240  # characters of a failure
+MAX_TASKS = 15  # rows of the slowest and fastest tasks
+
+
+def render(run: Run) -> str:
+    """Return the comment, ending in a newline. Everything that a candidate wrote is made inert."""
+    found = failing(run)
+    passed = len(run.tasks) * len(run.names) - len(found)
+    head = [f"### PassBench: {passed} passed, {len(found)} failed", ""]
+    head += _table(tables.board_table(run), 8)
+    notes = [f"> {cell(note, MAX_TEXT)}" for note in tables.notes(run)[:4]]
+    lines = [*head, "", *([*notes, ""] if notes else [])]
+    if found:
+        room = (MAX_LINES - len(lines)) // 2 if len(found) > 10 else len(found) + 3
+        lines += ["| failed task | candidate | why |", "|---|---|---|"]
+        shown = found[: max(1, room - 3)]
+        lines += [f"| {cell(one.task)} | {cell(one.candidate)} | {cell(one.text, MAX_TEXT)} |" for one in shown]
+        if len(shown) < len(found):
+            lines.append(f"| ... and {len(found) - len(shown)} more | | results.md has all |")
+        lines.append("")
+    for name in run.names:
+        table = tables.task_table(run, name)
+        room = MAX_LINES - len(lines) - 5
+        if table.rows and room > 1:
+            rows = sorted(table.rows, key=_speed)
+            kept = Table(table.title, table.headers, tuple(rows[: min(room, MAX_TASKS)]))
+            lines += [f"**{cell(table.title)}**, the slowest first", "", *_table(kept, MAX_TASKS), ""]
+    return "\n".join(lines[:MAX_LINES]).rstrip("\n") + "\n"
+
+
+def _speed(row: tuple[str, ...]) -> float:
+    """Return a task's speed-up; one that has none comes first."""
+    try:
+        return float(row[1].partition(" ")[0])
+    except ValueError:
+        return 0.0
+
+
+def _table(table: Table, most: int) -> list[str]:
+    rows = [table.headers, ("---",) * len(table.headers), *table.rows[:most]]
+    return ["| " + " | ".join(map(cell, row)) + " |" for row in rows]

@@ -1,0 +1,86 @@
+"""The choice of a part: the whole graph, the largest run of it, or the run that the user named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch.fx import Node
+
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.task import Task
+from pytest_passbench.scaffold.emitter import Unsupported
+from pytest_passbench.scaffold.forms import Form, forms
+from pytest_passbench.scaffold.lowering.lower import Lowering
+from pytest_passbench.scaffold.parts import Part, largest, part
+from pytest_passbench.suite.opnames import is_metadata, op_name
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The run that the user asks for: lines ``first`` to ``last`` of the graph, or a sequence of operators."""
+
+    first: int = -1
+    last: int = -1
+    operators: tuple[str, ...] = ()
+
+
+def choose(task: Task, wanted: Wanted | None, lowering: type[Lowering]) -> list[Part]:
+    """Return a part for each form of a task. Raises UserError if a form has none, or not the one that is wanted."""
+    return [_chosen(task, form, wanted, lowering) for form in forms(task)]
+
+
+def _chosen(task: Task, form: Form, wanted: Wanted | None, lowering: type[Lowering]) -> Part:
+    if wanted is None:
+        found, reasons = largest(form, lowering)
+        if found is None:
+            raise UserError(
+                f"no plain kernel for {_listed(reasons)}",
+                where=task.id,
+                remedy="write the pass by hand: docs/writing-a-pass.md",
+            )
+        return found
+    nodes = _named(task, form, wanted)
+    try:
+        return part(form, nodes, lowering)
+    except Unsupported as reason:
+        instead, _reasons = largest(form, lowering)
+        remedy = f"what could be matched: {span(form, instead.nodes)}" if instead else "write it by hand"
+        raise UserError(f"no plain kernel for {span(form, nodes)}: {reason}", where=task.id, remedy=remedy) from None
+
+
+def _named(task: Task, form: Form, wanted: Wanted) -> list[Node]:
+    calls = form.operators
+    if not wanted.operators:
+        if not 0 <= wanted.first <= wanted.last < len(calls):
+            raise UserError(
+                f"--operators {wanted.first}..{wanted.last}: the graph has the lines 0 to {len(calls) - 1}",
+                where=task.id,
+                remedy=f"see `passbench tasks show {task.id}`",
+            )
+        return calls[wanted.first : wanted.last + 1]
+    counted = [node for node in calls if not is_metadata(node)]
+    names = [op_name(node) for node in counted]
+    size = len(wanted.operators)
+    for start in range(len(counted) - size + 1):
+        if tuple(names[start : start + size]) == wanted.operators:
+            begin, end = calls.index(counted[start]), calls.index(counted[start + size - 1])
+            while end + 1 < len(calls) and is_metadata(calls[end + 1]):
+                end += 1
+            return calls[begin : end + 1]
+    raise UserError(
+        f"--ops {','.join(wanted.operators)}: the graph has no such run",
+        where=task.id,
+        remedy=f"it has {','.join(names)}",
+    )
+
+
+def span(form: Form, nodes: Sequence[Node]) -> str:
+    """Return a run in words: its lines of the graph, and its operators."""
+    calls = form.operators
+    names = ", ".join(op_name(node) for node in nodes if not is_metadata(node))
+    return f"--operators {calls.index(nodes[0])}..{calls.index(nodes[-1])} ({names})"
+
+
+def _listed(reasons: dict[Node, str]) -> str:
+    return ", ".join(dict.fromkeys(reasons.values())) or "any of its calls"

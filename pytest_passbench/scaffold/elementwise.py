@@ -1,0 +1,207 @@
+"""C++ expressions for operators that compute each element by itself, with the rounding of eager's kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from pytest_passbench.rewrite.normalise import Call
+from pytest_passbench.scaffold.emitter import Unsupported, literal, refuse
+
+Operand = Callable[[Any], str]
+"""Gives the C++ text of an argument: a loaded element, a local value or a number."""
+
+
+def number(value: Any, kind: str) -> str:
+    """Return a Python number as C++ text, for a computation in ``kind`` (float, double, int, bool)."""
+    if not isinstance(value, (bool, int, float)):
+        raise Unsupported(f"the argument {value!r}")
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NAN" if math.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
+    if kind in ("int", "bool") and isinstance(value, (bool, int)):
+        return repr(value).lower()
+    text = repr(float(value))
+    return f"{text}f" if kind == "float" else text
+
+
+def expression(call: Call, kind: str, rounded: Callable[[str], str], at: Operand) -> str:
+    """Return the expression of a call. Raises Unsupported if none is known.
+
+    ``kind`` is what is computed in, ``rounded`` rounds an expression to the result's type.
+    """
+    make = _MAKERS.get(call.op)
+    if make is None:
+        raise Unsupported(call.op)
+    return make(call, kind, rounded, at)
+
+
+def _unary(text: str) -> Callable[..., str]:
+    def make(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
+        refuse(kind in ("int", "bool"), f"{call.op} of whole numbers")
+        return (
+            text.replace("x", at(call.args["input"]))
+            if text.count("x") == 1
+            else formula(text, at(call.args["input"]))
+        )
+
+    return make
+
+
+def formula(text: str, value: str) -> str:
+    """Return a formula of x with a value in place of x. The value is a name or a number, so it may stand often."""
+    out, word = "", ""
+    for char in text + " ":
+        if char.isalnum() or char in "_:.":
+            word += char
+        else:
+            out += (value if word == "x" else word) + char
+            word = ""
+    return out[:-1]
+
+
+def _infix(sign: str) -> Callable[..., str]:
+    def make(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
+        refuse(call.get("rounding_mode") is not None, f"{call.op} with a rounding mode")
+        refuse(sign == "/" and kind in ("int", "bool"), "a division of whole numbers")
+        alpha = call.get("alpha")
+        left, right = at(call.args["input"]), at(call.args["other"])
+        return f"{left} {sign} {right}" if alpha in (1, None) else f"{left} {sign} {at(alpha)} * {right}"
+
+    return make
+
+
+def _compare(sign: str) -> Callable[..., str]:
+    return lambda call, _kind, _rounded, at: f"{at(call.args['input'])} {sign} {at(call.args['other'])}"
+
+
+def _power(call: Call, kind: str, rounded: Callable[[str], str], at: Operand) -> str:
+    base, exponent = at(call.args["input"]), literal(call.args["exponent"])
+    if not isinstance(exponent, (int, float)):
+        raise Unsupported("pow with a tensor as exponent")
+    if exponent == 2:
+        return f"{base} * {base}"
+    if exponent == 3:  # eager cubes bfloat16 in two rounded steps, other types in one
+        square = rounded(f"{base} * {base}")
+        return (
+            f"cube<{_type_of(square)}>({base}, {square})"
+            if square != f"{base} * {base}"
+            else f"{base} * {base} * {base}"
+        )
+    refuse(kind != "float", "pow of this type")
+    special = {0.5: "std::sqrt({})", -0.5: "1 / std::sqrt({})", -1.0: "1 / {}", 1.0: "{}"}
+    text = special.get(float(exponent))
+    return text.format(base) if text else f"float(std::pow(double({base}), {float(exponent)!r}))"
+
+
+def _type_of(rounded: str) -> str:
+    """Return the type that a rounded expression is rounded to."""
+    return rounded.partition("<")[2].partition(">")[0]
+
+
+def _gelu(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
+    refuse(kind != "float", "gelu of this type")
+    x = at(call.args["input"])
+    approximate = literal(call.get("approximate") or "none")
+    if approximate == "tanh":
+        inner = f"0.797884561f * ({x} + 0.044715f * {x} * {x} * {x})"
+        return f"0.5f * {x} * (1 + std::tanh({inner}))"
+    return f"0.5f * {x} * (1 + std::erf({x} * 0.707106781f))"
+
+
+def _clamp(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
+    low = call.get("min") if call.op == "clamp" else call.get("min_val")
+    high = call.get("max") if call.op == "clamp" else call.get("max_val")
+    low, high = (
+        (-1.0 if low is None and call.op == "hardtanh" else low),
+        (1.0 if high is None and call.op == "hardtanh" else high),
+    )
+    text = at(call.args["input"])
+    if low is not None:
+        text = f"std::max({_cast(kind)}({text}), {_cast(kind)}({at(low)}))"
+    if high is not None:
+        text = f"std::min({_cast(kind)}({text}), {_cast(kind)}({at(high)}))"
+    return text
+
+
+def _cast(kind: str) -> str:
+    return "int64_t" if kind == "int" else kind
+
+
+def _leaky(call: Call, _kind: str, _rounded: Any, at: Operand) -> str:
+    x, slope = at(call.args["input"]), call.get("negative_slope")
+    return f"{x} > 0 ? {x} : {x} * {at(0.01 if slope is None else slope)}"
+
+
+def _softplus(call: Call, _kind: str, _rounded: Any, at: Operand) -> str:
+    x, beta, threshold = at(call.args["input"]), call.get("beta"), call.get("threshold")
+    refuse(beta not in (None, 1, 1.0) or threshold not in (None, 20, 20.0), "softplus with other constants")
+    return f"{x} > 20 ? {x} : float(std::log1p(std::exp(double({x}))))"
+
+
+def _where(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
+    condition, one, other = (at(call.args[name]) for name in ("condition", "input", "other"))
+    return f"{condition} ? {_cast(kind)}({one}) : {_cast(kind)}({other})"
+
+
+def _masked_fill(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
+    x, mask, value = (at(call.args[name]) for name in ("input", "mask", "value"))
+    return f"{mask} ? {_cast(kind)}({value}) : {x}"
+
+
+def _lerp(call: Call, _kind: str, _rounded: Any, at: Operand) -> str:
+    start, end, weight = at(call.args["input"]), at(call.args["end"]), at(call.args["weight"])
+    low, high = f"{start} + {weight} * ({end} - {start})", f"{end} - ({end} - {start}) * (1 - {weight})"
+    return f"std::fabs({weight}) < 0.5f ? {low} : {high}"
+
+
+def _remainder(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
+    refuse(kind != "int", "remainder of this type")
+    x, y = at(call.args["input"]), at(call.args["other"])
+    return f"({x} % {y} + {y}) % {y}"
+
+
+def _bitwise_not(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
+    return f"{'!' if kind == 'bool' else '~'}{at(call.args['input'])}"
+
+
+def _to(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
+    refuse(kind == "bool", "a cast to bool")
+    return f"{_cast(kind)}({at(call.args['input'])})"
+
+
+def _batch_norm(call: Call, kind: str, rounded: Callable[[str], str], at: Operand) -> str:
+    """Return a call of the helper that has eager's formula."""
+    refuse(literal(call.get("training")) is True, "batch_norm in training")
+    refuse(kind != "float", "batch_norm of this type")
+    eps, one, zero = call.get("eps"), at(1.0), at(0.0)
+    weight, bias = (call.get(name) for name in ("weight", "bias"))
+    values = [at(call.args[name]) for name in ("input", "running_mean", "running_var")]
+    values += [one if weight is None else at(weight), zero if bias is None else at(bias)]
+    return f"batch_norm<{_type_of(rounded('x')) or 'float'}>({', '.join(values)}, {at(1e-5 if eps is None else eps)})"
+
+
+_MAKERS: dict[str, Callable[..., str]] = {
+    "add": _infix("+"), "sub": _infix("-"), "mul": _infix("*"), "div": _infix("/"),
+    "bitwise_and": _infix("&"), "bitwise_or": _infix("|"), "bitwise_xor": _infix("^"),
+    "eq": _compare("=="), "ne": _compare("!="), "lt": _compare("<"), "le": _compare("<="), "gt": _compare(">"),
+    "ge": _compare(">="), "pow": _power, "gelu": _gelu, "clamp": _clamp, "hardtanh": _clamp, "leaky_relu": _leaky,
+    "softplus": _softplus, "where": _where, "masked_fill": _masked_fill, "lerp": _lerp, "remainder": _remainder,
+    "bitwise_not": _bitwise_not, "logical_not": _bitwise_not, "to": _to, "batch_norm": _batch_norm,
+    "neg": lambda call, _kind, _rounded, at: f"-{at(call.args['input'])}",
+    "relu": lambda call, _kind, _rounded, at: formula("x < 0 ? 0 : x", at(call.args["input"])),
+    "abs": _unary("std::fabs(x)"), "sqrt": _unary("std::sqrt(x)"), "rsqrt": _unary("1 / std::sqrt(x)"),
+    "reciprocal": _unary("1 / x"), "exp": _unary("float(std::exp(double(x)))"),
+    "log": _unary("float(std::log(double(x)))"), "log1p": _unary("float(std::log1p(double(x)))"),
+    "expm1": _unary("float(std::expm1(double(x)))"), "erf": _unary("float(std::erf(double(x)))"),
+    "sin": _unary("float(std::sin(double(x)))"), "cos": _unary("float(std::cos(double(x)))"),
+    "tanh": _unary("float(std::tanh(double(x)))"), "sigmoid": _unary("1 / (1 + std::exp(-x))"),
+    "silu": _unary("x / (1 + std::exp(-x))"),
+    "elu": _unary("x > 0 ? x : std::expm1(x)"),
+    "relu6": _unary("std::min(std::max(x, 0.0f), 6.0f)"),
+    "hardsigmoid": _unary("std::min(std::max(x + 3, 0.0f), 6.0f) / 6"),
+    "hardswish": _unary("x * std::min(std::max(x + 3, 0.0f), 6.0f) / 6"),
+    "glu": lambda call, _kind, _rounded, at: f"{at(call.args['input'])} / (1 + std::exp(-{at(call.args['other'])}))",
+    "copy": lambda call, _kind, _rounded, at: at(call.args["input"]),
+}  # fmt: skip
+OPERATORS = frozenset(_MAKERS)

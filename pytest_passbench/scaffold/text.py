@@ -1,0 +1,128 @@
+"""Calls of a graph printed as Python, with names that a person would choose."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from pytest_passbench.rewrite.normalise import Call
+from pytest_passbench.scaffold.forms import Form
+from pytest_passbench.suite.printing import Printer
+
+# What the result of an operator is called, and an argument of it that comes from outside.
+_RESULTS = {
+    "add": "total", "sub": "difference", "mul": "scaled", "div": "quotient", "neg": "negated", "pow": "power",
+    "relu": "activated", "gelu": "activated", "silu": "activated", "leaky_relu": "activated", "hardtanh": "clamped",
+    "sigmoid": "gate", "tanh": "squashed", "exp": "exponential", "softmax": "probabilities", "mean": "mean",
+    "sum": "sums", "var": "variance", "sqrt": "root", "rsqrt": "scale", "reciprocal": "inverse", "to": "cast",
+    "layer_norm": "normed", "rms_norm": "normed", "group_norm": "normed", "batch_norm": "normed",
+    "instance_norm": "normed", "normalize": "normed", "linear": "projected", "matmul": "product", "bmm": "product",
+    "baddbmm": "product", "conv1d": "convolved", "conv2d": "convolved", "conv3d": "convolved", "dropout": "kept",
+    "cat": "joined", "stack": "stacked", "transpose": "transposed", "permute": "permuted", "reshape": "reshaped",
+    "view": "reshaped", "flatten": "flat", "unsqueeze": "raised", "squeeze": "squeezed", "getitem": "part",
+    "chunk": "chunks", "split": "parts", "unbind": "parts", "expand": "expanded", "contiguous": "dense",
+    "masked_fill": "masked", "where": "chosen", "clamp": "clamped", "softplus": "softened", "erf": "error_function",
+    "index_select": "taken", "embedding": "embedded", "gather": "gathered", "detach": "detached", "pad": "padded",
+    "scatter_add": "scattered", "new_zeros": "zeros", "avg_pool2d": "pooled", "max_pool2d": "pooled",
+    "adaptive_avg_pool2d": "pooled", "adaptive_avg_pool1d": "pooled", "adaptive_max_pool2d": "pooled",
+}  # fmt: skip
+_ROLES = {
+    "weight": "weight", "bias": "bias", "running_mean": "mean", "running_var": "variance", "mask": "mask",
+    "index": "index", "indices": "index", "condition": "condition", "eps": "eps", "negative_slope": "slope",
+    "normalized_shape": "size", "dtype": "dtype", "size": "n", "value": "value", "dim": "dim", "p": "p",
+    "groups": "groups", "num_groups": "groups", "exponent": "exponent", "min": "low", "max": "high",
+    "stride": "stride", "padding": "padding", "kernel_size": "kernel_size", "output_size": "output_size",
+    "fill_value": "value", "momentum": "momentum", "sections": "parts",
+}  # fmt: skip
+_PLAIN = ("x", "y", "z", "u", "v", "w", "q", "k")
+_TAKEN = {
+    "torch", "cpp", "lib", "math", "inf", "nan", "out", "rows", "n", "i", "j", "r", "operator", "windows", "batched",
+    "moved", "join", "padded", "pattern", "replacement_args", "replacement_func"}  # fmt: skip
+
+
+class Names:
+    """The names of a run's values: arguments by the part they play, results by the operator that made them."""
+
+    def __init__(self) -> None:
+        self._taken = set(_TAKEN)
+
+    def fresh(self, wish: str) -> str:
+        """Return ``wish``, with a number behind it if the name is taken."""
+        wish = re.sub(r"\W", "_", wish) or "value"
+        wish = f"{wish}_" if keyword.iskeyword(wish) or wish[0].isdigit() else wish
+        name, number = wish, 2
+        while name in self._taken:
+            name, number = f"{wish}{'' if not wish[-1].isdigit() else '_'}{number}", number + 1
+        self._taken.add(name)
+        return name
+
+    def plain(self) -> str:
+        """Return the next of x, y, z, ..."""
+        for name in _PLAIN:
+            if name not in self._taken:
+                self._taken.add(name)
+                return name
+        return self.fresh("x1")
+
+
+def named(form: Form, arguments: Iterable[Node], nodes: Iterable[Node]) -> dict[Node, str]:
+    """Return a name for each argument and each result of a run."""
+    names, found = Names(), dict[Node, str]()
+    calls = {node: form.call(node) for node in nodes}
+    arguments = list(arguments)
+    for argument in arguments:
+        found[argument] = _argument(form, argument, calls, names)
+    for node, call in calls.items():
+        found[node] = names.fresh(_RESULTS.get(call.op, f"{call.op}_result"))
+    return found
+
+
+def _argument(form: Form, argument: Node, calls: dict[Node, Call], names: Names) -> str:
+    hole = argument in form.literals
+    if hole and all(isinstance(value, torch.dtype) for value in form.literals[argument]):
+        return names.fresh("dtype")
+    for call in calls.values():
+        for role, value in call.args.items():
+            if value is argument or (isinstance(value, (tuple, list, slice)) and _holds(value, argument)):
+                if role in _ROLES and role != "input":
+                    return names.fresh(_ROLES[role])
+                if hole:
+                    wish = {"mul": "scale", "div": "divisor", "add": "offset", "getitem": "place"}.get(call.op, role)
+                    return names.fresh("number" if wish in ("input", "other") else wish)
+                kinds = set(form.dtypes(argument))
+                if kinds == {torch.bool}:
+                    return names.fresh("mask")
+                if call.op == "getitem" and role == "index":
+                    return names.fresh("index")
+                return names.plain()
+    return names.plain()
+
+
+def _holds(value: Any, wanted: Node) -> bool:
+    if isinstance(value, slice):
+        return any(end is wanted for end in (value.start, value.stop, value.step))
+    return any(item is wanted or (isinstance(item, (tuple, list, slice)) and _holds(item, wanted)) for item in value)
+
+
+class Python(Printer):
+    """A printer of single calls as Python statements. ``names`` are the variables."""
+
+    def __init__(self, names: dict[Node, str]) -> None:
+        super().__init__()
+        self.names = names
+
+    def statement(self, node: Node) -> str:
+        """Return the expression of a call."""
+        return self.call(node)
+
+    def value(self, value: Any) -> str:
+        """Return a value. An accelerator stands for the device that the subgraph runs on."""
+        if isinstance(value, torch.device):
+            return 'torch.device("cuda")'
+        text = super().value(value)
+        return {"inf": 'float("inf")', "-inf": '-float("inf")', "nan": 'float("nan")'}.get(text, text)

@@ -1,0 +1,208 @@
+"""The Triton kernels of a pass: a program per block of elements, or per row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pytest_passbench.rewrite.normalise import Call
+from pytest_passbench.scaffold import elementwise, rows
+from pytest_passbench.scaffold.assemble import pattern, wrapper
+from pytest_passbench.scaffold.emitter import Dtypes, Kernel, Pointer, Unsupported, literal, refuse, wrapped_call
+from pytest_passbench.scaffold.lowering.lower import Lowering
+from pytest_passbench.scaffold.lowering.wrapper import Stage
+from pytest_passbench.scaffold.parts import Part
+
+_FIXED = {"float": "tl.float32", "pb::bf16": "tl.bfloat16", "pb::f16": "tl.float16", "double": "tl.float64"}
+_FORMULAS = {
+    "relu": "tl.where(x < 0, 0.0, x)", "abs": "tl.abs(x)", "sqrt": "tl.sqrt(x)", "rsqrt": "1.0 / tl.sqrt(x)",
+    "reciprocal": "1.0 / x", "exp": "tl.exp(x)", "log": "tl.log(x)", "erf": "tl.erf(x)", "sin": "tl.sin(x)",
+    "cos": "tl.cos(x)", "sigmoid": "1.0 / (1.0 + tl.exp(-x))", "silu": "x / (1.0 + tl.exp(-x))", "neg": "-x",
+    "tanh": "2.0 / (1.0 + tl.exp(-2.0 * x)) - 1.0",
+    "hardswish": "x * tl.minimum(tl.maximum(x + 3.0, 0.0), 6.0) / 6.0", "to": "x",
+}  # fmt: skip
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">",
+          "ge": ">=", "bitwise_and": "&", "bitwise_or": "|"}  # fmt: skip
+
+_ROW = """\
+    row = tl.program_id(0)
+    at = tl.arange(0, BLOCK)
+    inside = at < n
+    a = tl.load(x + row * n + at, mask=inside, other={other}).to(tl.float32)
+"""
+_PARAMETERS = """\
+    if weight is not None:
+        y *= tl.load(weight + at, mask=inside, other=0).to(tl.float32)
+    if bias is not None:
+        y += tl.load(bias + at, mask=inside, other=0).to(tl.float32)
+"""
+_STORE = "    tl.store(out + row * n + at, rounded(y, out.dtype.element_ty), mask=inside)"
+_RESULT = "    tl.store(out + row, rounded({}, out.dtype.element_ty))"
+# The same rows as in rows.py, by the text of the C++ kernel.
+_ROWS = {
+    rows.REDUCTIONS["sum"]: _ROW.format(other=0) + _RESULT.format("tl.sum(a, 0)"),
+    rows.REDUCTIONS["mean"]: _ROW.format(other=0) + _RESULT.format("tl.sum(a, 0) / n"),
+    rows.REDUCTIONS["amax"]: _ROW.format(other='float("-inf")') + _RESULT.format("tl.max(a, 0)"),
+    rows.REDUCTIONS["amin"]: _ROW.format(other='float("inf")') + _RESULT.format("tl.min(a, 0)"),
+    rows.SOFTMAX: _ROW.format(other='float("-inf")')
+    + "    power = tl.exp(a - tl.max(a, 0))\n    y = power / tl.sum(power, 0)\n"
+    + _STORE,
+    rows.LAYER_NORM: _ROW.format(other=0)
+    + "    mean = tl.sum(a, 0) / n\n    centred = tl.where(inside, a - mean, 0.0)\n"
+    + "    y = centred / tl.sqrt(tl.sum(centred * centred, 0) / n + eps)\n"
+    + _PARAMETERS
+    + _STORE,
+    rows.RMS_NORM: _ROW.format(other=0)
+    + "    y = a / tl.sqrt(tl.sum(a * a, 0) / n + eps)\n"
+    + _PARAMETERS.partition("    if bias")[0]
+    + _STORE,
+}
+ROUNDED = '''\
+@triton.jit
+def rounded(x, kind: tl.constexpr):
+    """float32 `x` as it is after a store as `kind`. The interpreter would cut bfloat16's last bits off."""
+    if kind == tl.bfloat16:
+        bits = x.to(tl.uint32, bitcast=True)
+        bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
+        x = bits.to(tl.float32, bitcast=True)
+    return x.to(kind).to(tl.float32)
+'''
+
+
+class TritonLowering(Lowering):
+    """The wrapper of a run of calls, and its kernels in Triton."""
+
+    def _expression(self, call: Call, kind: str, rounded: Callable[[str], str], at: elementwise.Operand) -> str:
+        refuse(kind not in ("float", "bool"), f"{call.op} of whole numbers or doubles in Triton")
+        if call.op in _FORMULAS:
+            return elementwise.formula(_FORMULAS[call.op], at(call.args["input"]))
+        if call.op in _INFIX and call.get("alpha") in (1, None) and call.get("rounding_mode") is None:
+            return f"{at(call.args['input'])} {_INFIX[call.op]} {at(call.args['other'])}"
+        if call.op == "pow" and literal(call.args["exponent"]) in (2, 3):
+            x = at(call.args["input"])
+            return f"{x} * {x}" if literal(call.args["exponent"]) == 2 else f"{rounded(f'{x} * {x}')} * {x}"
+        if call.op == "gelu" and (call.get("approximate") or "none") == "none":
+            return elementwise.formula("0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))", at(call.args["input"]))
+        if call.op == "where":
+            return f"tl.where({at(call.args['condition'])}, {at(call.args['input'])}, {at(call.args['other'])})"
+        if call.op == "masked_fill":
+            return f"tl.where({at(call.args['mask'])}, {at(call.args['value'])}, {at(call.args['input'])})"
+        if call.op == "leaky_relu":
+            x, slope = at(call.args["input"]), call.get("negative_slope")
+            return f"tl.where({x} > 0, {x}, {x} * {at(0.01 if slope is None else slope)})"
+        if call.op == "softplus":
+            formula = "tl.where(x > 20, x, tl.log(1.0 + tl.exp(tl.minimum(x, 20.0))))"
+            return elementwise.formula(formula, at(call.args["input"]))
+        if call.op in ("clamp", "hardtanh"):
+            low = call.get("min") if call.op == "clamp" else call.get("min_val")
+            high = call.get("max") if call.op == "clamp" else call.get("max_val")
+            text = at(call.args["input"])
+            text = text if low is None else f"tl.maximum({text}, {at(low)})"
+            return text if high is None else f"tl.minimum({text}, {at(high)})"
+        if call.op == "batch_norm" and None not in (call.get("weight"), call.get("bias")):
+            eps = call.get("eps")
+            factor = f"(1.0 / tl.sqrt({at(call.args['running_var'])} + {at(1e-5 if eps is None else eps)})"
+            factor += f" * {at(call.args['weight'])})"
+            offset = f"({at(call.args['bias'])} - {at(call.args['running_mean'])} * {factor})"
+            return f"{at(call.args['input'])} * {factor} + {offset}"
+        raise Unsupported(f"{call.op} in Triton")
+
+    def _rounded(self, text: str, c_type: str) -> str:
+        return f"rounded({text}, <{c_type}>)"
+
+    def _number(self, value: Any, kind: str) -> str:
+        text = elementwise.number(value, "double" if kind == "float" else kind)
+        return {"INFINITY": 'float("inf")', "-INFINITY": 'float("-inf")', "NAN": 'float("nan")'}.get(text, text)
+
+    def _cast(self, name: str, _kind: str) -> str:
+        return name
+
+    def _loop(self, stage: Stage, pointers: tuple[Pointer, ...], targets: dict[str, str]) -> Kernel:
+        lines = ["    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", "    inside = at < n"]
+        for name, dtypes, _same in stage.loads.values():
+            wide = ".to(tl.float32)" if self.types.kind(dtypes) == "float" else ""
+            refuse(self.types.kind(dtypes) in ("int", "double"), "whole numbers or doubles in Triton")
+            lines.append(f"    {name}_i = tl.load({name} + at, mask=inside){wide}")
+        for name, text in {name: text for name, _kind, text in stage.locals.values()}.items():
+            lines.append(f"    {name} = {text}")
+        lines += [f"    tl.store({target} + at, {name}, mask=inside)" for name, target in targets.items()]
+        body = re.sub(r"<([\w:]+)>", lambda match: self._kind(match[1], pointers), "\n".join(lines))
+        ops = [self.form.call(node).op for node in stage.nodes]
+        comment = f"{', '.join(ops)}: a program per block of elements.\n"
+        comment += "Faster: join this with the kernel before or behind it, so that no value goes through memory."
+        numbers = (*((kind, name) for name, kind in stage.numbers.items()), ("int64_t", "n"))
+        return Kernel(self._loop_name(ops), pointers, numbers, comment, body)
+
+    def _kind(self, c_type: str, pointers: Sequence[Pointer]) -> str:
+        """Return the dtype that a C++ type stands for, inside a kernel."""
+        if c_type in _FIXED:
+            return _FIXED[c_type]
+        for pointer in reversed(pointers):
+            if self.types.name(pointer.dtypes) == c_type:
+                return f"{pointer.name}.dtype.element_ty"
+        raise Unsupported("a dtype that no operand of the kernel has")
+
+    def _row_kernel(
+        self, wish: str, body: str, pointers: Sequence[tuple[str, Dtypes, bool]], numbers: Sequence[tuple[str, str]],
+        arguments: Sequence[str], comment: str,
+    ) -> None:  # fmt: skip
+        if body not in _ROWS:
+            raise Unsupported(f"{wish.removesuffix('_rows')} in Triton")
+        comment = comment.partition("\n")[0] + "\nFaster: join this with what comes before or behind it."
+        super()._row_kernel(wish, _ROWS[body], pointers, numbers, arguments, comment)
+
+    def _mover(self, name: str, *_kernel: object) -> None:
+        raise Unsupported("only views" if name == "moved" else f"{name} in Triton")
+
+    def _launch(self, kernel: Kernel, arguments: Sequence[str]) -> None:
+        if not kernel.body.startswith("    "):
+            raise Unsupported(f"{kernel.name} in Triton")
+        like = (kernel.pointers, kernel.numbers, kernel.body)
+        known = next((k for k in self.kernels if (k.pointers, k.numbers, k.body) == like), None)
+        if known is None:
+            self._taken.add(kernel.name)
+            self.kernels.append(kernel)
+        names = [*(p.name for p in kernel.pointers), *(name for _kind, name in kernel.numbers)]
+        given = dict(zip(names, arguments, strict=True))
+        if "rows" in given:
+            grid, block = given.pop("rows"), f"triton.next_power_of_2({given['n']})"
+        else:
+            block = "BLOCK"
+            grid = f"triton.cdiv({given['n']}, BLOCK)"
+        call = wrapped_call(f"{(known or kernel).name}_kernel[({grid},)]", [*given.values(), f"BLOCK={block}"], 0)
+        self.lines += call.split("\n")
+        self.launches += 1
+
+
+def triton_pass(part: Part, stem: str, doc: str) -> str:
+    """Return the file of a pass with Triton kernels."""
+    lowered = part.lowered
+    first = next(part.names[value] for value in part.arguments if value not in part.form.literals)
+    lowered.lines = [_on_device(line, first) for line in lowered.lines]
+    if any("BLOCK=BLOCK" in line for line in lowered.lines):
+        note = "the interpreter pays per program, not per element"
+        lowered.lines.insert(0, f"BLOCK = 1024 if {first}.is_cuda else 1 << 16  # {note}")
+    pieces = [
+        f'"""{doc}"""\n\nimport torch\nimport triton\nimport triton.language as tl\n',
+        ROUNDED,
+        *map(_kernel, lowered.kernels),
+        pattern(part),
+        wrapper(part, stem),
+        f"def replacement_func():\n    return {stem}\n",
+    ]
+    if any("operator." in piece for piece in pieces[1:]):
+        pieces[0] = pieces[0].replace("import torch\n", "import operator\n\nimport torch\n", 1)
+    return "\n\n".join(pieces)
+
+
+def _kernel(kernel: Kernel) -> str:
+    names = [*(p.name for p in kernel.pointers), *(name for _kind, name in kernel.numbers if name != "rows")]
+    head = wrapped_call(f"def {kernel.name}_kernel", [*names, "BLOCK: tl.constexpr"], 0)
+    comment = "".join(f"# {line}\n" for line in kernel.comment.splitlines())
+    return f"{comment}@triton.jit\n{head}:\n{kernel.body}\n"
+
+
+def _on_device(line: str, like: str) -> str:
+    made = re.match(r"\w+ = torch\.(empty|zeros|ones|full)\(.*\)$", line)
+    return f"{line[:-1]}, device={like}.device)" if made else line

@@ -1,0 +1,108 @@
+"""A pass for a task as files: made first, then written, so that nothing is written of a pass that cannot be made."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch.fx import Node
+
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.task import Task
+from pytest_passbench.scaffold.assemble import cpp_pass, stem_of
+from pytest_passbench.scaffold.choose import Wanted, choose
+from pytest_passbench.scaffold.lowering.lower import Lowering
+from pytest_passbench.scaffold.parts import Part
+from pytest_passbench.scaffold.triton import TritonLowering, triton_pass
+from pytest_passbench.suite.opnames import is_metadata, op_name
+
+MANIFEST = "sorted_output_pass_rule_names.json"
+
+
+@dataclass
+class Draft:
+    """The files of a pass by name, and what is said about it: the matched operators, and the others with reasons."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    stems: list[str] = field(default_factory=list)
+    matched: list[str] = field(default_factory=list)
+    left: dict[str, str] = field(default_factory=dict)
+
+
+def draft(task: Task, triton: bool = False, wanted: Wanted | None = None) -> Draft:
+    """Return the files of a pass for a task. Raises UserError if no plain kernel can be written for it."""
+    found = Draft()
+    parts = choose(task, wanted, TritonLowering if triton else Lowering)
+    for part in parts:
+        names = operators(part.nodes)
+        wish = stem_of([op_name(node) for node in part.nodes if not is_metadata(node)])
+        stem = wish if wish not in found.stems else next(
+            f"{wish}_{i}" for i in range(2, 1000) if f"{wish}_{i}" not in found.stems)  # fmt: skip
+        doc = document(task, part)
+        text = triton_pass(part, stem, doc) if triton else cpp_pass(part, stem, doc)
+        found.files[f"{stem}.py"] = text
+        found.stems.append(stem)
+        found.matched.append(names)
+        for node in part.left:
+            if not is_metadata(node):
+                reason = part.reasons.get(node, "it stands apart from the matched run")
+                found.left.setdefault(f"{node.name} ({op_name(node)})", reason)
+    return found
+
+
+def operators(nodes: tuple[Node, ...]) -> str:
+    """Return the operators of a run in words."""
+    return ", ".join(op_name(node) for node in nodes if not is_metadata(node))
+
+
+def document(task: Task, part: Part) -> str:
+    """Return the text at the head of a pass: what it matches, and what it leaves to eager."""
+    graph = part.form.operators
+    counted = [node for node in graph if not is_metadata(node)]
+    done = [node for node in part.nodes if not is_metadata(node)]
+    lines = [f"{operators(part.nodes)}: {len(done)} of the {len(counted)} operators of {task.id}.", ""]
+    if len(done) < len(counted):
+        lines += ["Left to eager:", *(
+            f"- {node.name} ({op_name(node)}): {part.reasons.get(node, 'it stands apart from the matched run')}"
+            for node in part.left if not is_metadata(node)), ""]  # fmt: skip
+    lines += [
+        "The kernel is correct, plain and slow: it is where you begin. Each value is rounded where eager stores it.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def write(found: Draft, folder: Path, force: bool) -> list[Path]:
+    """Write a draft's files into a folder and add its passes to the folder's list. Return the written files.
+
+    Raises UserError if a file of the draft exists, unless ``force`` is given, or if the list is damaged.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UserError("is no folder", where=folder, remedy="name a folder for the pass")
+    paths = [folder / name for name in found.files]
+    for path in paths:
+        if path.exists() and not force:
+            raise UserError("exists already", where=path, remedy="name another folder, or add --force")
+    manifest = folder / MANIFEST
+    stems = _listed(manifest)
+    listed = json.dumps([*stems, *(stem for stem in found.stems if stem not in stems)]) + "\n"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, text in zip([*paths, manifest], [*found.files.values(), listed], strict=True):
+            path.write_text(text)
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror}", where=folder, remedy="name another folder") from None
+    return [*paths, manifest]
+
+
+def _listed(manifest: Path) -> list[str]:
+    """Return the passes that a folder lists already, of which there may be none."""
+    if not manifest.exists():
+        return []
+    try:
+        stems = json.loads(manifest.read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(f"is no list of passes: {error}", where=manifest, remedy="repair or delete it") from None
+    if not isinstance(stems, list) or not all(isinstance(stem, str) for stem in stems):
+        raise UserError("is no list of names", where=manifest, remedy="repair or delete it")
+    return stems

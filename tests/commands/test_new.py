@@ -1,0 +1,120 @@
+"""``passbench new``: what it writes, says and refuses."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pytest_passbench.commands.main import main
+
+SILU = "def forward(in_0, in_1):\n    a = torch.nn.functional.silu(in_0)\n    return (a + in_1,)\n"
+FFT = "def forward(in_0):\n    return (torch.fft.fftn(in_0, dim=(1,)),)\n"
+
+
+def stems(folder):
+    return json.loads((folder / "sorted_output_pass_rule_names.json").read_text())
+
+
+def test_a_pass_is_written_and_its_match_is_explained(bench, tmp_path, capsys):
+    task, folder = bench.task(dtypes=("float32", "bfloat16")), tmp_path / "mine"
+    assert main(["new", str(task), str(folder)]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "gelu_add matches gelu, add"
+    assert out[-1].startswith(f"judge it: pytest --passbench --candidate={folder} ")
+    assert stems(folder) == ["gelu_add"]
+    assert main(["explain", str(folder), str(task)]) == 0
+    assert [line.strip() for line in capsys.readouterr().out.splitlines()][1:9] == [
+        "g0: float32-x1, bfloat16-x1",
+        "| def forward(in_0, in_1):",
+        "1 |     tmp_0 = torch.nn.functional.gelu(in_0)",
+        "1 |     tmp_1 = tmp_0 + in_1",
+        "|     return (tmp_1,)",
+        "1: gelu_add replaces tmp_0, tmp_1",
+        "gelu_add runs, for float32-x1:",
+        "allocate float32 [16, 32]",
+    ]
+
+
+def test_a_pass_is_added_to_others_and_never_overwritten_unasked(bench, tmp_path, capsys):
+    first, folder = bench.task(), tmp_path / "mine"
+    second = bench.task("other", source=SILU, ops=("silu", "add"))
+    assert main(["new", str(first), str(folder)]) == main(["new", str(second), str(folder)]) == 0
+    assert stems(folder) == ["gelu_add", "silu_add"]
+    (folder / "gelu_add.py").write_text("# mine\n")
+    capsys.readouterr()
+    assert main(["new", str(first), str(folder)]) == 1
+    assert "gelu_add.py: exists already (name another folder, or add --force)" in capsys.readouterr().err
+    assert (folder / "gelu_add.py").read_text() == "# mine\n"
+    assert main(["new", str(first), str(folder), "--force"]) == 0
+    assert "def pattern" in (folder / "gelu_add.py").read_text()
+    assert stems(folder) == ["gelu_add", "silu_add"]
+
+
+@pytest.mark.parametrize("choice", [["--operators", "1"], ["--ops", "add"]])
+def test_a_part_of_the_graph_can_be_chosen(bench, tmp_path, capsys, choice):
+    assert main(["new", str(bench.task()), str(tmp_path / "mine"), *choice]) == 0
+    out = capsys.readouterr().out
+    assert "add matches add\n" in out
+    assert "left to eager: tmp_0 (gelu)" in out
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        (["--operators", "1..7"], "--operators 1..7: the graph has the lines 0 to 1"),
+        (["--ops", "add,gelu"], "--ops add,gelu: the graph has no such run (it has gelu,add)"),
+        (["--ops", "add", "--operators", "1"], "--operators and --ops both name the run"),
+    ],
+)
+def test_a_run_that_is_not_there_is_named(bench, tmp_path, capsys, choice, said):
+    assert main(["new", str(bench.task()), str(tmp_path / "mine"), *choice]) == 1
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "mine").exists()
+
+
+def test_a_call_without_a_plain_kernel_is_named_and_nothing_is_written(bench, tmp_path, capsys):
+    task = bench.task("fft", source=FFT, shapes=((4, 8),), ops=("fft_fftn",))
+    assert main(["new", str(task), str(tmp_path / "mine")]) == 1
+    assert "fft: no plain kernel for fft_fftn" in capsys.readouterr().err
+    assert not (tmp_path / "mine").exists()
+
+
+@pytest.mark.parametrize("word", ["1-3", "x", "..2"])
+def test_a_run_in_another_form_is_refused(bench, tmp_path, capsys, word):
+    with pytest.raises(SystemExit) as left:
+        main(["new", str(bench.task()), str(tmp_path / "mine"), "--operators", word])
+    assert left.value.code == 2
+    assert "is no run of lines: write 0..3" in capsys.readouterr().err
+
+
+def test_a_triton_kernel_passes_the_audit(bench, tmp_path, capsys):
+    folder = tmp_path / "mine"
+    assert main(["new", str(bench.task()), str(folder), "--triton"]) == 0
+    assert "@triton.jit" in (folder / "gelu_add.py").read_text()
+    capsys.readouterr()
+    assert main(["audit", str(folder)]) == 0
+    assert capsys.readouterr().out == "1 passes read, 0 violations, 0 errors, 0 warnings\n"
+
+
+def test_a_pass_that_matches_nothing_is_explained_by_its_nearest_place(bench, tmp_path, capsys):
+    task, folder = bench.task(), tmp_path / "mine"
+    main(["new", str(bench.task("other", source=SILU, ops=("silu", "add"))), str(folder)])
+    capsys.readouterr()
+    assert main(["explain", str(folder), str(task)]) == 1
+    out = capsys.readouterr().out
+    assert "no pass matches:" in out
+    assert "silu_add: nearest: add (tmp_1): argument input: expected silu, found gelu (tmp_0)" in out
+    assert main(["explain", str(folder), str(task), "none"]) == 1
+    assert "gelu-add has no subgraph 'none'" in capsys.readouterr().err
+
+
+def test_a_result_of_another_shape_is_named(bench, tmp_path, capsys):
+    task, folder = bench.task(), tmp_path / "mine"
+    main(["new", str(task), str(folder)])
+    path = folder / "gelu_add.py"
+    path.write_text(path.read_text().replace("torch.empty(x.shape,", "torch.empty(x.shape[::-1],"))
+    capsys.readouterr()
+    assert main(["audit", str(folder), "--task", str(task)]) == 1
+    said = "float32-x1: gelu_add returns float32 [32, 16]; the operators that it replaces give float32 [16, 32]"
+    assert f"error [shape] {said}" in capsys.readouterr().out

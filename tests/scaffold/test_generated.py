@@ -1,0 +1,131 @@
+"""Passes that ``passbench new`` writes: they match their task, and answer as eager in every dtype."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from pytest_passbench.candidate.layout import Candidate
+from pytest_passbench.core.settings import Settings
+from pytest_passbench.core.task import Task
+from pytest_passbench.judge.trusted import TrustedSession
+from pytest_passbench.scaffold.write import Draft, draft, write
+from pytest_passbench.suite import find
+from pytest_passbench.suite.taskfile import read_task
+
+FLOATS = ("float32", "bfloat16", "float16")
+#: Graphs with the shapes of their inputs, and the operators that a pass has to cover.
+GRAPHS = {
+    "elementwise, with a broadcast": (
+        "x = torch.sigmoid(in_0 * 1.5 + in_1)\n    return (torch.where(x > 0.5, x, -in_0) / 3,)",
+        ((3, 5, 7), (5, 1)),
+    ),
+    "several results, one of them a view": (
+        "a = in_0 + in_1\n    b = torch.nn.functional.relu(a, inplace=True)\n    return (b.transpose(0, 1), a.exp())",
+        ((4, 6), (6,)),
+    ),
+    "reductions": (
+        "m = in_0.mean(-1, keepdim=True)\n    v = in_0.var(1)\n    return (in_0 - m, v, in_0.max(dim=1)[0])",
+        ((3, 12, 33),),
+    ),
+    "norms": (
+        "a = torch.nn.functional.layer_norm(in_0, (32,), in_1, in_1, 1e-05)\n"
+        "    return (torch.nn.functional.group_norm(in_0, 4, None, None, 1e-05), a)",
+        ((2, 8, 32), (32,)),
+    ),
+    "batch norm, softmax over another dimension": (
+        "a = torch.nn.functional.batch_norm(in_0, in_1, in_2, in_1, in_1, False, 0.1, 1e-05)\n"
+        "    return (a.softmax(1),)",
+        ((2, 6, 5, 5), (6,), (6,)),
+    ),
+    "a product": ("return (torch.nn.functional.linear(in_0, in_1, in_2),)", ((2, 9, 20), (11, 20), (11,))),
+    "a product of batches": ("return (torch.matmul(in_0, in_1.transpose(-1, -2)),)", ((2, 3, 5, 8), (3, 7, 8))),
+    "a convolution in groups, with a stride": (
+        "return (torch.conv2d(in_0, in_1, in_2, (2, 1), (1, 0), (1, 2), 2),)",
+        ((2, 4, 9, 9), (6, 2, 3, 3), (6,)),
+    ),
+    "pooling": (
+        "a = torch.nn.functional.max_pool2d(in_0, 2, 2, 0, 1, ceil_mode=False, return_indices=False)\n"
+        "    return (a, torch.nn.functional.adaptive_avg_pool2d(in_0, (1, 1)))",
+        ((2, 3, 8, 8),),
+    ),
+    "joined and moved": (
+        "a, b = in_0.chunk(2, dim=-1)\n    return (torch.cat([-b, a], dim=-1).permute(1, 0, 2).contiguous(),)",
+        ((2, 3, 8),),
+    ),
+    "only moved": ("return (torch._C._nn.pad(in_0, (1, 2), 'constant', 0).unfold(1, 4, 2),)", ((3, 9),)),
+}
+QUICK = ("several results, one of them a view", "a product")
+
+
+def judged(task: Task, found: Draft, folder: Path) -> list[str]:
+    """Return what is wrong with a draft's answers, of the smallest subgraph of each graph and dtype."""
+    write(found, folder, force=False)
+    chosen = {}
+    for subgraph in sorted(task.subgraphs, key=lambda one: one.elements):
+        chosen.setdefault((subgraph.graph, subgraph.dtype), subgraph)
+    task = dataclasses.replace(task, subgraphs=tuple(chosen.values()))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        records = TrustedSession(Settings(pipeline="direct", trusted=True), b"x" * 32).judge(
+            task, Candidate.open(folder)
+        )
+        return [f"{one.subgraph}: {one.arm.message}{one.arm.worst}" for one in records if not right(one)]
+    finally:
+        torch.set_num_threads(threads)
+
+
+def right(record) -> bool:
+    return record.arm.status == "ran" and max(record.arm.correct_from) <= -5
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in GRAPHS]
+)
+def test_a_pass_for_a_graph_is_as_eager_in_every_dtype(name, bench, tmp_path):
+    body, shapes = GRAPHS[name]
+    arguments = ", ".join(f"in_{index}" for index in range(len(shapes)))
+    stats = "mean: 0.7, std: 0.5, min: 0.1, max: 3.0"
+    path = bench.task("t", f"def forward({arguments}):\n    {body}\n", shapes, FLOATS, stats=stats)
+    task = read_task(path)
+    found = draft(task)
+    assert not found.left
+    assert judged(task, found, tmp_path / "made") == []
+
+
+LITE = [ref.id for ref in find.select(find.discover(find.installed_tasks()), "lite")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LITE)
+def test_a_pass_for_each_lite_task_is_as_eager(name: str, tmp_path: Path):
+    task = find.one(name).load()
+    assert judged(task, draft(task), tmp_path / "made") == []
+
+
+def test_graphs_that_differ_in_a_number_share_a_pattern_with_an_argument(tmp_path: Path):
+    task = find.one("add-view-softmax-3151").load()
+    (text,) = draft(task).files.values()
+    assert "def pattern(x, y, n2):" in text or "def pattern(x, y, size):" in text
+    assert "reshaped = total.view(-1, " in text
+
+
+@pytest.fixture
+def masked(bench) -> Callable[[], Task]:
+    source = (
+        "def forward(in_0, in_1):\n    a = in_0 + in_1\n    b = torch.fft.fftn(a, dim=(1,))\n"
+        "    c = b.real\n    d = torch.nn.functional.relu(c)\n    e = d * 2\n    return (e + in_1,)\n"
+    )
+    return read_task(bench.task("masked", source, ((4, 8), (4, 8)), ops=("add",)))
+
+
+def test_the_largest_run_is_matched_and_the_rest_is_left_with_reasons(masked):
+    found = draft(masked)
+    assert found.matched == ["relu, mul, add"]
+    assert found.left["b (fft_fftn)"] == "fft_fftn"
+    assert "Left to eager:" in next(iter(found.files.values()))
