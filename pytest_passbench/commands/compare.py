@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("compare", help="what changed from one results file to another",
+    parser = subparsers.add_parser("compare", help="show what changed between two results files",
                                    description=__doc__)  # fmt: skip
     parser.add_argument("before", type=Path, metavar="BEFORE", help="results.json, or a run's folder")
     parser.add_argument("after", type=Path, metavar="AFTER", help="results.json, or a run's folder")

@@ -23,7 +23,7 @@ once. Nothing is judged, and no kernel is run. The exit code is 1 if no pass mat
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("explain", help="what passes match in a task, and what not", description=HELP)
+    parser = subparsers.add_parser("explain", help="show what passes match in a task, and what not", description=HELP)
     parser.add_argument("directory", type=Path, metavar="DIR", help="a folder of passes")
     parser.add_argument("task", metavar="TASK", help="an installed task's id, or a task file or sample")
     parser.add_argument("subgraph", nargs="?", metavar="SUBGRAPH", help="only this subgraph")

@@ -12,7 +12,7 @@ from pytest_passbench.core.files import kind_of
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("merge", help="make one results file of several shards'", description=__doc__)
+    parser = subparsers.add_parser("merge", help="make one results file of several shards", description=__doc__)
     parser.add_argument(
         "out", type=Path, metavar="OUT", help="folder to write results.json, results.md and report.html to"
     )

@@ -25,6 +25,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument(
         "--format", choices=("text", "markdown"), default="text", help="markdown is all of results.md (default: text)"
     )
+    parser.add_argument("--html", type=Path, metavar="PATH", help="write the page for a browser there as well")
     parser.set_defaults(run=run)
 
 
@@ -48,4 +49,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         width = max(80, shutil.get_terminal_size((100, 24)).columns)
         print(terminal.summary(view, width, at, said, args.full))
+    if args.html is not None:
+        from pytest_passbench.report import html
+
+        results_file.write_text(args.html, html.page(view))
     return 0

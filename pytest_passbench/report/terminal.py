@@ -11,8 +11,8 @@ from pytest_passbench.core.escape import line, middle
 from pytest_passbench.core.ladder import T_STRICT
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import changes as since
-from pytest_passbench.report import head_to_head, tables
-from pytest_passbench.report.details import DETAILS
+from pytest_passbench.report import tables
+from pytest_passbench.report.details import COMPARISONS, DETAILS
 from pytest_passbench.report.tables import Table
 
 _LIGHT = ("-9", "-8", "-7", "-10", "-6", "5", "4")
@@ -40,8 +40,7 @@ def summary(run: Run, width: int = 100, at: int = T_STRICT, said: Sequence[str] 
     parts = [show(tables.board_table(run, at), width), show(tables.es_table(run), width)]
     for candidate in run.names:
         parts.append(show(tables.task_table(run, candidate), width))
-        makers = DETAILS if full else (head_to_head.task_table, since.table)
-        found = [make(run, candidate) for make in makers]
+        found = [make(run, candidate) for make in (DETAILS if full else COMPARISONS)]
         parts += [show(table, width) for table in found if table.rows]
         if not full:
             parts.append(_misses(tables.miss_table(run, candidate), width))

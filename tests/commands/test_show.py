@@ -117,6 +117,11 @@ def test_what_cannot_be_shown_is_one_line_with_the_remedy(stored, show):
     assert stopped.value.code == 2
 
 
+def test_the_page_is_of_the_same_t(stored, show, tmp_path):
+    show("--tolerance=-3", f"--html={tmp_path / 'page.html'}")
+    assert "All 3 subgraphs are correct (at t = -3)" in (tmp_path / "page.html").read_text()
+
+
 def test_it_imports_neither_torch_nor_pytest(stored):
     code = (
         "import sys; from pytest_passbench.commands.main import main; code = main(sys.argv[1:]);"

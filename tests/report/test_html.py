@@ -11,6 +11,7 @@ import shlex
 from html.parser import HTMLParser
 from pathlib import Path
 
+import goodinput
 import made_runs
 import pytest
 from hypothesis import given
@@ -100,6 +101,14 @@ def test_the_verdict_is_a_sentence(ratios, lead):
     for record, ratio in zip(run.records, ratios, strict=True):
         record.arm.speed.ratio, record.arm.speed.low, record.arm.speed.high = ratio, ratio * 0.97, ratio * 1.03
     assert lead in words(parsed(run))
+
+
+@pytest.mark.usefixtures("without_charts")
+def test_comparisons_are_those_of_the_other_reports():
+    said = words(parsed(Run.from_json(goodinput.results())))
+    assert "Head to head: cand against old" in said
+    assert "Changes: cand, since old.json" in said
+    assert "Comparison" not in words(parsed(made_runs.troubled_run()))
 
 
 @pytest.mark.usefixtures("without_charts")

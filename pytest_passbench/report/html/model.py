@@ -10,7 +10,8 @@ from typing import Any
 
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
-from pytest_passbench.report import charts, tables
+from pytest_passbench.report import changes, charts, tables
+from pytest_passbench.report.details import COMPARISONS
 from pytest_passbench.report.tables import Interval
 from pytest_passbench.score import board, es
 from pytest_passbench.score.subgraph import NOT_JUDGED, Judged
@@ -156,6 +157,7 @@ class Page:
     noise: str
     environment: list[tuple[str, str]]
     settings: list[tuple[str, str]]
+    comparisons: list[tables.Table] = field(default_factory=list)
     parts: list[list[tuple[str, str]]] = field(default_factory=list)
     correct_when: str = ""
     unmeasured: list[str] = field(default_factory=list)
@@ -175,11 +177,12 @@ def model(run: Run) -> Page:
         es=tables.es_table(run),
         tasks=tasks,
         findings=_findings(tasks),
-        notes=tables.notes(run),
+        notes=[*tables.notes(run), *changes.notes(run)],
         facts=_facts(run),
         noise=_noise(run),
         environment=_listing(run.environment),
         settings=_listing(run.settings),
+        comparisons=[found for name in run.names for make in COMPARISONS if (found := make(run, name)).rows],
         parts=[_listing(part) for part in run.parts],
         correct_when=tables.correct_when(run),
         unmeasured=[row.name for row in tables.rows(run) if row.scores.as_ is None],
