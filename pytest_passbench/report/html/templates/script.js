@@ -81,7 +81,8 @@
 
   /** @param {string[]} headers @param {Children[]} rows @param {number} words columns of words, at the left */
   function table(headers, rows, words = 1) {
-    const kind = (/** @type {number} */ i) => (i < words ? {} : { class: "number" });
+    /** @type {(i: number) => Record<string, string>} */
+    const kind = (i) => (i < words ? {} : { class: "number" });
     return make("div", { class: "scroll" }, make("table", {},
       make("thead", {}, make("tr", {}, ...headers.map((name, i) => make("th", { scope: "col", ...kind(i) }, name)))),
       make("tbody", {}, ...rows.map((cells) => make("tr", {}, ...cells.map((cell, i) => make("td", kind(i), cell)))))));
