@@ -25,8 +25,8 @@ import pytest_passbench
 from pytest_passbench.api import Outcome
 
 ROOT = Path(__file__).resolve().parent.parent
-TASK = "linear-add-layer_norm-transpose-c072"  # 6 subgraphs
-PASS = "add_layer_norm_both"
+TASK = "add-relu-6709"  # 6 subgraphs
+PASS = "add_relu"
 COUNTS = (1, 4, 16)
 MANIFEST = "sorted_output_pass_rule_names.json"
 

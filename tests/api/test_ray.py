@@ -15,11 +15,15 @@ from pytest_passbench.judge.arms import processes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore")]
 TASKS = 4
-ray = pytest.importorskip("ray")
 
 
 @pytest.fixture(scope="module")
-def cluster():
+def ray():
+    return pytest.importorskip("ray")  # here, since importing it takes a second
+
+
+@pytest.fixture(scope="module")
+def cluster(ray):
     from ray.cluster_utils import Cluster
 
     found = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
@@ -75,7 +79,7 @@ def test_a_cluster_judges_as_one_machine_does_and_outlives_a_node(cluster, bench
     assert not any(map(processes.alive, doomed))
 
 
-def test_a_cluster_that_is_not_there_is_named():
+def test_a_cluster_that_is_not_there_is_named(ray):
     ray.shutdown()
     for address in ("127.0.0.1:1", "ray://127.0.0.1:1"):
         with pytest.raises(UserError, match=f"ray, {address}: no Ray cluster answers: .*refused .start it with"):

@@ -39,7 +39,7 @@ class Allowance:
 
 #: What a subgraph may take in a run without a budget: the pairs of the first look, on a noisy machine cut short.
 DEFAULT = Allowance(pair=0.024, pairs=LOOKS[0])
-#: What a subgraph may take in a call of an evaluator, which answers in a second: as many pairs, of fewer rounds.
+#: What a subgraph may take in a call of an evaluator, which is to answer soon: as many pairs, of fewer rounds.
 QUICK = Allowance(pair=0.008, pairs=LOOKS[0])
 #: What it may take when it is measured again because noise left it open. The rounds are noisy, so pairs are longer.
 AGAIN = Allowance(seconds=4.0, pairs=MAX_PAIRS, precise=0.01)
