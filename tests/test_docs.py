@@ -109,7 +109,7 @@ def test_the_tutorial_prints_what_it_shows(shell):
             assert block.kind == "text", block
             shown.append(block.text)
     *printed, _ = shell(script).stdout.split("<<< end of step >>>\n")
-    assert len(printed) == len(shown) == 5
+    assert len(printed) == len(shown) == 7
     for page, real in zip(shown, printed, strict=True):
         assert not unlike(page, real), real
 

@@ -30,7 +30,10 @@ class Failing:
 
     @property
     def severity(self) -> int:
-        """The rank of the status: 0 for a broken rule, then what did not run, a wrong form or answer, no match."""
+        """The rank of the worst status.
+
+        0 is a broken rule, 1 a fault before an answer, 2 a wrong form, 3 a wrong answer, 4 no match.
+        """
         return _SEVERITY.get(self.worst.arm.status, 1)
 
     @property

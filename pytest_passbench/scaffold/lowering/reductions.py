@@ -23,7 +23,8 @@ class Reductions(Wrapper):
     def _rows(self, node: Node, value: Node, dims: Sequence[int]) -> tuple[str, int]:
         """Return the variable of a dense tensor whose last dimensions are ``dims`` of ``value``, and their number."""
         rank, text = len(self.form.shapes(value)[0]), self._variable(value)
-        refuse(any(len(shape) != rank for shape in self.form.shapes(value)), "ranks that differ")
+        last = list(dims) == list(range(-len(dims), 0))
+        refuse(not last and any(len(shape) != rank for shape in self.form.shapes(value)), "ranks that differ")
         if [d % rank for d in dims] == list(range(rank - len(dims), rank)):
             if text in self._dense:
                 return text, len(dims)
