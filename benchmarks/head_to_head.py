@@ -45,7 +45,8 @@ PER_SANDBOX = 20
 def main() -> None:
     """Add sessions, then summarise all there are."""
     args = _arguments()
-    store, chosen = Store(args.name), spread(cases(shortest=SHORTEST, longest=args.longest), args.cases)
+    of_tasks = {case.task.id: case for case in cases(shortest=SHORTEST, longest=args.longest)}
+    store, chosen = Store(args.name), spread(list(of_tasks.values()), args.cases)  # a task has one folder of passes
     queue, deadline = store.next(chosen), time.monotonic() + args.seconds
     left = dict.fromkeys(PLANTED, args.sessions)
     while any(left.values()) and time.monotonic() < deadline:
@@ -62,7 +63,7 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--sessions", type=int, default=40, metavar="N", help="sessions to add, of each kind")
-    parser.add_argument("--cases", type=int, default=20, metavar="N", help="subgraphs to spread them over")
+    parser.add_argument("--cases", type=int, default=40, metavar="N", help="subgraphs to spread them over")
     parser.add_argument(
         "--longest", type=float, default=2_000.0, metavar="US", help="of eager's calls (microseconds)"
     )
