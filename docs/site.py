@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -108,9 +109,14 @@ def filled(markdown: str) -> str:
 def options_table() -> str:
     """Return the table of all options of ``pytest --passbench``: one row for each, and how Python calls it."""
     from pytest_passbench.core.options import OPTIONS
+    from pytest_passbench.core.settings import Settings
     from pytest_passbench.plugin.options import FLAGS
 
-    rows = [(f"--{name.replace('_', '-')}", "", text) for name, text in FLAGS.items()]
+    known = {field.name for field in fields(Settings)}
+    rows = []
+    for name, text in FLAGS.items():
+        field = name.removeprefix("passbench_")
+        rows.append((f"--{name.replace('_', '-')}", field if field in known else "", text))
     for option in OPTIONS:
         value = f"[={option.metavar}]" if option.alone else f" {option.metavar}"
         rows.append((f"{option.short or f'--passbench-{option.name}'}{value}", option.key, option.help))
