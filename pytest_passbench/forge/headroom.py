@@ -22,7 +22,7 @@ from pytest_passbench.forge.probe import Probe
 MOVED_BYTES = tuple(1 << power for power in range(10, 28))
 """Traffic of the copies that are measured: of parts of the first cache, up to far more than the last one holds."""
 MATRIX = 768
-REPEATS = 30
+REPEATS = 60
 
 
 @dataclass(frozen=True)
@@ -54,23 +54,24 @@ class Machine:
 
 
 def measure() -> Machine:
-    """Return the rates of this machine: the best of ``REPEATS`` runs, which other work disturbs least."""
+    """Return the rates of this machine: the best of ``REPEATS`` runs, which other work disturbs least.
+
+    Every size is run once before any is run again, so that a disturbance of a second is not in all runs of one size.
+    """
     source, target = torch.ones(MOVED_BYTES[-1] // 8), torch.empty(MOVED_BYTES[-1] // 8)
     left, right, product = (torch.ones(MATRIX, MATRIX) for _ in range(3))
-    copies = []
-    for moved in MOVED_BYTES:
-        part, into = source[: moved // 8], target[: moved // 8]
-        copies.append((moved, _best(functools.partial(into.copy_, part))))
-    return Machine(tuple(copies), 2 * MATRIX**3 / _best(lambda: torch.mm(left, right, out=product)))
-
-
-def _best(function: Callable[[], Any]) -> float:
-    times = []
+    runs: list[Callable[[], Any]] = [
+        functools.partial(target[: moved // 8].copy_, source[: moved // 8]) for moved in MOVED_BYTES
+    ]
+    runs.append(functools.partial(torch.mm, left, right, out=product))
+    best = [float("inf")] * len(runs)
     for _ in range(REPEATS):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return min(times)
+        for number, run in enumerate(runs):
+            run()  # a first one after another size: the caches hold that one's data
+            start = time.perf_counter()
+            run()
+            best[number] = min(best[number], time.perf_counter() - start)
+    return Machine(tuple(zip(MOVED_BYTES, best, strict=False)), 2 * MATRIX**3 / best[-1])
 
 
 @dataclass(frozen=True)
