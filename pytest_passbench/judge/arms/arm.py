@@ -53,6 +53,21 @@ class ArmSettings:
         return is_cuda(self.device) and self.pipeline != READ
 
 
+@dataclass(frozen=True)
+class Parked:
+    """A process of the harness's own on a device, which waits for its next subgraph. ``number`` is its inner id."""
+
+    channel: socket.socket
+    log: IO[bytes]
+    number: int
+    pid: int
+
+    def close(self) -> None:
+        """Hang up. The process then ends by itself."""
+        self.channel.close()
+        self.log.close()
+
+
 class Arm:
     """A sandbox with its zygote. It starts in the background at once; :meth:`ready` waits for it.
 
@@ -66,6 +81,9 @@ class Arm:
         self.versions: dict[str, str] = {}
         self.zygote = 0
         self._own: set[int] = set()
+        #: Processes that outlast a subgraph, and those of them that wait for the next, by the name of their program.
+        self.spared: set[int] = set()
+        self.parked: dict[str, Parked] = {}
         with contextlib.ExitStack() as lasting, contextlib.ExitStack() as passing:
             self._channel, theirs = socket_pair()
             lasting.callback(self._channel.close)
@@ -226,9 +244,12 @@ class Arm:
         }
 
     def everything_inside(self) -> list[int]:
-        """Return the process ids, as the host sees them, of all processes of the sandbox but the zygote."""
+        """Return the process ids, as the host sees them, of all processes of the sandbox but the zygote.
+
+        Those that are :attr:`spared` are left out.
+        """
         root = self._process.pid
-        walls_own = {root, self.zygote, processes.parent_if_any(self.zygote)}
+        walls_own = {root, self.zygote, processes.parent_if_any(self.zygote), *self.spared}
         inside = [pid for pid in processes.descendants(root) if pid not in walls_own]
         return [pid for pid in inside if processes.alive(pid)]
 
@@ -266,7 +287,7 @@ class Arm:
         """Kill all processes of the sandbox but the zygote, wait until they end, and have the zygote reap them."""
         if not self.zygote:
             return
-        if self.everything_inside():
+        if self.everything_inside() and not self.spared:
             self.signal_all(signal.SIGKILL)
         for _ in range(MAX_ATTEMPTS):
             if not self.kill_children():
@@ -292,10 +313,16 @@ class Arm:
 
     def destroy(self) -> None:
         """End the sandbox at once. All its processes end with its first one, however many they are."""
+        self._spare_nobody()
         if self.zygote:
             processes.kill(self.zygote)
         self._process.kill()
         self.kill_children()
+
+    def _spare_nobody(self) -> None:
+        while self.parked:
+            self.parked.popitem()[1].close()
+        self.spared.clear()
 
     def reap(self) -> list[list[int]]:
         """Return ``[process id inside, signal]`` of each template that ended. Empty if the zygote is gone too."""
@@ -311,6 +338,7 @@ class Arm:
 
     def close(self) -> None:
         """End the sandbox and everything in it, wait for that, and close its files."""
+        self._spare_nobody()
         if not self.settings.walls.strong:
             for pid in self.everything_inside():
                 processes.kill(pid)
