@@ -11,7 +11,8 @@ written at the end, gpu-check.md. Both lie in the folder that $OUT names, or in 
 reports/gpu-rehearsal/).
 
 The ladder of walls says which wall of the sandbox the driver does not work behind. Later steps run without that wall.
-If bubblewrap is not installed, its Debian package is taken from the folder .carry of the checkout.
+If bubblewrap is not installed, its Debian package is taken from the folder .carry of the checkout, which git ignores
+(`apt-get download bubblewrap` in there).
 """
 
 from __future__ import annotations

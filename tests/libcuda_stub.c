@@ -139,3 +139,15 @@ CUresult cuMemcpyDtoH_v2(void *target, CUdeviceptr source, size_t size) {
   memcpy(target, (void *)source, size);
   return CUDA_SUCCESS;
 }
+
+CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
+  return munmap((void *)address, size) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr address, size_t size) {
+  return address && size ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+  return close((int)handle) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}

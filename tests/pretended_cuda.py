@@ -99,9 +99,10 @@ torch.cuda.stream = torch.cuda.graph = lambda entered: entered
 
 #: Puts a library in libcuda's place. It comes along in the text, since sandboxes see no file of it.
 LIBRARY = """
-import base64, ctypes
+import base64, ctypes, functools
 from pytest_passbench.runner import libcuda
 
+@functools.cache
 def library(data=base64.b64decode({data!r})):
     file = os.memfd_create("libcuda")
     os.write(file, data)
@@ -154,8 +155,10 @@ def first_in_zygotes(source_for: Callable[[str], str]) -> Iterator[None]:
     def with_source(self: Arm, *arguments: Any) -> list[str]:
         line = command(self, *arguments)
         if self.settings.on_device:
+            # The zygote starts its interpreter again without address randomisation: before, not after the imports.
+            again = "" if "same_layout" in source_for(self.settings.name) else f"{_LAYOUT}; "
             place, source = line.index("-c") + 1, source_for(self.settings.name)
-            run = f"exec(compile({source!r}, 'first', 'exec'), {{}})"
+            run = f"{again}exec(compile({source!r}, 'first', 'exec'), {{}})"
             line[place] = line[place].replace("from pytest_passbench.runner.zygote", f"{run}; {_START}", 1)
         return line
 
@@ -166,4 +169,5 @@ def first_in_zygotes(source_for: Callable[[str], str]) -> Iterator[None]:
         Arm._command = command  # type: ignore[method-assign]
 
 
+_LAYOUT = "from pytest_passbench.walls import harden; harden.same_layout()"
 _START = "from pytest_passbench.runner.zygote"

@@ -23,7 +23,11 @@ def steps(folder: Path, monkeypatch: pytest.MonkeyPatch, **bodies: str) -> None:
     text = HEAD + "".join(f"if sys.argv[1] == {name!r}:\n    {body}\n" for name, body in bodies.items())
     (folder / "benchmarks" / "gpu_steps.py").write_text(text)
     monkeypatch.setattr(gpu_check, "ROOT", folder)
-    monkeypatch.setattr(gpu_check, "STEPS", tuple(gpu_check.Step(name, 3, f"finds {name}") for name in bodies))
+    monkeypatch.setattr(
+        gpu_check,
+        "STEPS",
+        tuple(gpu_check.Step(name, 2 if name == "hangs" else 20, f"finds {name}") for name in bodies),
+    )
 
 
 def row(**found: Any) -> str:

@@ -15,13 +15,13 @@ def start_template(arm: Arm, order: Order, layout: Layout, pages_fd: int) -> Tem
 
     ``pages_fd`` is the file descriptor of the subgraph's input pages.
     """
-    message = {"op": "template", "order": dict(vars(order)), "layout": layout.to_json()}
-    channel, log, number = arm.fork(message, (pages_fd,))
-    if not is_cuda(arm.settings.device):
-        return Template(arm, channel, log, number)
-    from pytest_passbench.judge.arms.cuda import CudaTemplate
+    message = {"op": "template", "order": dict(vars(order)), "layout": layout.to_json(), "kept": False}
+    if is_cuda(arm.settings.device):
+        from pytest_passbench.judge.arms.cuda import start_on_device
 
-    return CudaTemplate(arm, channel, log, number)
+        return start_on_device(arm, order.arm, message, pages_fd)
+    channel, log, number = arm.fork(message, (pages_fd,))
+    return Template(arm, channel, log, number)
 
 
 def max_slots(device: str) -> int:

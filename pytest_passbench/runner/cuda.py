@@ -56,11 +56,15 @@ class CudaBlock(Block):
         poison: Callable[[], None] = lambda: None,
         shared: int | None = None,
     ) -> None:
-        self.poison, self._shared = poison, shared is not None
+        self.poison = poison
         self.device, self.call, self.mutated = torch.device(device), call, mutated
         self._stride = pages.layout.stride
         self._host = torch.frombuffer(pages.memory, dtype=torch.uint8)
-        self._memory = _inputs(self.device, pages.layout.size, shared)
+        self._arena = _shared(self.device, pages.layout.size, shared)
+        if self._arena is None:
+            self._memory = torch.zeros(pages.layout.size, dtype=torch.uint8, device=self.device)
+        else:
+            self._memory = self._arena.tensor(self.device)
         self.slots = [device_slot(self._memory, pages.layout, index) for index in range(calls)]
         self.copies = [tuple(slot[i].clone() for i in mutated) for slot in self.slots] if mutated else []
         self.tables = OutputTables(calls, outputs + len(mutated))
@@ -98,7 +102,7 @@ class CudaBlock(Block):
         Make private copies of those that eager changes. Then flush the device's L2 cache by writing.
         """
         size = calls * self._stride
-        if not self._shared:
+        if self._arena is None:
             self._memory[:size].copy_(self._host[:size])
         for slot, copies in zip(self.slots[:calls], self.copies, strict=False):
             for index, copy in zip(self.mutated, copies, strict=True):
@@ -147,6 +151,13 @@ class CudaBlock(Block):
         del results
         self._seconds.value = self._events[0].elapsed_time(self._events[1]) * 1e-3
 
+    def close(self) -> None:
+        """Give shared memory back. The block can't be used any more."""
+        self.results, self.slots = [], []
+        if self._arena is not None:
+            self._arena.close()
+            self._arena = None
+
     def collect(self, call: int) -> None:
         """Copy the outputs of call number ``call`` to the host, and its inputs as they are now."""
         outputs = self.results[call] if type(self.results[call]) is tuple else ()
@@ -157,13 +168,13 @@ class CudaBlock(Block):
         self._inputs.copy_(self._memory[start : start + self._stride])
 
 
-def _inputs(device: torch.device, size: int, shared: int | None) -> torch.Tensor:
-    """Return memory for all inputs on the device, as a flat tensor of bytes: the shared one if there is one."""
+def _shared(device: torch.device, size: int, shared: int | None) -> DeviceMemory | None:
+    """Return the memory behind a descriptor, mapped to read only; None without a descriptor."""
     if shared is None:
-        return torch.zeros(size, dtype=torch.uint8, device=device)
+        return None
     memory = DeviceMemory(libcuda.library(), device.index or 0, size, shared)
     os.close(shared)
-    return memory.tensor(device)
+    return memory
 
 
 def device_slot(memory: torch.Tensor, layout: Layout, index: int) -> Slot:

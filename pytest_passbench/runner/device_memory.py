@@ -116,6 +116,13 @@ class DeviceMemory:
             return torch.frombuffer((ctypes.c_ubyte * self.size).from_address(self.address), dtype=torch.uint8)
         return torch.as_tensor(_Described(self.address, self.size), device=device)
 
+    def close(self) -> None:
+        """Give the memory back, and its addresses. No tensor of it may be used any more."""
+        address, size = ctypes.c_ulonglong(self.address), ctypes.c_size_t(self.size)
+        self._check(self._library.cuMemUnmap(address, size), "unmap memory")
+        self._check(self._library.cuMemAddressFree(address, size), "free addresses")
+        self._check(self._library.cuMemRelease(self._handle), "release memory")
+
     def _check(self, code: int, what: str) -> None:
         check(self._library, code, what)
 

@@ -66,6 +66,9 @@ class Block:
             return False
         return True
 
+    def close(self) -> None:
+        """Give back what the process would keep otherwise. On the CPU it ends with its runner."""
+
     def run(self, calls: int) -> None:
         """Make the calls and describe their outputs in the tables."""
         self.results = self._mutating(self.call, calls) if self.mutated else self._plain(self.call, calls)

@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -53,6 +54,7 @@ class Ready:
     pieces: tuple[int, int] = (0, 0)  # of memory: address and bytes
     null: int = field(default_factory=lambda: os.open(os.devnull, os.O_WRONLY))
     filter: seccomp.Measured | None = None
+    kept: bool = False  # the process serves further subgraphs
     code: list[code.CodePages] = field(default_factory=list)
 
 
@@ -65,19 +67,45 @@ class Failure(Exception):
 
 
 def main(message: dict[str, Any], fds: list[int]) -> None:
-    """Build the program that ``message`` orders, and serve requests for forks until the judge hangs up."""
+    """Build the program that ``message`` orders, and serve requests for forks until the judge hangs up.
+
+    On a device, a process without code of a candidate goes on with the next order after that. Making a context takes
+    longer than most measurements.
+    """
     channel, pages_fd = socket.socket(fileno=fds[0]), fds[1]
     enclose(fds[2], message["limits"])
     ready = _build(channel, message, pages_fd)
-    if ready is not None:
+    first = True
+    while ready is not None:
         gc.collect()
+        ready.kept = message["kept"]
         ready.code = code.made_here()
-        ready.filter = seccomp.measured(driver=is_cuda(ready.device))
+        ready.filter = None if ready.kept else seccomp.measured(driver=is_cuda(ready.device))
         gc.freeze()  # so that no collection in a fork touches and thereby copies older objects
         send(channel, {"status": "ready", **ready.report})
         sys.stdout.flush()  # or each fork would write what is in the buffer
-        ready.pieces = memory.release()  # last, since even a report's length moves the heap's end
+        if first:
+            ready.pieces = memory.release()  # last, since even a report's length moves the heap's end
         _fork_on_request(channel, ready)
+        if not ready.kept:
+            return
+        os.close(ready.null)
+        ready, first = None, False
+        _forget()
+        try:
+            message, fds = receive(channel)
+        except ProtocolError:
+            return
+        ready = _build(channel, message, fds[0])
+
+
+def _forget() -> None:
+    """Give up what was built and measured, before the next order."""
+    gc.enable()
+    gc.unfreeze()
+    gc.collect()
+    torch._dynamo.reset()
+    torch.cuda.empty_cache()
 
 
 def enclose(log_fd: int, limits: dict[str, Any]) -> None:
@@ -196,6 +224,9 @@ def _fork_on_request(channel: socket.socket, ready: Ready) -> None:
         if message["op"] == "reap":
             send(channel, {"ended": reap()})
             continue
+        if ready.kept:
+            _serve(socket.socket(fileno=fds[0]), message, ready, fds[1:])
+            return
         if is_cuda(ready.device):  # a device's context does not survive a fork
             _become_runner(socket.socket(fileno=fds[0]), message, ready, fds[1:])
         pid = _fork()
@@ -217,6 +248,14 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
     ``shared`` has the descriptor of the inputs on a device, if they are shared.
     """
     try:
+        _serve(channel, message, ready, shared)
+    finally:
+        os._exit(0)
+
+
+def _serve(channel: socket.socket, message: dict[str, Any], ready: Ready, shared: Sequence[int]) -> None:
+    """Serve blocks until the judge hangs up."""
+    try:
         os.dup2(ready.null, 1)  # the log has what the template's calls printed; more would fill it
         chance = random.Random(message["place"])
         memory.displace(chance, ready.pieces)
@@ -227,11 +266,11 @@ def _become_runner(channel: socket.socket, message: dict[str, Any], ready: Ready
             poison(ready.replayed)
         block = _block(channel, ready, message["calls"], mutated, outputs, shared)
         rehearsal = message["calls"] if message["rehearse"] else 0
-        serve(channel, block, ready.filter, message["threads"], memory.Spacer(chance, sum(ready.sizes)), rehearsal)
+        with closing(channel), closing(block):
+            spacer = memory.Spacer(chance, sum(ready.sizes))
+            serve(channel, block, ready.filter, message["threads"], spacer, rehearsal)
     except (ProtocolError, OSError):
         pass  # the judge has hung up
-    finally:
-        os._exit(0)
 
 
 def _block(

@@ -214,6 +214,10 @@ def test_the_shipped_triton_kernels_are_right_and_timed():
     assert all(speed is not None and speed.other_device_us is not None for speed in timed)
 
 
+#: Inputs that the driver shares are mapped to read only; else a change of them is found.
+FORBIDDEN = "integrity or runtime_fail or crash"
+
+
 @pytest.mark.gpu
 def test_wrong_results_and_faults_are_caught_on_the_device(bench, wrapper):
     bodies = {
@@ -221,14 +225,15 @@ def test_wrong_results_and_faults_are_caught_on_the_device(bench, wrapper):
         "zeros": ("return torch.zeros_like(x)", "ran"),
         "on-the-cpu": ("return (torch.nn.functional.gelu(x) + y).cpu()", "type_mismatch"),
         "raises": ("raise ValueError('no such luck')", "runtime_fail"),
-        "changes-its-input": ("z = torch.nn.functional.gelu(x) + y\nx.zero_()\nreturn z", "integrity"),
+        "changes-its-input": ("z = torch.nn.functional.gelu(x) + y\nx.zero_()\nreturn z", FORBIDDEN),
     }
     for name, (body, _status) in bodies.items():
         bench.task(name)
         bench.candidate({"p": wrapper(body)}, task=name)
     records = bench.judge(policy="open", device="cuda")
     for name, (_body, status) in bodies.items():
-        assert (name, records[f"{name}/float32-x1"].arm.status) == (name, status)
+        found = records[f"{name}/float32-x1"].arm.status
+        assert (name, found) == (name, status) or (status == FORBIDDEN and found in status.split(" or "))
     assert not records["zeros/float32-x1"].correct
     assert records["honest/float32-x1"].arm.correct_from == [-11]
 

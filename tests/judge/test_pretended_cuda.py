@@ -90,8 +90,9 @@ def test_behind_weak_walls_a_device_is_opened_measured_and_audited(weak, tmp_pat
     helpers = [where for thread, where in placed if thread not in firsts]
     assert helpers  # the thread that opening the device starts
     timed = [where for thread, where in placed if thread in firsts]
-    if len(os.sched_getaffinity(0)) > 1:
-        assert all(where.isdisjoint(timed[0]) for where in helpers)
+    everywhere = frozenset(os.sched_getaffinity(0))  # where a process waits for the next subgraph
+    if len(everywhere) > 1:
+        assert all(where.isdisjoint(timed[0]) for where in helpers if where != everywhere)
     assert held[0] == ["device-1"]  # around the build
     assert "device-1" in held[1]
     assert len(held[1]) > 1
@@ -112,6 +113,35 @@ def test_a_live_runner_is_not_moved_by_the_forks_of_the_next_pair(monkeypatch):
     template.pin(1)
     assert moved == [123]
     assert template.cores == {0}
+
+
+@pytest.mark.slow
+def test_eager_keeps_its_process_over_subgraphs_and_a_candidate_does_not(tmp_path, library, monkeypatch):
+    """Nothing of a subgraph is left in the process: no descriptor, and the next one is judged right."""
+    seen: list[tuple[str, int, int]] = []
+    settle = CudaRunner.settle_threads
+
+    def settled(self: CudaRunner, core: frozenset[int]) -> None:
+        settle(self, core)
+        settings, files = self.template.arm.settings, os.listdir(f"/proc/{self.pid}/fd")  # noqa: PTH208
+        seen.append((settings.name, self.pid, len(files)))
+
+    monkeypatch.setattr(CudaRunner, "settle_threads", settled)
+    bench = Bench(tmp_path)
+    bench.task(shapes=((64, 256), (64, 256)), scales=(1, 2, 3))
+    bench.candidate({"p": make_wrapper(AS_EAGER)})
+    with pretended_cuda(library=library):
+        found = bench.judge(policy="open", device="cuda", audit="standard")
+    assert {record.arm.status for record in found.values()} == {"ran"}
+    assert all(record.correct and record.arm.error64 for record in found.values())
+    eager = {pid for name, pid, _files in seen if name == "eager"}
+    candidate = {pid for name, pid, _files in seen if name == "candidate"}
+    assert len(candidate) == 3
+    assert len(eager) == 2  # eager and eager in float64
+    for pid in eager:
+        files = [count for _name, other, count in seen if other == pid]
+        assert len(files) >= 3
+        assert len(set(files)) == 1
 
 
 LATE = "if name == 'candidate' and CALLS[0] == {}: raise {}"

@@ -49,6 +49,10 @@ def test_another_process_reads_what_was_written_and_cannot_write(library: ctypes
     back = torch.ones(SIZE, dtype=torch.uint8)
     ours.read(back.data_ptr(), SIZE)
     assert back.eq(0).all()
+    files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    ours.close()
+    theirs.close()
+    assert len(os.listdir("/proc/self/fd")) == files - 2  # noqa: PTH208
 
 
 def test_what_the_driver_refuses_is_said(library: ctypes.CDLL):

@@ -53,6 +53,21 @@ class ArmSettings:
         return is_cuda(self.device) and self.pipeline != READ
 
 
+@dataclass(frozen=True)
+class Parked:
+    """A process of the harness's own on a device, which waits for its next subgraph. ``number`` is its inner id."""
+
+    channel: socket.socket
+    log: IO[bytes]
+    number: int
+    pid: int
+
+    def close(self) -> None:
+        """Hang up. The process then ends by itself."""
+        self.channel.close()
+        self.log.close()
+
+
 class Arm:
     """A sandbox with its zygote. It starts in the background at once; :meth:`ready` waits for it.
 
@@ -66,8 +81,10 @@ class Arm:
         self.versions: dict[str, str] = {}
         self.zygote = 0
         self._own: set[int] = set()
-        #: Templates that stay when their case has ended. No code of a candidate's runs in their sandbox.
+        #: Processes that stay when their case has ended. No code of a candidate's runs in their sandbox.
         self.lasting: set[int] = set()
+        #: Those of them that wait for the next subgraph, by the name of their program.
+        self.parked: dict[str, Parked] = {}
         with contextlib.ExitStack() as lasting, contextlib.ExitStack() as passing:
             self._channel, theirs = socket_pair()
             lasting.callback(self._channel.close)
@@ -297,11 +314,16 @@ class Arm:
 
     def destroy(self) -> None:
         """End the sandbox at once. All its processes end with its first one, however many they are."""
-        self.lasting.clear()
+        self._let_none_last()
         if self.zygote:
             processes.kill(self.zygote)
         self._process.kill()
         self.kill_children()
+
+    def _let_none_last(self) -> None:
+        while self.parked:
+            self.parked.popitem()[1].close()
+        self.lasting.clear()
 
     def reap(self) -> list[list[int]]:
         """Return ``[process id inside, signal]`` of each template that ended. Empty if the zygote is gone too."""
@@ -317,6 +339,7 @@ class Arm:
 
     def close(self) -> None:
         """End the sandbox and everything in it, wait for that, and close its files."""
+        self._let_none_last()
         if not self.settings.walls.strong:
             for pid in self.everything_inside():
                 processes.kill(pid)

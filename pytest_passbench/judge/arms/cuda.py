@@ -1,31 +1,85 @@
-"""The judge's handles for arms on a CUDA device: one process per arm and subgraph builds and runs the program.
+"""The judge's handles for arms on a CUDA device: one process per arm builds the program of a subgraph and runs it.
 
-The judge itself opens no device. It times a block with its own clock, and the device is idle at both ends.
+The judge itself makes no context. It times a block with its own clock, and the device is idle at both ends.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+import socket
 import struct
+from typing import Any
 
-from pytest_passbench.judge.arms import replies
+from pytest_passbench.judge.arms import processes, replies
+from pytest_passbench.judge.arms.arm import Arm, Parked
 from pytest_passbench.judge.arms.keeper import Keeper
+from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.runner import BlockTime, Runner, place
-from pytest_passbench.judge.arms.template import Effects, Fork, Template
+from pytest_passbench.judge.arms.template import Answering, Effects, Fork, Template
 from pytest_passbench.judge.machine import priority
-from pytest_passbench.protocol import FLAG_COLLECT, FLAG_DESCRIBE, FLAG_DEVICE_TIME, FLAG_POISON, FLAG_PREPARE, Layout
+from pytest_passbench.protocol import (
+    FLAG_COLLECT,
+    FLAG_DESCRIBE,
+    FLAG_DEVICE_TIME,
+    FLAG_POISON,
+    FLAG_PREPARE,
+    Layout,
+    ProtocolError,
+    send,
+)
 
 _DOUBLE = struct.Struct("<d")
 
 
+def start_on_device(arm: Arm, program: str, message: dict[str, Any], pages_fd: int) -> CudaTemplate:
+    """Have a template work on the order in ``message``. Raises ArmFailure.
+
+    In a sandbox without code of a candidate it is the process that worked on this ``program`` ("eager", ...) of the
+    subgraph before, if that is still there.
+    """
+    if arm.settings.judged:
+        return CudaTemplate(arm, *arm.fork(message, (pages_fd,)))
+    message = {**message, "kept": True}
+    waiting = arm.parked.pop(program, None)
+    if waiting is not None:
+        try:
+            send(waiting.channel, message, (pages_fd,))
+            return CudaTemplate(arm, waiting.channel, waiting.log, waiting.number, program, waiting.pid)
+        except (ProtocolError, TimeoutError):
+            waiting.close()
+            arm.lasting.discard(waiting.pid)
+    return CudaTemplate(arm, *arm.fork(message, (pages_fd,)), program)
+
+
 class CudaTemplate(Template):
-    """A template that becomes the runner at the first fork order, and stays it for the rest of the subgraph."""
+    """A template that becomes the runner at the first fork order, and stays it for the rest of the subgraph.
+
+    ``program`` names what a process of the harness's own runs. Such a process is parked when it has served, and works
+    on the next subgraph. A process with code of a candidate ends.
+    """
 
     runner: CudaRunner | None = None
     keeper: Keeper | None = None
     rehearses = False
     _may_have_threads = True  # the driver starts some
+
+    def __init__(
+        self, arm: Arm, channel: socket.socket, log: Any, number: int, program: str = "", pid: int = 0
+    ) -> None:
+        super().__init__(arm, channel, log, number)
+        self._program, self.pid = program, pid
+
+    def wait(self, planner: Answering | None = None) -> dict[str, Any]:
+        """Wait until the program is built, as for any template. Raises ArmFailure.
+
+        A process of the harness's own lasts from then on when those of the subgraph are ended.
+        """
+        report = super().wait(planner)
+        if self._program:
+            self.arm.lasting.add(self.pid)
+        return report
 
     def start_fork(
         self, program: Effects, calls: int, place: int, _rehearse: bool = False, audit: bool = False
@@ -61,19 +115,27 @@ class CudaTemplate(Template):
         return signals[-1] if signals else 0
 
     def leave(self) -> None:
-        """Close the channel; the process then ends by itself."""
-        self._end_runner()
+        """Park the process if it will serve again. Else close the channel; the process then ends by itself."""
+        runner, self.runner = self.runner, None
+        if runner is not None and self.pid in self.arm.lasting and runner.sound:
+            runner.release(frozenset(os.sched_getaffinity(0)))
+            self.arm.parked[self._program] = Parked(self._channel, self._log, self._number, self.pid)
+            return
+        self._end(runner)
         super().leave()
 
     def close(self) -> None:
         """End the process."""
-        self._end_runner()
+        runner, self.runner = self.runner, None
+        self._end(runner)
         super().close()
 
-    def _end_runner(self) -> None:
-        if self.runner is not None:
-            self.runner.end()
-            self.runner = None
+    def _end(self, runner: CudaRunner | None) -> None:
+        if runner is not None:
+            runner.end()
+        if self.pid in self.arm.lasting:
+            self.arm.lasting.discard(self.pid)
+            processes.kill(self.pid)
 
 
 class _Turning(Fork):
@@ -181,6 +243,21 @@ class CudaRunner(Runner):
 
     def close(self, _core: int | None = None) -> None:
         """Do nothing: the runner serves all pairs of its subgraph."""
+
+    @property
+    def sound(self) -> bool:
+        """True if the process is stopped, as it is when its last step has ended well."""
+        return processes.stopped(self.pid) and processes.alive(self.pid)
+
+    def release(self, cores: frozenset[int]) -> None:
+        """Hang up, and let the process go on as an ordinary one on ``cores``."""
+        for thread in self.watch.threads:
+            priority.no_longer(thread)
+            place(thread, cores)
+        self._channel.close()
+        self.watch.close()
+        with contextlib.suppress(Gone):
+            processes.go_on(self.pid)
 
     def end(self) -> None:
         """End the process."""
