@@ -118,6 +118,8 @@ def _from(at: int) -> str:
 def _errors(record: Record) -> list[list[Any]]:
     """Return for each output: dtype, eager's greatest error, the candidate's, both ratios, and their limits."""
     arm = record.arm
+    if not arm.error64 and not arm.greatest_ratio64:
+        return []
     rows = max(len(arm.error64), len(arm.greatest_ratio64), len(record.eager_error64))
     return [
         [

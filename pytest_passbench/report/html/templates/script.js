@@ -141,10 +141,15 @@
     if (found.baselines.length) right.push(block("Baselines", table(["baseline", "speed-up", "outcome"],
       found.baselines.map((/** @type {any[]} */ [name, speed, ending]) => [text(name), interval(speed), text(ending)]))));
     if (right.length) parts.push(make("div", {}, ...right));
+    const said = [
+      ...found.texts.map((/** @type {number[]} */ [label, what]) => block(text(label), make("pre", {}, text(what)))),
+      ...found.findings.map((/** @type {number[]} */ [severity, rule, what, place]) =>
+        block(`${text(severity)}: ${text(rule)}${text(place) ? `, ${text(place)}` : ""}`, make("pre", {}, text(what)))),
+    ];
+    const failed = found.kind === "failed" && said.length > 0;
+    if (failed) parts.unshift(make("div", { class: "whole" }, ...said));
     const wide = [
-      ...found.texts.map((/** @type {number[]} */ [label, said]) => block(text(label), make("pre", {}, text(said)))),
-      ...found.findings.map((/** @type {number[]} */ [severity, rule, said, place]) =>
-        block(`${text(severity)}: ${text(rule)}${text(place) ? `, ${text(place)}` : ""}`, make("pre", {}, text(said)))),
+      ...(failed ? [] : said),
       block("From", make("p", {}, [text(found.source), text(found.folder) && `passes of ${text(found.folder)}`,
         found.seconds ? `judged in ${found.seconds.toFixed(1)} s` : ""].filter(Boolean).join(" · "))),
       block("To judge the task again", make("pre", { class: "command" }, command)),
@@ -302,5 +307,6 @@
   for (const place of document.querySelectorAll("[data-chart]")) {
     if (place instanceof HTMLElement && page.vegaEmbed) void draw(place, data.charts[place.dataset.chart ?? ""]);
   }
-  visit();
+  // Once it is loaded the browser goes to the place in the address, and takes the focus away.
+  window.addEventListener("load", () => setTimeout(visit));
 })();
