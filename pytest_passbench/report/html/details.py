@@ -184,8 +184,8 @@ def packed(pairs: Sequence[Sequence[float]], limit: int) -> list[Any]:
     if not values:
         return []
     least, greatest = min(values), max(values)
-    scale = (LEVELS - 1) / (greatest - least) if greatest > least else 0.0
-    places = (round((value - least) * scale) for value in values)
+    span = greatest - least or 1.0
+    places = (round((value - least) / span * (LEVELS - 1)) for value in values)
     text = "".join(ALPHABET[place // len(ALPHABET)] + ALPHABET[place % len(ALPHABET)] for place in places)
     return [_short(least), _short(greatest), [len(pair) for pair in kept], every, text]
 

@@ -82,7 +82,7 @@
   /** @param {string[]} headers @param {Children[]} rows @param {number} words columns of words, at the left */
   function table(headers, rows, words = 1) {
     /** @type {(i: number) => Record<string, string>} */
-    const kind = (i) => (i < words ? {} : { class: "number" });
+    const kind = (i) => (i < words ? { class: "word" } : { class: "number" });
     return make("div", { class: "scroll" }, make("table", {},
       make("thead", {}, make("tr", {}, ...headers.map((name, i) => make("th", { scope: "col", ...kind(i) }, name)))),
       make("tbody", {}, ...rows.map((cells) => make("tr", {}, ...cells.map((cell, i) => make("td", kind(i), cell)))))));
