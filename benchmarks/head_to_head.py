@@ -48,9 +48,9 @@ def main() -> None:
     of_tasks = {case.task.id: case for case in cases(shortest=SHORTEST, longest=args.longest)}
     store, chosen = Store(args.name), spread(list(of_tasks.values()), args.cases)  # a task has one folder of passes
     queue, deadline = store.next(chosen), time.monotonic() + args.seconds
-    left = dict.fromkeys(PLANTED, args.sessions)
+    left = dict.fromkeys(PLANTED if args.planted is None else [args.planted], args.sessions)
     while any(left.values()) and time.monotonic() < deadline:
-        for extra in PLANTED:
+        for extra in left:
             count = min(left[extra], PER_SANDBOX)
             left[extra] -= count
             _measure(store, [next(queue) for _ in range(count)], extra, args, deadline)
@@ -63,6 +63,7 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--sessions", type=int, default=40, metavar="N", help="sessions to add, of each kind")
+    parser.add_argument("--planted", type=float, choices=PLANTED, help="only this share (default: both)")
     parser.add_argument("--cases", type=int, default=40, metavar="N", help="subgraphs to spread them over")
     parser.add_argument(
         "--longest", type=float, default=2_000.0, metavar="US", help="of eager's calls (microseconds)"
