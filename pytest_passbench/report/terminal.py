@@ -77,8 +77,10 @@ def show(table: Table, width: int, spare: Sequence[str] = SPARE, elsewhere: str 
         colalign=["left" if _is_text(fitted, i) else "right" for i in range(len(fitted.headers))],
         maxcolwidths=_wraps(fitted, width),
     )
-    hidden = f"  ({elsewhere} also has: {_named(table, left_out)})" if left_out else ""
-    heading = middle(fitted.title, width - len(hidden)) + hidden
+    hidden = f"({elsewhere} also has: {_named(table, left_out)})" if left_out else ""
+    heading = f"{fitted.title}  {hidden}".rstrip()
+    if len(heading) > width:
+        heading = "\n".join(filter(None, [middle(fitted.title, width), middle(hidden, width)]))
     lines = [text.rstrip() for text in body.splitlines()]
     return "\n".join([heading, lines[0], "-" * max(map(len, lines)), *lines[1:]])
 

@@ -38,6 +38,7 @@ def test_launch_plans_are_shown_as_json(bench, honest, capsys):
     assert told["plans"][0]["plan"]["kernels"][0]["cpp"][3] == "gelu_add"
 
 
+@pytest.mark.slow
 def test_the_task_is_named_by_its_id_or_by_the_path_that_pytest_prints(honest, capsys, monkeypatch):
     monkeypatch.chdir(honest)
     for word in ("gelu-add-mul", "tasks/text/gelu-add-mul.task.yaml"):
@@ -111,6 +112,7 @@ def test_a_kernel_that_does_not_compile_is_an_error_at_the_line_of_its_file(audi
     ]
 
 
+@pytest.mark.slow
 def test_three_errors_of_a_kernel_are_shown_and_the_others_counted(audited):
     lines = "".join(f"  out[0] = none_{number};\n" for number in range(8))
     text = KERNEL.replace("}", lines + "}")
@@ -172,6 +174,7 @@ def test_a_kernel_that_prints_is_an_error_at_its_line(audited):
     )
 
 
+@pytest.mark.slow
 def test_a_judged_kernel_fails_with_the_same_places(bench, wrapper):
     bench.task(dtypes=("float32",))
     root = bench.candidate(

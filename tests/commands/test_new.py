@@ -32,7 +32,7 @@ def test_a_pass_is_written_and_its_match_is_explained(bench, tmp_path, capsys):
         "|     return (tmp_1,)",
         "1: gelu_add replaces tmp_0, tmp_1",
         "gelu_add runs, for float32-x1:",
-        "allocate float32 [16, 32]",
+        "allocate b0: float32 [16, 32]",
     ]
 
 

@@ -171,7 +171,7 @@ anything = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
 @given(st.data())
 def test_whatever_stands_in_a_file_there_is_never_a_traceback(run_folder, capsys, data):
     stored = results_file.read(run_folder).to_json()

@@ -28,6 +28,7 @@ def test_tasks_that_match_or_whose_passes_are_faulty_are_listed(several, capsys)
     assert err.splitlines()[-1] == "2 of 3 tasks matched"
 
 
+@pytest.mark.slow
 def test_tasks_that_no_pass_matches_are_listed_if_asked_for(several, capsys):
     command = ["touches", str(several.folder / "cand"), str(several.tasks), "--missed"]
     assert main(command) == 0
@@ -47,6 +48,7 @@ def test_a_candidate_that_matches_nothing(bench, gelu_add_pass, capsys):
     assert (out, err.splitlines()[-1]) == ("", "0 of 1 tasks matched")
 
 
+@pytest.mark.slow
 def test_the_share_of_a_task_that_matches_is_told(bench, gelu_add_pass, capsys):
     path = bench.task("half", dtypes=("float32", "float16"))
     used_twice = """\

@@ -124,7 +124,7 @@ def test_an_untouched_run_is_fine(made, capsys):
 def test_a_changed_speed_up_is_found_with_the_digest_or_without(made, capsys):
     edit(made, lambda run: setattr(run.records[0].arm.speed, "ratio", 1.55))
     assert verify(made) == 1
-    assert "one/a: the speed-up of candidate is not what its pairs say" in capsys.readouterr().out
+    assert "one/a: the speed-up of the candidate is not what its pairs say" in capsys.readouterr().out
     edit(made, lambda data: data["records"][0]["arm"]["speed"].update(ratio=1.5, high=3.0), digest=False)
     assert verify(made) == 1
     assert "the digest is not that of the contents" in capsys.readouterr().out

@@ -102,6 +102,7 @@ if importlib.util.find_spec("transformers") is not None:
 
     TINY = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
 
+    @pytest.mark.slow
     def test_a_decode_step_has_one_token_and_a_cache_in_the_models_dtype() -> None:
         case = make_case("llama+decode", "text", TINY, (Variant(2, 8), Variant(3, 4)))
         assert case.name == "transformers/llama-decode"
@@ -114,6 +115,7 @@ if importlib.util.find_spec("transformers") is not None:
             assert {graph.low[name] for name in cached} == {"bfloat16"}
             assert all((graph.captured.values[name].std or 0) > 0 for name in cached)
 
+    @pytest.mark.slow
     def test_fused_attention_is_a_row_of_its_own() -> None:
         fused = make_case("llama+sdpa", "text", TINY, (Variant(1, 8),))
         plain = make_case("llama", "text", TINY, (Variant(1, 8),))

@@ -42,6 +42,7 @@ def judged(
         return bench.judge(**asked)["gelu-add/float32-x1"]
 
 
+@pytest.mark.slow
 def test_behind_weak_walls_a_device_is_opened_measured_and_audited(weak, tmp_path, monkeypatch, library):
     """All arms read inputs that were copied to the device once for a round.
 

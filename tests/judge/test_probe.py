@@ -18,7 +18,8 @@ def test_the_probe_ends_when_blocks_are_long_enough_however_slow_float64_is():
         blocks.append((arm, calls))
         return Block(calls * seconds[arm], calls, Disturbance(calls * seconds[arm]))
 
-    clock = SimpleNamespace(fork=lambda: None, take_out=lambda _arm: None, block=block, warm=seconds)
+    apart = {"fork": lambda: None, "take_out": lambda _arm: None}
+    clock = SimpleNamespace(**apart, block=block, warm=seconds, block_seconds=5e-4)
     subject = SimpleNamespace(templates=seconds, bench=SimpleNamespace(layout=SimpleNamespace(slots=64)))
     times = Subject._probe(subject, clock, SimpleNamespace())
     assert times == pytest.approx({"eager": 1e-4, "candidate": 5e-5})

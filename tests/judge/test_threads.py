@@ -18,6 +18,7 @@ def three_threads():
     torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trusted", [False, True])
 def test_evaluate_gives_the_callers_threads_back(bench, gelu_add_pass, three_threads, trusted):
     bench.candidate({"p": gelu_add_pass})

@@ -87,6 +87,7 @@ def test_a_graph_input_written_in_place(bench: Any, pipeline: str) -> None:
     assert record.passes[0].operators == ["adaptive_avg_pool2d"]
 
 
+@pytest.mark.slow
 def test_a_graph_for_a_pattern_and_a_closure_for_a_wrapper(bench: Any) -> None:
     record = judged(bench, GRAPH_AND_CLOSURE, budget=0.5)
     assert record.arm.status == "ran", record.arm.message

@@ -17,11 +17,7 @@ pytestmark = pytest.mark.sandbox
 SECONDS = 30
 KILLED = ("judge", "controller")
 BUSY = (*KILLED, "worker")
-SLOW = tuple(name for name in faults.FAULTS if name != "judge")
-MARKS = {
-    "candidate's bwrap": [pytest.mark.slow, pytest.mark.bubblewrap],
-    **{name: [pytest.mark.slow] for name in SLOW if "bwrap" not in name},
-}
+MARKS = {"candidate's bwrap": [pytest.mark.bubblewrap]}
 CASES = [pytest.param(name, marks=MARKS.get(name, []), id=name.replace(" ", "-")) for name in faults.FAULTS]
 
 
@@ -34,6 +30,7 @@ def resume(folder: Path, *options: str) -> dict:
     return json.loads(max(folder.glob("reports/*/results.json")).read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", CASES)
 def test_a_fault_leaves_nothing_behind(fault, tmp_path):
     faults.prepare(tmp_path)

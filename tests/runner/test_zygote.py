@@ -17,6 +17,7 @@ def imported(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(program, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_on_a_device_the_zygote_of_arms_imports_the_compilers_and_asks_nothing_of_cuda():
     ran = imported("arms")
     assert ran.stdout == "modules True True\n", ran.stderr

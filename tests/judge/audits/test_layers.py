@@ -75,7 +75,8 @@ def test_who_rounds_differently_in_an_extra_block_is_inaccurate_and_not_accused(
     assert "output 0" in record.arm.worst
 
 
-@pytest.mark.parametrize("pipeline", ["dynamo", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("pipeline", ["dynamo", "inductor"])
 def test_operators_inside_a_wrapper_are_seen_in_every_pipeline(bench, wrapper, gelu_add_pass, pipeline):
     for name, text in (("foul", wrapper(TORCH)), ("honest", gelu_add_pass)):
         bench.task(name)

@@ -53,7 +53,9 @@ def test_a_value_that_is_passed_twice_is_one_tensor(bench):
     assert (arm.status, arm.message) == ("ran", "")
 
 
-@pytest.mark.parametrize("pipeline", ["direct", "dynamo", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "pipeline", ["direct", *(pytest.param(name, marks=pytest.mark.slow) for name in ("dynamo", "inductor"))]
+)
 def test_reading_shared_memory_is_fine(bench, pipeline):
     arm = judged(bench, SHARED, by_cpp, APART, pipeline=pipeline)
     assert (arm.status, arm.message) == ("ran", "")
