@@ -5,6 +5,7 @@ from __future__ import annotations
 from pytest_passbench.core.escape import cell
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import tables
+from pytest_passbench.report.details import COMPARISONS
 from pytest_passbench.report.failing import failing
 from pytest_passbench.report.tables import Table
 
@@ -29,6 +30,10 @@ def render(run: Run) -> str:
         if len(shown) < len(found):
             lines.append(f"| ... and {len(found) - len(shown)} more | | results.md has all |")
         lines.append("")
+    for compared in (make(run, name) for name in run.names for make in COMPARISONS):
+        room = MAX_LINES - len(lines) - 5
+        if compared.rows and room > 1:
+            lines += [f"**{cell(compared.title)}**, the worst first", "", *_table(compared, min(room, MAX_TASKS)), ""]
     for name in run.names:
         table = tables.task_table(run, name)
         room = MAX_LINES - len(lines) - 5

@@ -1,0 +1,16 @@
+"""``comment.md``: a run for a comment on a pull request."""
+
+from __future__ import annotations
+
+import goodinput
+
+from pytest_passbench.core.run import Run
+from pytest_passbench.report import comment
+
+
+def test_what_a_run_was_compared_with_is_in_it():
+    text = comment.render(Run.from_json(goodinput.results()))
+    assert "**Head to head: cand against old**, the worst first" in text
+    assert "**Changes: cand, since old.json**, the worst first" in text
+    assert text.index("Changes") < text.index("**Tasks")
+    assert text.count("\n") <= comment.MAX_LINES
