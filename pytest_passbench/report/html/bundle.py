@@ -1,7 +1,7 @@
 """The JavaScript of Vega, Vega-Lite and Vega-Embed, as the package vl-convert-python ships it.
 
 It comes from a process of its own: a JavaScript engine makes the text, with threads and memory that a process which
-judges should not have. That takes seconds, so the text is kept in the temporary folder, by the package's version.
+judges should not have. That takes seconds, so the text is kept in the user's cache, by the package's version.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
@@ -61,10 +60,11 @@ def _checked(data: bytes) -> str | None:
 
 
 def _kept() -> Path | None:
-    """Return the file of this user in the temporary folder; None if others may write to what it lies in."""
-    folder = Path(tempfile.gettempdir()) / f"passbench-report-{os.getuid()}"
+    """Return the file in the user's cache; None if there is no such folder, or if others may write to it."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME", "/")) / ".cache")
+    folder = home / "passbench" / "report"
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError:
         return None
     return folder / f"vega-{metadata.version(PACKAGE)}.js" if is_private(folder) else None
