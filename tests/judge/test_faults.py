@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -108,7 +109,17 @@ def test_eagers_process_that_is_always_killed_is_the_harness_failure(judged):
 
 @pytest.mark.slow
 def test_a_fault_that_comes_only_while_the_candidates_code_runs_is_the_candidates(judged):
-    with killer(lambda: len(inside("reader")) > 1):  # behind the zygote
+    since: list[float] = []
+
+    def reading() -> bool:
+        """Return True if a reader with the candidate's code has stood behind the zygote for a while."""
+        if len(inside("reader")) < 2:
+            since.clear()
+            return False
+        since.append(time.monotonic())
+        return since[-1] - since[0] > 0.2
+
+    with killer(reading):
         record = next(judged)
     assert (record.arm.status, record.judged) == ("crash", True)
     assert "not with eager in its place" in record.arm.message

@@ -132,7 +132,7 @@ def test_eager_keeps_its_process_over_subgraphs_and_a_candidate_does_not(tmp_pat
     bench.task(shapes=((64, 256), (64, 256)), scales=(1, 2, 3))
     bench.candidate({"p": make_wrapper(AS_EAGER)})
     with pretended_cuda(library=library):
-        found = bench.judge(policy="open", device="cuda", audit="standard")
+        found = bench.judge(policy="open", device="cuda", audit="standard", budget=15.0)
     assert {record.arm.status for record in found.values()} == {"ran"}
     assert all(record.correct and record.arm.error64 for record in found.values())
     eager = {pid for name, pid, _files in seen if name == "eager"}
