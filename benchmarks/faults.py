@@ -48,7 +48,8 @@ def _struck(fault: str, busy: bool) -> faults.Outcome:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         faults.prepare(folder)
-        return faults.strike(fault, folder, *(["--busy"] if busy else []))
+        (outcome,) = faults.strike([fault], folder, *(["--busy"] if busy else []))
+        return outcome
 
 
 def _row(fault: str, outcomes: Sequence[faults.Outcome]) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Faults made on purpose in a real run, and what is left of the run afterwards.
 
-As a program it is the caller of a run: ``python tests/faults.py FAULT FOLDER [--busy] [OPTION...]`` starts the run in
-a folder that :func:`prepare` made, and prints an :class:`Outcome` as JSON. Whatever the run leaves without a parent
-becomes a child of this program. So nothing escapes it.
+As a program it is the caller of a run: ``python tests/faults.py FAULT,... FOLDER [--busy] [OPTION...]`` starts the run
+in a folder that :func:`prepare` made, and prints an :class:`Outcome` of each as JSON. Whatever the run leaves without
+a parent becomes a child of this program. So nothing escapes it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ ABANDONED = "passbench-scratch-"  # the next judge removes them
 PR_SET_CHILD_SUBREAPER = 36
 OPTIONS = (
     *("--passbench", "--candidate=cand", "--passbench-pipeline=direct", "--passbench-policy=open"),
-    *("--passbench-audit=off", "--passbench-budget=8", "tasks"),
+    *("--passbench-audit=off", "--passbench-budget=4", "tasks"),
 )
 BUSY = "while True: pass"
 
@@ -43,7 +43,8 @@ class Outcome:
     """What became of a run. Seconds count from the fault.
 
     ``before`` and ``kept`` are the numbers of records on disk when the fault came and at the end. ``next`` is when
-    another record was there, and ``returned`` when the caller had the run's output. ``gone`` is when nothing was left
+    another record was there, and ``returned`` when the caller had the run's output (0 if other faults followed).
+    ``gone`` is when nothing was left
     of the run if that ended it, else of the processes that were hit. ``left`` names what is left at the end.
     """
 
@@ -142,36 +143,38 @@ FAULTS = {
 }
 
 
-def prepare(folder: Path) -> None:
+def prepare(folder: Path, tasks: int = TASKS) -> None:
     """Write tasks and a candidate. Its kernels are compiled in the run: each differs from all others."""
     from workbench import GELU_ADD_KERNEL, Bench, make_cpp_pass
 
     bench = Bench(folder)
     (folder / "pytest.ini").write_text("[pytest]\n")
     (folder / "tmp").mkdir()
-    for number in range(TASKS):
+    for number in range(tasks):
         name = f"task-{number}"
         bench.task(name, shapes=((64, 256), (64, 256)))
         text = f"// {secrets.token_hex(8)}\n{GELU_ADD_KERNEL}"
         bench.candidate({"p": make_cpp_pass(text)}, task=name)
 
 
-def strike(fault: str, folder: Path, *options: str) -> Outcome:
-    """Run the tasks of a prepared folder, with this fault in the middle, in a process of its own."""
-    command = [sys.executable, __file__, fault, str(folder), *options]
+def strike(faults: Sequence[str], folder: Path, *options: str) -> list[Outcome]:
+    """Run the tasks of a prepared folder, with these faults in the middle, in a process of its own.
+
+    Each fault strikes another task. One that ends the run must be the only one.
+    """
+    command = [sys.executable, __file__, ",".join(faults), str(folder), *options]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     if ran.returncode:
-        raise RuntimeError(f"{fault}: {ran.stdout}{ran.stderr}")
-    return Outcome(**json.loads(ran.stdout))
+        raise RuntimeError(f"{', '.join(faults)}: {ran.stdout}{ran.stderr}")
+    return [Outcome(**found) for found in json.loads(ran.stdout)]
 
 
 def main() -> None:
     """Be the caller."""
-    name, folder = sys.argv[1], Path(sys.argv[2])
+    names, folder = sys.argv[1].split(","), Path(sys.argv[2])
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, *(ctypes.c_ulong(number) for number in (1, 0, 0, 0)))
-    with _busy(2 if "--busy" in sys.argv else 0) as busy:
-        outcome = _struck(name, FAULTS[name], folder, busy)
-    print(json.dumps(asdict(outcome)))
+    outcomes = _struck(names, folder, 2 if "--busy" in sys.argv else 0)
+    print(json.dumps([asdict(outcome) for outcome in outcomes]))
 
 
 @contextlib.contextmanager
@@ -186,47 +189,57 @@ def _busy(count: int) -> Iterator[set[int]]:
             loop.wait()
 
 
-def _struck(name: str, fault: Fault, folder: Path, busy: set[int]) -> Outcome:
-    outcome, before = Outcome(name), _places(folder)
-    run = Run(folder, fault.workers)
+def _struck(names: Sequence[str], folder: Path, loops: int) -> list[Outcome]:
+    """Begin a run, strike it once and again from its first record on, and watch it to its end."""
+    outcomes, before = [Outcome(name) for name in names], _places(folder)
+    run = Run(folder, max(FAULTS[name].workers for name in names))
     wait(lambda: run.records() or run.over, LONGEST)
-    victim = wait(lambda: fault.victim(run.pid) or run.over, LONGEST)
-    if run.over or not isinstance(victim, int):
-        raise RuntimeError(f"{name}: nobody to hit: {run.output}")
-    hit = {victim, *processes.descendants(victim)}
-    outcome.before = run.records()
-    begin = time.monotonic()
-    for number in fault.signals:
-        os.kill(victim, number)
-        time.sleep(0.05 if len(fault.signals) > 1 else 0)
-
-    def since() -> float:
-        return time.monotonic() - begin
-
-    def left() -> list[str]:
-        run.bury()
-        there = [pid for pid in processes.descendants(os.getpid()) if pid not in busy and pid != run.pid]
-        return [f"process {pid} {_words(pid)[-3:]}" for pid in there] + sorted(_places(folder) - before)
-
-    def leaving() -> list[str]:
-        """What may still go: nobody is left to remove a killed judge's own folders."""
-        return [place for place in left() if f"/{ABANDONED}" not in place]
-
-    if fault.ends:
-        wait(lambda: run.over and not leaving(), SETTLING)
-        outcome.gone = since()
-    else:
-        wait(lambda: not any(map(processes.alive, hit)), SETTLING)
-        outcome.gone = since()
-        if wait(lambda: run.records() > outcome.before or run.over, LONGEST) and run.records() > outcome.before:
-            outcome.next = since()
+    for outcome in outcomes:
+        begin = _hit(outcome, run, before, loops)
     wait(lambda: run.over, 5 * LONGEST)
-    outcome.returned = run.ended - begin
-    wait(lambda: not leaving(), SETTLING)
-    outcome.left, outcome.code, outcome.output = left(), run.process.returncode, run.output
-    outcome.statuses = run.statuses()
-    outcome.kept = len(outcome.statuses) or run.records()
-    return outcome
+    wait(lambda: not _leaving(run, before), SETTLING)
+    for outcome in outcomes:
+        outcome.left, outcome.code, outcome.output = _left(run, before), run.process.returncode, run.output
+        outcome.statuses = run.statuses()
+        outcome.kept = len(outcome.statuses) or run.records()
+    outcomes[-1].returned = run.ended - begin
+    return outcomes
+
+
+def _hit(outcome: Outcome, run: Run, before: set[str], loops: int) -> float:
+    """Strike beside so many loops, wait until what was struck is gone and the run goes on; return when it was."""
+    fault = FAULTS[outcome.fault]
+    with _busy(loops) as busy:
+        victim = wait(lambda: fault.victim(run.pid) or run.over, LONGEST)
+        if run.over or not isinstance(victim, int):
+            raise RuntimeError(f"{outcome.fault}: nobody to hit: {run.output}")
+        hit = {victim, *processes.descendants(victim)}
+        outcome.before = run.records()
+        begin = time.monotonic()
+        for number in fault.signals:
+            os.kill(victim, number)
+            time.sleep(0.05 if len(fault.signals) > 1 else 0)
+        if fault.ends:
+            wait(lambda: run.over and not _leaving(run, before, busy), SETTLING)
+        else:
+            wait(lambda: not any(map(processes.alive, hit)), SETTLING)
+        outcome.gone = time.monotonic() - begin
+    if not fault.ends:
+        wait(lambda: run.records() > outcome.before or run.over, LONGEST)
+        outcome.next = time.monotonic() - begin if run.records() > outcome.before else None
+    return begin
+
+
+def _leaving(run: Run, before: set[str], others: Collection[int] = ()) -> list[str]:
+    """Return what is left and may still go: nobody is there to remove a killed judge's own folders."""
+    return [place for place in _left(run, before, others) if f"/{ABANDONED}" not in place]
+
+
+def _left(run: Run, before: set[str], others: Collection[int] = ()) -> list[str]:
+    """Return the processes and places that are there now and were not before the run."""
+    run.bury()
+    there = [pid for pid in processes.descendants(os.getpid()) if pid not in others and pid != run.pid]
+    return [f"process {pid} {_words(pid)[-3:]}" for pid in there] + sorted(_places(run.folder) - before)
 
 
 def _places(folder: Path) -> set[str]:

@@ -1,6 +1,6 @@
 """Bad input of every kind gets one message that names it. Nothing hangs, raises, or fills memory.
 
-The named cases of ``badinput`` and a few hundred mutated inputs run as ``benchmarks/fuzz.py`` runs them: each in a
+The named cases of ``badinput`` and a hundred mutated inputs run as ``benchmarks/fuzz.py`` runs them: each in a
 forked child with limits. ``PASSBENCH_MUTATIONS`` says how many are mutated.
 """
 
@@ -25,7 +25,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.run import schema
 
 FUZZ = Path(__file__).resolve().parents[1] / "benchmarks" / "fuzz.py"
-MUTATIONS = os.environ.get("PASSBENCH_MUTATIONS", "150")
+MUTATIONS = os.environ.get("PASSBENCH_MUTATIONS", "100")
 
 
 def fuzz(out: Path, *words: str) -> list[dict[str, Any]]:

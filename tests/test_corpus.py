@@ -15,7 +15,7 @@ pytestmark = pytest.mark.sandbox
 
 EXPLOITS, HONEST = corpus.entries(corpus.EXPLOITS), corpus.entries(corpus.HONEST)
 LAYERS = {"plan", "kernel", "outputs", "isolation", "messages", "match"}
-SECONDS = 0.3  # of wall time for each subgraph
+SECONDS = 0.15  # of wall time for each subgraph
 
 
 def cases(entries: Iterable[corpus.Entry], class_of: Callable[[corpus.Entry], Hashable]) -> list[Any]:

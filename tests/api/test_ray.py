@@ -37,7 +37,7 @@ def cluster(ray):
 def bench(tmp_path) -> Bench:
     made = Bench(tmp_path)
     for number in range(TASKS):
-        made.task(f"gelu-add-{number}", scales=(1, 2 + number))
+        made.task(f"gelu-add-{number}", scales=(1 + number,))
     made.candidate({"p": "import time\ntime.sleep(1)\n" + make_cpp_pass()})
     made.candidate({"p": make_wrapper("return torch.add(x, y)")}, "cheats")
     return made

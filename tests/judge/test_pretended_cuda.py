@@ -37,7 +37,7 @@ def judged(
     bench = Bench(folder)
     bench.task(shapes=((64, 256), (64, 256)))
     bench.candidate({"p": make_wrapper(body)})
-    asked = {"policy": "open", "device": "cuda:1", "audit": "standard", **settings}
+    asked = {"policy": "open", "device": "cuda:1", "audit": "standard", "budget": 5.0, **settings}
     with pretended_cuda(fault, library):
         return bench.judge(**asked)["gelu-add/float32-x1"]
 
@@ -132,7 +132,7 @@ def test_eager_keeps_its_process_over_subgraphs_and_a_candidate_does_not(tmp_pat
     bench.task(shapes=((64, 256), (64, 256)), scales=(1, 2, 3))
     bench.candidate({"p": make_wrapper(AS_EAGER)})
     with pretended_cuda(library=library):
-        found = bench.judge(policy="open", device="cuda", audit="standard", budget=15.0)
+        found = bench.judge(policy="open", device="cuda", audit="standard", budget=9.0)
     assert {record.arm.status for record in found.values()} == {"ran"}
     assert all(record.correct and record.arm.error64 for record in found.values())
     eager = {pid for name, pid, _files in seen if name == "eager"}
@@ -176,7 +176,7 @@ def test_in_place_graphs_and_wrong_answers_are_seen_as_on_the_cpu(tmp_path):
     bench.candidate({"p": make_wrapper(AS_EAGER)}, task="changes")
     bench.candidate({"p": make_wrapper("return torch.zeros_like(x)")}, task="zeros")
     with pretended_cuda():
-        found = bench.judge(policy="open", device="cuda")
+        found = bench.judge(policy="open", device="cuda", budget=6.0)
     assert found["changes/float32-x1"].correct, found["changes/float32-x1"].arm
     assert found["changes/float32-x1"].arm.speed is not None
     assert found["zeros/float32-x1"].arm.status == "ran"
