@@ -33,7 +33,7 @@ def lower_graph(module: fx.GraphModule, follows: frozenset[str], dtype: str) -> 
 
 
 def lower_literal(value: Any, dtype: str) -> Any:
-    """Return ``torch.float32``, its lowest and its greatest number as those of ``dtype``; any other value as it is."""
+    """Return ``torch.float32``, its least and its greatest number as those of ``dtype``, and others as they are."""
     if value is torch.float32:
         return getattr(torch, dtype)
     if isinstance(value, float) and abs(value) == torch.finfo(torch.float32).max:
