@@ -148,4 +148,5 @@ def is_low_literal(mine: Any, other: Any) -> bool:
     """
     if mine is torch.float32 and other is torch.bfloat16:
         return True
-    return bool(mine == torch.finfo(torch.float32).min and other == torch.finfo(torch.bfloat16).min)
+    high, low = torch.finfo(torch.float32), torch.finfo(torch.bfloat16)
+    return bool((mine, other) in ((high.min, low.min), (high.max, low.max)))

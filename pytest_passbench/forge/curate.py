@@ -56,18 +56,18 @@ def choose(pool: Sequence[Instance], quota: int, patience: int = 8) -> Chosen:
     fit = [one for one in pool if MIN_ELEMENTS <= one.elements <= MAX_ELEMENTS]
     refusals = [_misfit(one) for one in pool if not MIN_ELEMENTS <= one.elements <= MAX_ELEMENTS]
     failures: Counter[tuple[str, str]] = Counter()
-    hopeless: set[str] = set()
+    hopeless: set[tuple[str, str]] = set()  # with the dtype: rounding alone may make an operator idle
     for attempt in spread(fit, 4 * quota):
         if len(chosen) >= quota or sum(failures.values()) >= patience + len(chosen):
             break
-        failed = failures[attempt.origin, attempt.dtype] >= 2 or attempt.source in hopeless
+        failed = failures[attempt.origin, attempt.dtype] >= 2 or (attempt.source, attempt.dtype) in hopeless
         full = sum(one.dtype == attempt.dtype for one in chosen) >= -(-quota // len(DTYPES)) + 1
         if failed or full:
             continue
         made, refusal = measured(attempt)
         if made is None:
             failures[attempt.origin, attempt.dtype] += 1
-            hopeless.add(attempt.source)
+            hopeless.add((attempt.source, attempt.dtype))
             refusals.append(refusal)
         else:
             chosen.append(made)

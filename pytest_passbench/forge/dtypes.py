@@ -6,6 +6,7 @@ statistics), and which dtype literals follow. float16 is treated as bfloat16 is.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -32,11 +33,11 @@ def lower_graph(module: fx.GraphModule, follows: frozenset[str], dtype: str) -> 
 
 
 def lower_literal(value: Any, dtype: str) -> Any:
-    """Return ``torch.float32`` and its lowest number as those of ``dtype``, and any other value as it is."""
+    """Return ``torch.float32``, its least and its greatest number as those of ``dtype``, and others as they are."""
     if value is torch.float32:
         return getattr(torch, dtype)
-    if isinstance(value, float) and value == torch.finfo(torch.float32).min:
-        return torch.finfo(getattr(torch, dtype)).min
+    if isinstance(value, float) and abs(value) == torch.finfo(torch.float32).max:
+        return math.copysign(torch.finfo(getattr(torch, dtype)).max, value)
     return value
 
 

@@ -123,6 +123,26 @@ def test_a_window_becomes_a_task_in_all_dtypes_and_sizes(graphs: list[Graph], tm
     assert path.name == f"{task_id(RMS)}.task.yaml"
 
 
+class Bounded(nn.Module):
+    """A mask with the least and the greatest number of the model's dtype."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        bounds = torch.finfo(x.dtype)
+        return torch.where(x.sin() > 0, bounds.max, x).masked_fill(x.cos() > 0.5, bounds.min)
+
+
+def test_the_bounds_of_a_dtype_follow_it() -> None:
+    graphs = capture_case(replace(CASE, name="own/bounded", build=Bounded))
+    ops = ("cos", "gt", "sin", "gt", "where", "masked_fill")
+    found = list(windows.matching(graphs, {ops}))
+    drawn = draw(found, {"own/bounded": graphs})
+    assert {one.dtype for one in drawn} == {"float32", "bfloat16", "float16"}
+    for one in drawn:
+        bounds = torch.finfo(getattr(torch, one.dtype))
+        assert repr(bounds.max) in one.source.replace(repr(bounds.min), "")
+        assert repr(bounds.min) in one.source
+
+
 def test_an_inplace_operator_inside_a_window_is_kept(graphs: list[Graph]) -> None:
     (window,) = windows.matching(graphs, {("mul", "relu")})
     chosen = choose(draw([window], {"own/net": graphs}), 3).instances

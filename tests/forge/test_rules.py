@@ -261,6 +261,27 @@ def test_scaling_repairs_inputs_that_do_not_reach_a_clamp() -> None:
     assert repaired(planted, planted.subgraphs[0], [changes]) == (made, changes)
 
 
+def test_a_graph_that_is_idle_in_one_dtype_is_still_tried_in_the_others() -> None:
+    ops = ("clamp", "sqrt", "le", "masked_fill")
+    source = """def forward(in_0):
+    tmp_0 = in_0.clamp(min=1e-05)
+    tmp_1 = tmp_0.sqrt()
+    tmp_2 = tmp_1 <= 0.0031622776601683794
+    tmp_3 = tmp_1.masked_fill(tmp_2, 0.0)
+    return (tmp_3,)
+"""
+    dtypes = ("float16", "float32", "float32")
+    pool = [
+        Instance(
+            ops, source, dtype, (TensorSpec("in_0", (rows, 512), dtype, 0.0, 1.0),), "a/b", "b", "text", "b1", ""
+        )
+        for rows, dtype in enumerate(dtypes, 200)
+    ]
+    chosen = choose(pool, 6)
+    assert [one.dtype for one in chosen.instances] == ["float32", "float32"]
+    assert "masked_fill" in chosen.refusals[0]  # in float16 the bound is rounded, and nothing is masked
+
+
 def test_the_curate_step_scales_inputs_that_do_not_reach_a_clamp() -> None:
     planted = task("layer_norm relu", NORM.format("in_0"), "tmp_1 = torch.relu(tmp_0)", "return (tmp_1,)")
     inputs = planted.subgraphs[0].inputs

@@ -12,6 +12,7 @@ LIBRARY = "torch-geometric"
 LICENSE = "MIT"
 
 GRAPHS = (Variant(1, 1000), Variant(1, 4000))
+SPARSE = (Variant(1, 1000), Variant(1, 4000), Variant(1, 2000), Variant(1, 3000))
 NODES = {"x": "float n 128", "edge_index": "int1000 2 n*8"}
 NET = {"in_channels": 128, "hidden_channels": 256, "num_layers": 2, "out_channels": 64}
 CONVS = "torch_geometric.nn.conv"
@@ -30,6 +31,7 @@ ROWS = (
     _net("GCN"),
     _net("GAT", heads=4),
     _net("GraphSAGE"),
+    Row("GraphSAGE-std", "torch_geometric.nn.models:GraphSAGE", NODES, {**NET, "aggr": "std"}, SPARSE),
     _net("GIN"),
     _net("EdgeCNN"),
     _conv("TransformerConv", heads=4),

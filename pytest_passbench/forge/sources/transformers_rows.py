@@ -78,7 +78,7 @@ DECODERS: Rows = {
 }  # fmt: skip
 
 TEXT2TEXT: Rows = {
-    "t5": {},
+    "t5": {"variants": [(1, 128), (4, 128), (1, 512), (1, 96), (1, 48)]},
     "bart": {"d_model": 768, "encoder_ffn_dim": 3072, "decoder_ffn_dim": 3072},
 }
 
@@ -87,6 +87,8 @@ SEQ2SEQ: Rows = {
     **plain("mbart marian pegasus pegasus_x blenderbot bigbird_pegasus nllb-moe", d_model=768, encoder_ffn_dim=3072,
             decoder_ffn_dim=3072, encoder_attention_heads=12, decoder_attention_heads=12, num_experts=4),
 }  # fmt: skip
+
+HYBRID = {"num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"]}
 
 STATE_SPACE: Rows = {
     "mamba": {},
@@ -99,8 +101,9 @@ STATE_SPACE: Rows = {
     "nemotron_h": {**SMALL, "mamba_num_heads": 32},
     "falcon_h1": {**SMALL, "mamba_d_ssm": 1024, "mamba_n_heads": 16},
     "granitemoehybrid": {**MOE, "mamba_n_heads": 32},
-    "qwen3_next": {**MOE},
-    "qwen3_5_text": {**SMALL},
+    "qwen3_next": {**MOE, **HYBRID},
+    "qwen3_5_text": {**SMALL, **HYBRID},
+    "olmo_hybrid": {**SMALL, **HYBRID},
     "kimi_linear": {**MOE},
     "jamba": {**MOE, "num_experts": 2},
 }
@@ -141,7 +144,7 @@ IMAGES: Rows = {
     "deformable_detr": {"variants": [(1, 224)], "use_timm_backbone": False, "use_pretrained_backbone": False,
                         "backbone_config": {"model_type": "resnet", "out_features": ["stage2", "stage3", "stage4"]},
                         "backbone": None},
-    "rt_detr": {"variants": [(1, 320)]},
+    "rt_detr": {"variants": [(1, 320), (1, 256), (1, 224)]},
     "mask2former": {"variants": [(1, 224)]},
     "upernet": {},
 }  # fmt: skip
@@ -198,6 +201,7 @@ SDPA_TEXT: Rows = {
     "bart+sdpa": {"d_model": 768, "encoder_ffn_dim": 3072, "decoder_ffn_dim": 3072, **LONG},
     "olmo2+sdpa": dict(SMALL),
     "stablelm+sdpa": dict(SMALL),
+    "doge+sdpa": {**SMALL, "variants": [(1, 128), (4, 128), (1, 512), (8, 64)]},
 }  # fmt: skip
 
 SDPA_IMAGES: Rows = plain("vit+sdpa deit+sdpa dinov2+sdpa clip_vision_model+sdpa siglip_vision_model+sdpa beit+sdpa")
