@@ -201,7 +201,6 @@ SDPA_TEXT: Rows = {
     "bart+sdpa": {"d_model": 768, "encoder_ffn_dim": 3072, "decoder_ffn_dim": 3072, **LONG},
     "olmo2+sdpa": dict(SMALL),
     "stablelm+sdpa": dict(SMALL),
-    "doge+sdpa": {**SMALL, "variants": [(1, 128), (4, 128), (1, 512), (8, 64)]},
 }  # fmt: skip
 
 SDPA_IMAGES: Rows = plain("vit+sdpa deit+sdpa dinov2+sdpa clip_vision_model+sdpa siglip_vision_model+sdpa beit+sdpa")
