@@ -71,9 +71,8 @@ class Interval:
     @classmethod
     def of_logs(cls, mean: float, down: float, up: float) -> Interval:
         """Return the interval of a ratio whose logarithm is ``mean``, from half-widths of the logarithm."""
-        return cls(
-            exp(mean), exp(mean - down), exp(mean + up) if mean + up < 700.0 else float("inf")
-        )  # exp overflows
+        high = exp(mean + up) if mean + up < 700.0 else float("inf")  # exp overflows at 710
+        return cls(exp(mean), exp(mean - down), high)
 
     def __str__(self) -> str:
         return f"{digits(self.ratio)} [{digits(self.low)}, {digits(self.high)}]"
@@ -338,7 +337,6 @@ def why(record: Record) -> str:
     if record.arm.status == RAN and record.nearer:
         said.append("nearer to float64 than eager is")
     return "; ".join(part for part in said if part) or NONE
-
 
 
 def notes(run: Run) -> list[str]:
