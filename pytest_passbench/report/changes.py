@@ -10,6 +10,7 @@ from typing import Literal
 
 from pytest_passbench.core.record import Record, Speed
 from pytest_passbench.core.run import Run
+from pytest_passbench.core.settings import Settings
 from pytest_passbench.report.tables import NONE, Interval, Table, combined, ending
 from pytest_passbench.timing.looks import MIN_DELTA
 
@@ -83,6 +84,32 @@ def regressed(record: Record, limit: float, strict: bool = False) -> bool:
     if stored is None or stored.again is None or stored.speed is None or not doubtful(record, limit, strict):
         return False
     return fall(quotient(stored.again, stored.speed), limit) in _bad(strict)
+
+
+def regressions(run: Run, candidate: str) -> list[Record]:
+    """Return the records of a candidate that fail for their speed, by the run's own limit (:func:`regressed`).
+
+    There are none if the run was compared with nothing.
+    """
+    limit, strict = limit_of(run), bool(run.settings.get("compare_strict", Settings.compare_strict))
+    return [record for record in run.of(candidate) if run.compared and regressed(record, limit, strict)]
+
+
+def limit_of(run: Run) -> float:
+    """Return the share of a speed-up that the run's cases may lose."""
+    return float(run.settings.get("max_regression", Settings.max_regression))
+
+
+def slowdown(record: Record) -> str:
+    """Return in words how the speed-up of a :func:`regressed` record changed, in both measurements."""
+    stored, now = record.stored, record.arm.speed
+    assert stored is not None
+    assert stored.speed is not None
+    assert stored.again is not None
+    assert now is not None
+    change, again = quotient(now, stored.speed), quotient(stored.again, stored.speed)
+    was = f"{record.subgraph}: {now.ratio:.3g}x, was {stored.speed.ratio:.3g}x"
+    return f"{was}: {change} of it; measured again, {again}"
 
 
 def open_still(record: Record, limit: float) -> bool:

@@ -34,13 +34,13 @@ def check_changes(run: Run) -> list[GateResult]:
 
 
 def _check_changes(run: Run, candidate: str) -> GateResult:
-    limit, strict = float(run.settings["max_regression"]), bool(run.settings["compare_strict"])
+    limit = changes.limit_of(run)
     whose = f"{one_line(candidate)} since {one_line(changes.file_of(run))}"
     records = [record for record in run.of(candidate) if record.stored is not None and not record.stored.note]
     if not records:
         return GateResult(False, f"compare failed: no subgraph of {whose} can be compared")
     lost = sum(map(changes.lost, records))
-    fell = sum(changes.regressed(record, limit, strict) for record in records)
+    fell = len(changes.regressions(run, candidate))
     opened = sum(changes.open_still(record, limit) for record in records)
     counts = f"{lost} lost correctness, {fell} more than {100 * limit:g} % of their speed-up"
     said = f"{whose}: of {len(records)} subgraphs {counts}" + (f", {opened} are open" if opened else "")

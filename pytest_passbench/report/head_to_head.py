@@ -46,15 +46,20 @@ def subgraph_table(run: Run, candidate: str) -> Table:
     return Table(f"{_title(run, candidate)}, by subgraph", headers, found, about=about)
 
 
-def lines(run: Run) -> list[str]:
-    """Return a sentence per candidate on its ratio to the reference; none if the run has no reference."""
-    said = []
-    for candidate in run.names:
-        records = [record for record in run.of(candidate) if record.against is not None]
-        if records:
-            _, ratio, compared, outcome = _row(ALL, records, float(run.noise.get("offset", 0.0)))
-            said.append(f"{candidate} against {reference(run)}: {ratio} ({compared} subgraphs compared; {outcome})")
-    return said
+def behind(run: Run, candidate: str) -> list[Record]:
+    """Return the records on which a candidate is certainly slower than the reference; none without a reference."""
+    return [
+        record
+        for record in run.of(candidate)
+        if record.head_to_head is not None and record.head_to_head.verdict == "SLOWER"
+    ]
+
+
+def told(record: Record) -> str:
+    """Return in words a ratio to the reference. Raises ValueError for a record without one."""
+    if record.head_to_head is None:
+        raise ValueError(f"{record.subgraph} has no ratio to the reference")
+    return f"{record.subgraph}: {Interval.of(record.head_to_head)} times as fast"
 
 
 def reference(run: Run) -> str:
@@ -100,5 +105,4 @@ def _timed(record: Record) -> tuple[str, ...]:
     speed = record.head_to_head
     if speed is None:
         return NONE, NONE, NONE, why_not(record)
-    ratio = Interval(speed.ratio, speed.low, speed.high)
-    return digits(speed.eager_us), digits(speed.other_us), str(ratio), speed.verdict.lower()
+    return digits(speed.eager_us), digits(speed.other_us), str(Interval.of(speed)), speed.verdict.lower()

@@ -74,6 +74,11 @@ class Interval:
         high = exp(mean + up) if mean + up < 700.0 else float("inf")  # exp overflows at 710
         return cls(exp(mean), exp(mean - down), high)
 
+    @classmethod
+    def of(cls, speed: Speed) -> Interval:
+        """Return the interval of a measured ratio."""
+        return cls(speed.ratio, speed.low, speed.high)
+
     def __str__(self) -> str:
         return f"{digits(self.ratio)} [{digits(self.low)}, {digits(self.high)}]"
 
@@ -292,7 +297,7 @@ def _timed(record: Record) -> tuple[str, str, str]:
     speed = record.arm.speed
     if speed is None:
         return NONE, NONE, NONE
-    return digits(speed.eager_us), digits(speed.other_us), str(Interval(speed.ratio, speed.low, speed.high))
+    return digits(speed.eager_us), digits(speed.other_us), str(Interval.of(speed))
 
 
 def miss_table(run: Run, candidate: str) -> Table:
