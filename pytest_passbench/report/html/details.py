@@ -16,7 +16,7 @@ from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.ladder import BITWISE, NEVER
 from pytest_passbench.core.record import ArmResult, Record
 from pytest_passbench.report import tables
-from pytest_passbench.report.html.model import Ending
+from pytest_passbench.report.html.endings import Ending
 
 COLUMNS = (
     "subgraph", "source", "dtype", "eager", "candidate", "speed", "ending", "sign", "kind", "correct", "levels",
