@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import hypot, inf, log
 from typing import Literal
 
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import Settings
@@ -235,7 +236,8 @@ def sentence(run: Run, candidate: str) -> str:
         return f"{candidate}: no subgraph is in both runs"
     speed = f"speed-up {found.change} times that of before" if found.change is not None else "no speed-up compared"
     gained = found.outcomes.get(GAINED, 0)
-    return f"{candidate}: {speed}; of {found.compared} subgraphs {found.lost} lost correctness, {gained} gained it"
+    compared = counted(found.compared, "subgraph")
+    return f"{candidate}: {speed}; of {compared} {found.lost} lost correctness, {gained} gained it"
 
 
 def notes(run: Run) -> list[str]:
@@ -243,7 +245,7 @@ def notes(run: Run) -> list[str]:
     said = [str(text) for text in run.compared.get("warnings", ())]
     absent = int(run.compared.get("subgraphs", 0)) - sum(record.stored is not None for record in run.records)
     if absent > 0:
-        said.append(f"{absent} subgraphs of {file_of(run)} were not judged now.")
+        said.append(f"Not judged now: {counted(absent, 'subgraph')} of {file_of(run)}.")
     return said
 
 

@@ -6,11 +6,13 @@ from pytest_passbench.core.escape import cell
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import tables
 from pytest_passbench.report.details import COMPARISONS
+from pytest_passbench.report.notes import notes
 from pytest_passbench.report.notices import Notice, behind, failures
 from pytest_passbench.report.tables import Table
 
 MAX_LINES = 60
 MAX_TEXT = 240  # characters of a failure
+MAX_NOTES = 4
 MAX_TASKS = 15  # rows of the slowest and fastest tasks
 
 
@@ -20,8 +22,8 @@ def render(run: Run) -> str:
     passed = len(run.tasks) * len(run.names) - len(found)
     head = [f"### PassBench: {passed} passed, {len(found)} failed", ""]
     head += _table(tables.board_table(run), 8)
-    notes = [f"> {cell(note, MAX_TEXT)}" for note in tables.notes(run)[:4]]
-    lines = [*head, "", *([*notes, ""] if notes else [])]
+    said = [f"> {cell(note, MAX_TEXT)}" for note in notes(run)[:MAX_NOTES]]
+    lines = [*head, "", *([*said, ""] if said else [])]
     lines += _notices("failed task", found, (MAX_LINES - len(lines)) // 2)
     lines += _notices("task slower than the reference", behind(run), (MAX_LINES - len(lines)) // 3)
     for compared in (make(run, name) for name in run.names for make in COMPARISONS):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.run import Run
 from pytest_passbench.report.tables import NONE
 
@@ -11,7 +12,7 @@ from pytest_passbench.report.tables import NONE
 def extent(run: Run) -> str:
     """Return how many tasks and subgraphs were judged, and of which edition of the suite."""
     edition = f", edition {', '.join(run.editions)} of the suite" if run.editions else ""
-    return f"{len(run.tasks)} tasks, {len(run.records)} subgraphs judged{edition}"
+    return f"{counted(len(run.tasks), 'task')}, {counted(len(run.records), 'subgraph')} judged{edition}"
 
 
 def listing(values: dict[str, Any]) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from pytest_passbench.report import changes as since
 from pytest_passbench.report import tables
 from pytest_passbench.report.details import DETAILS
 from pytest_passbench.report.facts import extent, listing
+from pytest_passbench.report.notes import notes
 from pytest_passbench.report.tables import Table
 
 NAME = "results.md"
@@ -22,8 +23,7 @@ def render(run: Run, at: int = T_STRICT, said: Sequence[str] = ()) -> str:
 
     The board counts what is correct at ``at``. ``said`` are further notes.
     """
-    notes = (*said, *tables.notes(run), *since.notes(run))
-    parts = ["# PassBench results", _facts(run), *(f"> {cell(note)}" for note in notes)]
+    parts = ["# PassBench results", _facts(run), *(f"> {cell(note)}" for note in (*said, *notes(run)))]
     parts += [table(tables.board_table(run, at)), table(tables.es_table(run))]
     for candidate in run.names:
         parts.append(table(tables.task_table(run, candidate)))

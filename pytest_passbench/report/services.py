@@ -7,6 +7,7 @@ import json
 from pathlib import PurePath
 
 from pytest_passbench.core.escape import line
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import comment, markdown
 from pytest_passbench.report.notices import Notice, behind, failures
@@ -33,7 +34,8 @@ def _commands(level: str, found: list[Notice], what: str, workspace: str) -> lis
     lines = [_command(level, one, workspace) for one in shown]
     if len(shown) < len(found):
         rest = found[len(shown) :]
-        text = f"{len(rest)} more tasks {what} ({sum(one.count for one in rest)} subgraphs): see results.md"
+        subgraphs = counted(sum(one.count for one in rest), "subgraph")
+        text = f"{len(rest)} more tasks {what} ({subgraphs}): see results.md"
         lines.append(f"::{level} title=passbench::{data(text)}")
     return lines
 

@@ -13,6 +13,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import ArmResult, Finding, PassReport, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import markdown, tables, terminal
+from pytest_passbench.report.notes import notes
 from pytest_passbench.score import board
 
 HASH = "ab" * 32
@@ -282,5 +283,5 @@ def test_a_speed_of_launches_is_said_to_be_one():
         "eager waits",
         "candidate waits",
     }
-    assert any(note.startswith("2 subgraphs are launch-bound") for note in tables.notes(run))
-    assert not any("launch-bound" in note for note in tables.notes(run_of(records[0])))
+    assert any(note.startswith("2 subgraphs are launch-bound") for note in notes(run))
+    assert not any("launch-bound" in note for note in notes(run_of(records[0])))

@@ -8,6 +8,7 @@ from itertools import combinations
 from math import exp, log, log1p
 from typing import Literal
 
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import tables
@@ -249,13 +250,15 @@ def _notes(group: Group, entries: Sequence[_Entry], between: float) -> Iterable[
             yield about + "the run was interrupted."
         failed = sum(not record.judged for record in run.records)
         if failed:
-            yield about + f"{failed} subgraphs could not be judged, through no candidate's fault; no score has them."
+            count = counted(failed, "subgraph")
+            yield f"{about}{count} could not be judged, through no candidate's fault; no score has them."
         if "offset" not in run.noise:
             yield about + "no noise of the machine was measured, so intervals are those of the subgraphs alone."
     for entry in entries:
         if entry.row.missing:
             b = group.sources[0].run.score_settings.b
-            yield f"{label(entry.row)}: {entry.row.missing} subgraphs were not judged and count b = {b:g}."
+            lacking = counted(entry.row.missing, "subgraph was", "subgraphs were")
+            yield f"{label(entry.row)}: {lacking} not judged, for each of which b = {b:g} counts."
         if entry.terms is None:
             yield f"{label(entry.row)}: a speed was not measured, so AS is not available."
     harnesses = {str(source.run.hashes.get("harness", "")) for source in shown}

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 from pytest_passbench.core.run import Run
-from pytest_passbench.report import changes, charts, tables
+from pytest_passbench.report import charts, tables
 from pytest_passbench.report.details import COMPARISONS
 from pytest_passbench.report.facts import extent, listing
 from pytest_passbench.report.html.findings import FindingRow, findings
 from pytest_passbench.report.html.glyphs import Scale
 from pytest_passbench.report.html.rows import TaskRow, rows
 from pytest_passbench.report.html.verdicts import Verdict, verdict_on
+from pytest_passbench.report.notes import notes
 
 
 @dataclass
@@ -52,7 +53,7 @@ def model(run: Run) -> Page:
         es=tables.es_table(run),
         tasks=tasks,
         findings=findings(tasks),
-        notes=[*tables.notes(run), *changes.notes(run)],
+        notes=notes(run),
         facts=_facts(run),
         noise=_noise(run),
         environment=listing(run.environment),

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import charts, tables
 from pytest_passbench.report.html.endings import Ending
@@ -39,7 +40,7 @@ def verdict_on(run: Run, candidate: str, tasks: Sequence[TaskRow]) -> Verdict:
         said.append(f"AS is {tables.score(row.scores.as_)}, where eager has 1.000")
     violations = sum(finding.severity == "violation" for record in records for finding in record.findings)
     if violations:
-        said.append(f"{violations} {'violation' if violations == 1 else 'violations'} of the rules")
+        said.append(f"{counted(violations, 'violation')} of the rules")
     counts: Counter[str] = Counter()
     for task in tasks:
         counts.update({ending.name: ending.count for ending in task.endings})
