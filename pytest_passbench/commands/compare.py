@@ -12,7 +12,7 @@ from pytest_passbench.core.checks import fraction
 if TYPE_CHECKING:
     from pytest_passbench.core.run import Run
     from pytest_passbench.report.changes import TaskChange
-    from pytest_passbench.report.tables import Interval
+    from pytest_passbench.score.interval import Interval
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -9,10 +9,11 @@ from math import hypot, inf, log
 from typing import Literal
 
 from pytest_passbench.core.plurals import counted
-from pytest_passbench.core.record import Record, Speed
+from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import Settings
-from pytest_passbench.report.tables import NONE, Interval, Table, combined, ending
+from pytest_passbench.report.tables import NONE, Table, ending, offset
+from pytest_passbench.score.interval import Interval, combined, quotient
 from pytest_passbench.timing.looks import MIN_DELTA
 
 ALL = "all tasks"
@@ -47,13 +48,6 @@ class TaskChange:
     def rank(self) -> tuple[bool, float]:
         """The order of tasks: those that lost answers, then by their change, the worst first."""
         return not self.lost, log(self.change.ratio) if self.change is not None else inf
-
-
-def quotient(now: Speed, then: Speed) -> Interval:
-    """Return the change of a speed-up, now / then. The half-widths of both logs add as root of the sum of squares."""
-    down = hypot(_log(now.ratio, now.low), _log(then.high, then.ratio))
-    up = hypot(_log(now.high, now.ratio), _log(then.ratio, then.low))
-    return Interval.of_logs(log(now.ratio / then.ratio), down, up)
 
 
 def change_of(record: Record) -> Interval | None:
@@ -180,7 +174,7 @@ def of_all(run: Run, candidate: str) -> TaskChange:
 
 def _of(task: str, records: Sequence[Record], run: Run) -> TaskChange:
     delta, both = delta_of(run), [record for record in records if change_of(record) is not None]
-    now, then = float(run.noise.get("offset", 0.0)), float(run.compared.get("noise", {}).get("offset", 0.0))
+    now, then = offset(run), float(run.compared.get("noise", {}).get("offset", 0.0))
     known = [record for record in records if record.stored is not None and not record.stored.note and record.judged]
     return TaskChange(
         task=task,
@@ -247,7 +241,3 @@ def notes(run: Run) -> list[str]:
     if absent > 0:
         said.append(f"Not judged now: {counted(absent, 'subgraph')} of {file_of(run)}.")
     return said
-
-
-def _log(high: float, low: float) -> float:
-    return log(high / low) if low > 0 else inf

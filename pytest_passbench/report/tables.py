@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import exp, log, sqrt
 
 from pytest_passbench.core.criterion import Criterion
 from pytest_passbench.core.ladder import T_FROZEN, T_STRICT
@@ -16,6 +15,7 @@ from pytest_passbench.core.misses import causes
 from pytest_passbench.core.record import RAN, ArmResult, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.score import board, es
+from pytest_passbench.score.interval import Interval, combined, digits
 from pytest_passbench.score.subgraph import ACCURACY, NOT_JUDGED, Judged, from_record
 
 NOT_MEASURED = "not measured"
@@ -56,54 +56,6 @@ class Table:
             for row in self.rows
         )
         return replace(self, rows=tuple(rows))
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A geometric mean speed-up and its 95 % interval."""
-
-    ratio: float
-    low: float
-    high: float
-
-    @classmethod
-    def of_logs(cls, mean: float, down: float, up: float) -> Interval:
-        """Return the interval of a ratio whose logarithm is ``mean``, from half-widths of the logarithm."""
-        high = exp(mean + up) if mean + up < 700.0 else float("inf")  # exp overflows at 710
-        return cls(exp(mean), exp(mean - down), high)
-
-    @classmethod
-    def of(cls, speed: Speed) -> Interval:
-        """Return the interval of a measured ratio."""
-        return cls(speed.ratio, speed.low, speed.high)
-
-    def __str__(self) -> str:
-        return f"{digits(self.ratio)} [{digits(self.low)}, {digits(self.high)}]"
-
-
-def digits(value: float) -> str:
-    """Return a ratio or a time with three decimals, or fewer if it is large."""
-    return f"{value:.{3 if value < 10 else 2 if value < 100 else 1}f}"
-
-
-def combined(speeds: Sequence[Speed | Interval], offset: float = 0.0) -> Interval | None:
-    """Return the geometric mean of measured ratios with its interval; None if there are none.
-
-    The subgraphs' errors are independent, so half-widths (of the logs) add as root of the sum of squares,
-    over the count; ``offset`` (log) is what all of them may share on this machine, and does not shrink.
-    """
-    if not speeds:
-        return None
-    count = len(speeds)
-    mean = sum(log(speed.ratio) for speed in speeds) / count
-    down = sqrt(sum(_log_ratio(speed.ratio, speed.low) ** 2 for speed in speeds)) / count + offset
-    up = sqrt(sum(_log_ratio(speed.high, speed.ratio) ** 2 for speed in speeds)) / count + offset
-    return Interval.of_logs(mean, down, up)
-
-
-def _log_ratio(high: float, low: float) -> float:
-    # An interval without a lower end reaches down to 0: infinitely wide in logs.
-    return log(high / low) if low > 0 else float("inf")
 
 
 def tolerance(run: Run) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import log
 
 from pytest_passbench.report import charts
-from pytest_passbench.report.tables import Interval
+from pytest_passbench.score.interval import Interval
 
 GLYPH_PIXELS, MARGIN_PIXELS = 150, 6
 KINDS = {charts.FASTER: "faster", charts.SLOWER: "slower", charts.LEVEL: "same"}

@@ -10,8 +10,8 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import tables
 from pytest_passbench.report.html.endings import Ending
-from pytest_passbench.report.tables import Interval
 from pytest_passbench.score import board, es
+from pytest_passbench.score.interval import Interval
 from pytest_passbench.score.subgraph import NOT_JUDGED, Judged
 
 

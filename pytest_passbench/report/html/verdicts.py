@@ -12,8 +12,8 @@ from pytest_passbench.report import charts, tables
 from pytest_passbench.report.html.endings import Ending
 from pytest_passbench.report.html.glyphs import KINDS
 from pytest_passbench.report.html.rows import TaskRow
-from pytest_passbench.report.tables import Interval
 from pytest_passbench.score import board
+from pytest_passbench.score.interval import Interval, digits
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def _lead(interval: Interval | None, right: int, total: int) -> tuple[str, str]:
     some = f"is right on {right} of {total} subgraphs" if right < total else ""
     if interval is None:
         return " ".join(filter(None, [some or "is correct", "and no speed was measured"])), "unmeasured"
-    ratio, ends = tables.digits(interval.ratio), f"95 % interval {_range(interval)}"
+    ratio, ends = digits(interval.ratio), f"95 % interval {_range(interval)}"
     where = charts.outcome(interval)
     speed = {
         charts.FASTER: f"{ratio} times as fast as eager",
@@ -71,4 +71,4 @@ def _lead(interval: Interval | None, right: int, total: int) -> tuple[str, str]:
 
 
 def _range(interval: Interval) -> str:
-    return f"{tables.digits(interval.low)} to {tables.digits(interval.high)}"
+    return f"{digits(interval.low)} to {digits(interval.high)}"
