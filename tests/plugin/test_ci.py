@@ -89,8 +89,8 @@ def test_lost_speed_is_an_error_since_an_earlier_run_and_a_warning_beside_a_refe
     bench.task("a", {}, {})
     bench.run("--candidate=passes", "--passbench-report-dir=old")
     (old,) = bench.path.glob("old/*")
-    bench.task("a", {"ratio": 1.0}, {})
-    bench.task("b", {"against": 0.9}, {"against": 1.1}, {"against": 0.8})
+    bench.task("a", {"ratio": 1.0, "miss": ""}, {})
+    bench.task("b", {"against": 0.9}, {"against": 1.1}, {"against": 0.8, "miss": ""})
     bench.candidate("other")
     result = bench.run("--candidate=passes", f"--passbench-compare={old}", "--passbench-against=other")
     assert result.ret == 1
