@@ -43,10 +43,10 @@ class Notice:
 
     @property
     def severity(self) -> int:
-        """The rank of the status.
+        """The rank of the status, by the nature of the failure.
 
-        0 is a broken rule, 1 a fault before an answer, 2 a wrong form, 3 a wrong answer, 4 a lost speed-up, 5 no
-        match, 6 a fault of eager's.
+        0: a broken rule. 1: a fault before an answer. 2: an answer of a wrong form. 3: a wrong answer.
+        4: a lost speed-up. 5: no match. 6: a fault of eager's.
         """
         return _SEVERITY.get(self.status, 1)
 

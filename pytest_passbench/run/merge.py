@@ -18,8 +18,8 @@ MAY_DIFFER = frozenset({"shard", "report_dir", "seed", "tasks", "candidates", "a
 def merge(shards: Sequence[tuple[Path, Run]]) -> Run:
     """Return the shards' records as one run, in the order given; each path is only for messages and ``parts``.
 
-    Raises UserError if a file was changed after it was written, if settings, candidates or the suite's edition
-    differ, or if two files have the same subgraph of the same candidate.
+    Raises UserError if a file was changed after it was written. It does so too if settings, candidates or the suite's
+    edition differ, or if two files have the same subgraph of the same candidate.
     """
     first_path, first = shards[0]
     for path, run in shards:

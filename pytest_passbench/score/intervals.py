@@ -1,10 +1,10 @@
 """The interval of AS, and that of the ratio of two AS, from the intervals of the speed-ups (docs/board.md).
 
-AS is a weighted product, so its logarithm is a sum with one term for each subgraph. The term is the weighted mean
-over t of the log of what the subgraph counts, divided by the task's number of subgraphs and by the number of tasks.
-Each term is computed at the ratio and at both ends of its interval. The errors of subgraphs are independent, so
-half-widths add as roots of sums of squares. Errors that all subgraphs may share are added to that. A failure counts
-what it counts, without an error.
+AS is a weighted product, so its logarithm is a sum with one term for each subgraph. The term is a weighted mean over
+t: of the log of what the subgraph counts at t. It is divided by the task's number of subgraphs and by the number of
+tasks. Each term is computed at the ratio and at both ends of its interval. The errors of subgraphs are independent,
+so half-widths add as the root of the sum of squares. Errors that all subgraphs may share are added in full. What a
+failure counts has no error.
 
 All logarithms here are natural, and half-widths are those of 95 %.
 """
