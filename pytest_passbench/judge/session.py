@@ -29,7 +29,7 @@ from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.store import cache_folder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
-from pytest_passbench.judge.case import Case, keep_found
+from pytest_passbench.judge.case import Case, keep_found, smallest
 from pytest_passbench.judge.deadline import Deadline
 from pytest_passbench.judge.devices import max_slots
 from pytest_passbench.judge.environment import environment
@@ -147,7 +147,7 @@ class Session:
         """Return all subgraphs; if Triton's interpreter runs the candidate, the smallest one of each dtype."""
         if is_cuda(self.settings.device) or not candidate.uses_triton:
             return task.subgraphs
-        return smallest(task)
+        return smallest(task, lambda subgraph: subgraph.dtype)
 
     def touches(self, task: Task, candidate: Candidate) -> bool:
         """Return True if a pass of the candidate matches the task, or if that cannot be told for a mistake in it.
@@ -411,11 +411,3 @@ class Session:
         twin = [TWIN] if self.thorough and lasting else []
         reference = [REFERENCE] if self._reference is not None else []
         return self._sandboxes.arms((EAGER, CANDIDATE, *reference, *self.settings.baselines, *twin))
-
-
-def smallest(task: Task) -> tuple[Subgraph, ...]:
-    """Return the task's smallest subgraph of each dtype."""
-    least: dict[str, Subgraph] = {}
-    for subgraph in sorted(task.subgraphs, key=lambda item: item.elements):
-        least.setdefault(subgraph.dtype, subgraph)
-    return tuple(least.values())
