@@ -210,7 +210,7 @@ def test_autocorrelation_of_a_run_is_found_where_no_subgraph_shows_it():
 
 @given(st.integers(2, 99), st.floats(-1, 1))
 def test_correlated_values_are_worth_no_more_than_they_are(count, r):
-    assert 2 <= series.worth(count, r) <= count
+    assert 2 <= series.independent(count, r) <= count
 
 
 def test_autocorrelation_of_next_to_nothing():
