@@ -1,6 +1,6 @@
 """The tasks of a run that a reviewer is told about, the worst first, each with its place in the candidate's files.
 
-They are those that failed, and those on which a candidate that did not fail is slower than the reference.
+They are those that failed, and those with a subgraph on which a candidate is slower than the reference.
 """
 
 from __future__ import annotations
