@@ -36,7 +36,7 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.arms.names import TWIN
 from pytest_passbench.judge.session import Session
-from pytest_passbench.report.changes import quotient
+from pytest_passbench.score.interval import quotient
 
 PLANTED = (0.0, 0.03)
 PER_SANDBOX = 20

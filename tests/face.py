@@ -22,7 +22,7 @@ CONFTEST = """
 import os, signal, time
 from pathlib import Path
 import pytest
-from pytest_passbench.core.record import ArmResult, Finding, PassReport, Record, Speed
+from pytest_passbench.core.record import Against, ArmResult, Finding, PassReport, Record, Speed
 from pytest_passbench.suite import find
 
 find.installed_tasks = lambda: Path(__file__).parent / "installed" / "tasks"
@@ -75,6 +75,11 @@ def record(task, subgraph, candidate, told):
     found.passes = [PassReport("fuse", miss=told["miss"])] if "miss" in told else []
     found.findings = [Finding(*told["finding"])] if "finding" in told else []
     found.durations = told.get("durations", {})
+    if "against" in told:
+        ratio = told["against"]
+        verdict = "SLOWER" if ratio < 1 else "FASTER"
+        found.against = Against(ArmResult(correct_from=[-11]),
+                                Speed(ratio, ratio - 0.01, ratio + 0.01, verdict, 10.0 * ratio, 10.0))
     return found
 
 

@@ -72,8 +72,9 @@ class Candidate:
         """Return the candidate at ``path``, with its manifests read.
 
         Raises UserError, with the file's name, for a folder that does not exist or is empty, and for files that
-        :func:`check_files` refuses. So it does if the manifest of all tasks is missing or malformed, names a stem
-        without a file, or has a link beside it that leads out. The same of one task's is its ``problem``.
+        :func:`check_files` refuses. It also does so for a mistake in the manifest of all tasks: it is missing or
+        malformed, names a stem without a file, or has a link beside it that leads out. The same mistake in a single
+        task's manifest is that directory's ``problem``.
         """
         path = Path(path)
         if (kind := kind_of(path)) != "folder":

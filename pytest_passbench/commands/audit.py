@@ -8,6 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_passbench.core.plurals import counted
+
 if TYPE_CHECKING:
     from pytest_passbench.core.record import Finding
     from pytest_passbench.judge.reading.survey import Survey
@@ -47,10 +49,10 @@ def render(found: Survey) -> str:
 
     lines = [finding_line(finding) for finding in found.findings]
     for planned in found.plans:
-        lines.append(f"{planned.subgraph}: {planned.name}: {len(planned.plan['steps'])} steps")
+        lines.append(f"{planned.subgraph}: {planned.name}: {counted(len(planned.plan['steps']), 'step')}")
         lines += [f"    {text}" for text in steps(planned.plan)]
-    counts = [f"{sum(f.severity == kind for f in found.findings)} {kind}s" for kind in SEVERITIES]
-    lines.append(", ".join([f"{len(found.passes)} passes read", *counts]))
+    counts = [counted(sum(f.severity == kind for f in found.findings), kind) for kind in SEVERITIES]
+    lines.append(", ".join([f"{counted(len(found.passes), 'pass')} read", *counts]))
     return printable("\n".join(lines), LINES)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_passbench.commands.results import add_file
 from pytest_passbench.core.checks import share
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import printable, shown
@@ -23,7 +24,7 @@ TERMINAL = "-"
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser("board", help="compare the candidates of several runs", description=__doc__)
-    parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="results.json, or a run's folder")
+    add_file(parser, "files", nargs="+")
     parser.add_argument(
         "-o",
         "--output",
@@ -83,9 +84,7 @@ def _sources(files: Sequence[Path]) -> list[Source]:
     for file in files:
         path = results_file.located(file)
         read = results_file.read(path)
-        if not read.untouched:
-            remedy = "take a fresh copy of it, or leave it out"
-            raise UserError("was changed after it was written", where=path, remedy=remedy)
+        results_file.check_untouched(read, path, "leave it out")
         if read.digest in found:
             same = f"{path} is the same run as {found[read.digest].path}: counted once"
             print(f"passbench: {printable(same)}", file=sys.stderr)
@@ -102,8 +101,7 @@ def _write(boards: Sequence[Board], path: Path, published: bool) -> None:
 
 
 def _print(boards: Sequence[Board], published: bool) -> None:
-    import shutil
-
+    from pytest_passbench.report import terminal
     from pytest_passbench.report.board import texts
 
-    print(texts.text(boards, published, max(80, shutil.get_terminal_size((100, 24)).columns)))
+    print(texts.text(boards, published, terminal.columns()))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
+from pytest_passbench.core.plurals import counted
 
 MAX_CAUSES = 20
 MAX_CHARACTERS = 110  # of a cause or a place on its line
@@ -49,4 +50,4 @@ class Causes:
             yield f"        such as {line(self._places[cause], 1_000)}"
         if len(order) > MAX_CAUSES:
             more = order[MAX_CAUSES:]
-            yield f"{sum(map(self._counts.__getitem__, more)):>6}  {len(more)} further causes"
+            yield f"{sum(map(self._counts.__getitem__, more)):>6}  {counted(len(more), 'further cause')}"

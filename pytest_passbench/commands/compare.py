@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_passbench.commands.results import add_file, warn_if_changed
 from pytest_passbench.core.checks import fraction
 
 if TYPE_CHECKING:
     from pytest_passbench.core.run import Run
     from pytest_passbench.report.changes import TaskChange
-    from pytest_passbench.report.tables import Interval
+    from pytest_passbench.score.interval import Interval
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser("compare", help="show what changed between two results files",
                                    description=__doc__)  # fmt: skip
-    parser.add_argument("before", type=Path, metavar="BEFORE", help="results.json, or a run's folder")
-    parser.add_argument("after", type=Path, metavar="AFTER", help="results.json, or a run's folder")
+    add_file(parser, "before", "BEFORE")
+    add_file(parser, "after", "AFTER")
     parser.add_argument("--format", choices=("text", "markdown", "json"), default="text", help="default: text")
     limit = "exit with 1 if an answer was lost, or more of a speed-up than this: 3%% or 0.03"
     parser.add_argument("--max-regression", type=fraction, metavar="SHARE", help=limit)
@@ -37,8 +35,7 @@ def run(args: argparse.Namespace) -> int:
     paths = [results_file.located(path) for path in (args.before, args.after)]
     before, after = map(results_file.read, paths)
     for path, found in zip(paths, (before, after), strict=True):
-        if not found.untouched:
-            print(f"passbench: warning: {path}: was changed after it was written", file=sys.stderr)
+        warn_if_changed(found, path)
     both = stored.compared(paths[0], before, after)
     said = [changes.sentence(both, name) for name in both.names] + changes.notes(both)
     bad = [] if args.max_regression is None else list(worse(both, args.max_regression))
@@ -47,8 +44,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.format == "markdown":
         print(markdown.changes(both, said + bad), end="")
     else:
-        width = max(80, shutil.get_terminal_size((100, 24)).columns)
-        print(terminal.changes(both, said + bad, width))
+        print(terminal.changes(both, said + bad, terminal.columns()))
     return int(bool(bad))
 
 

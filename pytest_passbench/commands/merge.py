@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from pytest_passbench.commands.results import add_file
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import printable
 from pytest_passbench.core.files import kind_of
@@ -16,14 +17,12 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument(
         "out", type=Path, metavar="OUT", help="folder to write results.json, results.md and report.html to"
     )
-    parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="results.json, or a run's folder")
+    add_file(parser, "files", nargs="+")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the merged run and print its board."""
-    import shutil
-
     from pytest_passbench.report import terminal
     from pytest_passbench.run import merge, results_file
     from pytest_passbench.run.ledger import write_reports
@@ -32,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     merged = merge.merge([(path, results_file.read(path)) for path in args.files])
     results_file.write_file(target, merged)
     write_reports(merged, target)
-    print(terminal.summary(merged, max(80, shutil.get_terminal_size((100, 24)).columns)))
+    print(terminal.summary(merged, terminal.columns()))
     print(f"\n{printable(str(target))}")
     return 0
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from pytest_passbench.commands.results import add_file
 from pytest_passbench.core.checks import count
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.plurals import counted
 
 if TYPE_CHECKING:
     from pytest_passbench.core.run import Run
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser("plan", help="forecast how long a run will take", description=__doc__)
-    parser.add_argument("file", type=Path, metavar="FILE", help="results.json, or a run's folder")
+    add_file(parser)
     parser.add_argument("--workers", "-n", type=count, default=1, metavar="N", help="as pytest -n (default 1)")
     parser.add_argument("--json", action="store_true", help="print JSON: seconds, elapsed, phases, tasks")
     parser.set_defaults(run=run)
@@ -65,8 +66,9 @@ def render(made: Forecast) -> str:
         lines.append(f"{t.seconds:9.2f}  {t.subgraphs:9}  {t.task}{'  (guessed)' if t.guessed else ''}")
     phases = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in made.phases.items())
     lines += ["", f"by phase: {phases or 'no durations stored'}"]
-    workers = "1 worker" if made.workers == 1 else f"{made.workers} workers"
-    lines.append(f"estimated: {_clock(made.elapsed)} on {workers} ({_clock(made.seconds)} of work)")
+    lines.append(
+        f"estimated: {_clock(made.elapsed)} on {counted(made.workers, 'worker')} ({_clock(made.seconds)} of work)"
+    )
     return "\n".join(lines)
 
 

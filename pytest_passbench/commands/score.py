@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_passbench.commands.results import warn_if_changed
 from pytest_passbench.core.checks import tolerance
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.ladder import T_STRICT
@@ -51,8 +51,7 @@ def run(args: argparse.Namespace) -> int:
         scored = score_case(data, path, args)
     else:
         run = results_file.parse(data, path)
-        if not run.untouched:
-            print(f"passbench: warning: {path}: was changed after it was written", file=sys.stderr)
+        warn_if_changed(run, path)
         es.check(run.score_settings, path)
         scored = score_run(run, args)
     print(json.dumps(scored, indent=1))

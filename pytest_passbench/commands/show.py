@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
+from pytest_passbench.commands.results import add_file, warn_if_changed
 from pytest_passbench.core.checks import tolerance
 from pytest_passbench.core.criterion import CRITERIA
 
@@ -13,7 +13,7 @@ from pytest_passbench.core.criterion import CRITERIA
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser("show", help="print the tables of a stored run again", description=__doc__)
-    parser.add_argument("file", type=Path, metavar="FILE", help="results.json, or a run's folder")
+    add_file(parser)
     parser.add_argument(
         "--tolerance", type=tolerance, metavar="T", help="what is correct at that t, -10 to 0 (default: the run's)"
     )
@@ -31,24 +31,20 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(args: argparse.Namespace) -> int:
     """Print the tables."""
-    import shutil
-
     from pytest_passbench.core.ladder import T_STRICT
     from pytest_passbench.report import again, markdown, terminal
     from pytest_passbench.run import results_file
 
     path = results_file.located(args.file)
     stored = results_file.read(path)
-    if not stored.untouched:
-        print(f"passbench: warning: {path}: was changed after it was written", file=sys.stderr)
+    warn_if_changed(stored, path)
     view = again.seen(stored, args.tolerance, args.criterion, args.task, str(path))
     said = again.caveats(stored, view)
     at = T_STRICT if args.tolerance is None else args.tolerance
     if args.format == "markdown":
         print(markdown.render(view, at, said), end="")
     else:
-        width = max(80, shutil.get_terminal_size((100, 24)).columns)
-        print(terminal.summary(view, width, at, said, args.full))
+        print(terminal.summary(view, terminal.columns(), at, said, args.full))
     if args.html is not None:
         from pytest_passbench.report import html
 

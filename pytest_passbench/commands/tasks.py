@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pytest_passbench.commands.causes import Causes
 from pytest_passbench.core.checks import count, share
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.progress import Progress
 
 if TYPE_CHECKING:
@@ -86,7 +87,9 @@ def list_tasks(args: argparse.Namespace) -> int:
     for ref in refs:
         tags = f"  [{' '.join(ref.header.tags)}]" if ref.header.tags else ""
         print(f"{ref.id:<{width}}  {ref.header.subgraphs:>4}  {' '.join(ref.header.ops)}{tags}")
-    print(f"{len(refs)} tasks, {subgraphs} subgraphs", file=sys.stderr)  # stdout has a line per task, for scripts
+    print(
+        f"{counted(len(refs), 'task')}, {counted(subgraphs, 'subgraph')}", file=sys.stderr
+    )  # stdout has a line per task, for scripts
     return 0
 
 
@@ -141,7 +144,7 @@ def check(args: argparse.Namespace) -> int:
         print(complaint)
         found += 1
     subgraphs = sum(r.header.subgraphs for r in refs)
-    print(f"{len(refs)} tasks, {subgraphs} subgraphs checked: {found} complaints")
+    print(f"{counted(len(refs), 'task')}, {counted(subgraphs, 'subgraph')} checked: {counted(found, 'complaint')}")
     return 1 if found else 0
 
 
@@ -172,7 +175,7 @@ def validate(args: argparse.Namespace) -> int:
             report(problems)
         progress.update(f"{number} of {len(members)} tasks checked, {bad} bad")
     progress.clear()
-    print(f"{checked} tasks checked, {bad} bad" if bad else f"{checked} tasks valid")
+    print(counted(checked, "task") + (f" checked, {bad} bad" if bad else " valid"))
     for line in causes.lines():
         print(line)
     return 1 if bad else 0

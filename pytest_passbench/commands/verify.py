@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_passbench.commands.results import add_file
 from pytest_passbench.core.checks import whole
 from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import printable
 from pytest_passbench.core.files import kind_of
+from pytest_passbench.core.plurals import counted
 
 if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
@@ -23,7 +25,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     """Add the subcommand."""
     parser = subparsers.add_parser("verify", help="check a results file, and judge some of it anew",
                                    description=__doc__)  # fmt: skip
-    parser.add_argument("file", type=Path, metavar="RESULTS", help="results.json, or a run's folder")
+    add_file(parser, metavar="RESULTS")
     parser.add_argument("--candidate", type=Path, metavar="DIR", help="the candidate that was judged")
     parser.add_argument("--tasks", type=Path, action="append", metavar="PATH",
                         help="task files or folders (default: those of the run, or the installed ones)")  # fmt: skip
@@ -50,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         said += disagreements(found, tasks, candidate, args.rerun)
     for text in said:
         print(printable(text))
-    print(_summary(found, tasks, candidate, args.rerun) if not said else f"{len(said)} problems")
+    print(_summary(found, tasks, candidate, args.rerun) if not said else counted(len(said), "problem"))
     return int(bool(said))
 
 
@@ -96,7 +98,14 @@ def expected_subgraphs(found: Run, task: Task, candidate: Candidate | None) -> i
 
 
 def _summary(found: Run, tasks: dict[str, Task], candidate: Candidate | None, rerun: int) -> str:
-    parts = ["digest, seed and speed-ups fit", f"{len(found.records)} records of {len(tasks)} tasks complete"]
+    parts = [
+        "digest, seed and speed-ups fit",
+        f"{counted(len(found.records), 'record')} of {counted(len(tasks), 'task')} complete",
+    ]
     parts += ["the candidate is the one judged"] if candidate is not None else []
-    parts += [f"{min(rerun, len(found.records))} subgraphs judged anew agree"] if rerun else []
+    parts += (
+        [counted(min(rerun, len(found.records)), "subgraph judged anew agrees", "subgraphs judged anew agree")]
+        if rerun
+        else []
+    )
     return "; ".join(parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import PassReport
 
 MAX_CAUSES = 12  # in a message
@@ -60,7 +61,7 @@ def lines(passes: Iterable[PassReport]) -> list[str]:
     known = [cause for cause in causes(passes) if cause.text]
     found = [cause.line(details=not index) for index, cause in enumerate(known[:MAX_CAUSES])]
     rest = sum(len(cause.passes) for cause in known[MAX_CAUSES:])
-    return [*found, f"{rest} more passes were further from a match"] if rest else found
+    return [*found, f"{counted(rest, 'more pass was', 'more passes were')} further from a match"] if rest else found
 
 
 def message(passes: Iterable[PassReport]) -> str:

@@ -29,7 +29,8 @@ from pytest_passbench.core.settings import LATEST, SUITES
 class Option:
     """An option. ``field`` is its name in Settings (or ScoreSettings); ``many``: it may be repeated.
 
-    ``alone`` is its value if it is given without one; if it is empty, a value must be given.
+    ``alone`` is its value if it is given without one; if it is empty, a value must be given. ``help`` is in the form
+    of argparse, with each per cent sign doubled.
     """
 
     name: str
@@ -45,6 +46,11 @@ class Option:
     def key(self) -> str:
         """The option's field of Settings."""
         return self.field or self.name.replace("-", "_")
+
+    @property
+    def text(self) -> str:
+        """The help as people read it."""
+        return self.help.replace("%%", "%")
 
     @property
     def dest(self) -> str:

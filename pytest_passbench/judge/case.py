@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +68,14 @@ class Case:
             orders[TWIN] = orders[EAGER]
         orders[CANDIDATE] = Order(CANDIDATE, source, origin, settings.device, settings.pipeline, passes)
         return orders
+
+
+def smallest(task: Task, key: Callable[[Subgraph], str]) -> tuple[Subgraph, ...]:
+    """Return the task's smallest subgraph for each value of ``key``, the smallest of all first."""
+    least: dict[str, Subgraph] = {}
+    for subgraph in sorted(task.subgraphs, key=lambda item: item.elements):
+        least.setdefault(key(subgraph), subgraph)
+    return tuple(least.values())
 
 
 def keep_found(record: Record, earlier: Record) -> None:

@@ -29,7 +29,7 @@ from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.store import cache_folder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
-from pytest_passbench.judge.case import Case, keep_found
+from pytest_passbench.judge.case import Case, keep_found, smallest
 from pytest_passbench.judge.deadline import Deadline
 from pytest_passbench.judge.devices import max_slots
 from pytest_passbench.judge.environment import environment
@@ -41,14 +41,12 @@ from pytest_passbench.judge.machine.heap import give_back
 from pytest_passbench.judge.measure.allowance import AGAIN, DEFAULT, QUICK, Budget
 from pytest_passbench.judge.measure.floor import Noise
 from pytest_passbench.judge.programs import Programs
-from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.judge.reading.readings import Readings
 from pytest_passbench.judge.reference import Reference
 from pytest_passbench.judge.sandboxes import Sandboxes
 from pytest_passbench.judge.stopwatch import Stopwatch
 from pytest_passbench.judge.subject import Subject
 from pytest_passbench.judge.touching import Touched, matches
-from pytest_passbench.protocol import Order
 from pytest_passbench.suite.build import check_graphs
 from pytest_passbench.suite.limits import check_memory
 from pytest_passbench.suite.taskfile import task_hash
@@ -149,7 +147,7 @@ class Session:
         """Return all subgraphs; if Triton's interpreter runs the candidate, the smallest one of each dtype."""
         if is_cuda(self.settings.device) or not candidate.uses_triton:
             return task.subgraphs
-        return smallest(task)
+        return smallest(task, lambda subgraph: subgraph.dtype)
 
     def touches(self, task: Task, candidate: Candidate) -> bool:
         """Return True if a pass of the candidate matches the task, or if that cannot be told for a mistake in it.
@@ -177,8 +175,8 @@ class Session:
     def judge(self, task: Task, candidate: Candidate) -> Iterator[Record]:
         """Yield a record per subgraph, as soon as it is judged. Raises UserError for a broken task only.
 
-        If noise kept a verdict open, the subgraph is measured again at the end of the task, by new processes, and
-        its record is yielded once more: the later one counts.
+        If noise kept a verdict open, new processes measure the subgraph again at the end of the task. Its record is
+        then yielded once more, and the later one counts.
         """
         check_graphs(task)
         hashed = task_hash(task)  # for all cases, since it takes milliseconds
@@ -363,8 +361,8 @@ class Session:
         earlier: Arms | None,
     ) -> Subject:
         with phases("read"):
-            planners = self._planners(case)
-        orders = self._orders(case, arms, self._readings.passes(case.candidate, case.passes))
+            planners = {CANDIDATE: self._readings.planner(case.candidate, case.passes)}
+        orders = case.orders(self.settings, arms, self._readings.passes(case.candidate, case.passes))
         if self._reference is not None and record.against is not None:
             with phases("read"), deadline.paused():
                 read = self._reference.read(case, attempt == RETRY)
@@ -407,25 +405,9 @@ class Session:
         width = HALF_WIDTH if self._reference is None else HEAD_TO_HEAD_HALF_WIDTH
         return Stopping(self._noise.delta, width, max_pairs=pairs, correlation=self._noise.correlation)
 
-    def _planners(self, case: Case) -> dict[str, Planner]:
-        """Return the planner of each arm that has passes. Raises ArmFailure."""
-        return {CANDIDATE: self._readings.planner(case.candidate, case.passes)}
-
-    def _orders(self, case: Case, arms: dict[str, Arm], passes: tuple[dict[str, Any], ...]) -> dict[str, Order]:
-        """Return the program of each arm."""
-        return case.orders(self.settings, arms, passes)
-
     def _arms(self) -> dict[str, Arm]:
         """Return the sandboxes of this run's arms. For one subgraph alone, a twin would cost more than it tells."""
         lasting = self._programs.kept or self._budget.expected > 1
         twin = [TWIN] if self.thorough and lasting else []
         reference = [REFERENCE] if self._reference is not None else []
         return self._sandboxes.arms((EAGER, CANDIDATE, *reference, *self.settings.baselines, *twin))
-
-
-def smallest(task: Task) -> tuple[Subgraph, ...]:
-    """Return the task's smallest subgraph of each dtype."""
-    least: dict[str, Subgraph] = {}
-    for subgraph in sorted(task.subgraphs, key=lambda item: item.elements):
-        least.setdefault(subgraph.dtype, subgraph)
-    return tuple(least.values())

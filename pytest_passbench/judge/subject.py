@@ -126,7 +126,8 @@ class Subject:
             with deadline.paused():
                 self._wait_reference(reference)
         in_order = (arm for arm in (*self.orders, FLOAT64) if arm in self.templates)
-        self.templates = {arm: self.templates[arm] for arm in in_order}  # the same, whoever built them and when
+        # The same order, whether templates were kept or built now.
+        self.templates = {arm: self.templates[arm] for arm in in_order}
 
     def _start_reference(self) -> Template | None:
         """Start eager in float64 in eager's sandbox, as the reference for rounding errors. Return None on failure."""

@@ -11,6 +11,7 @@ from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.names import CANDIDATE
+from pytest_passbench.judge.case import smallest
 from pytest_passbench.judge.devices import start_template
 from pytest_passbench.judge.entries import pass_reports
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
@@ -51,7 +52,7 @@ def matches(task: Task, passes: tuple[dict[str, Any], ...], arm: Arm) -> Iterato
     UserError for a broken task, ArmFailure if the sandbox gives no answer.
     """
     check_graphs(task)
-    for subgraph in _one_per_graph(task):
+    for subgraph in smallest(task, lambda subgraph: subgraph.graph):
         check_memory(subgraph, task.path)
         yield _first_match(task, subgraph, passes, arm)
 
@@ -74,11 +75,3 @@ def _first_match(task: Task, subgraph: Subgraph, passes: tuple[dict[str, Any], .
     told = pass_reports(report["passes"])
     name = next((one.name for one in told if one.matches), "")
     return Touched(subgraph.graph, name, "" if name else misses.message(told).partition("\n")[0].rstrip(";"))
-
-
-def _one_per_graph(task: Task) -> list[Subgraph]:
-    """Return the smallest subgraph of each of the task's graphs."""
-    least: dict[str, Subgraph] = {}
-    for subgraph in sorted(task.subgraphs, key=lambda item: item.elements):
-        least.setdefault(subgraph.graph, subgraph)
-    return list(least.values())

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_passbench.core.escape import line
+from pytest_passbench.core.plurals import counted
 
 MAX_STEPS_SHOWN = 40
 MAX_STEP_CHARACTERS = 200
@@ -30,7 +31,7 @@ def steps(plan: Mapping[str, Any]) -> list[str]:
             said.append(_step(kind, content, plan["kernels"]))
     over = len(said) - MAX_STEPS_SHOWN
     shown = [line(text, MAX_STEP_CHARACTERS) for text in said[:MAX_STEPS_SHOWN]]
-    return [*shown, f"and {over} more steps"] if over > 0 else shown
+    return [*shown, f"and {counted(over, 'more step')}"] if over > 0 else shown
 
 
 def _allocated(content: Sequence[Any]) -> str:

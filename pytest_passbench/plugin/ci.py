@@ -53,7 +53,7 @@ def tell(run: Run, folder: Path | None) -> tuple[list[str], list[str]]:
     commands: list[str] = []
     failed: list[str] = []
     if on_github():
-        commands = services.error_commands(run, os.environ.get("GITHUB_WORKSPACE", ""))
+        commands = services.workflow_commands(run, os.environ.get("GITHUB_WORKSPACE", ""))
         failed += _append_summary(run)
     if on_gitlab() and folder is not None:
         try:

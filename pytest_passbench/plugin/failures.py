@@ -17,7 +17,7 @@ from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.escape import line as one_line
 from pytest_passbench.core.ladder import BITWISE, NEVER
 from pytest_passbench.core.record import RAN, Record
-from pytest_passbench.report.changes import quotient
+from pytest_passbench.report.changes import slowdown
 
 MAX_DETAILED = 6
 """Different failures of a task that are shown in full; of the rest, a line each."""
@@ -64,7 +64,7 @@ class TaskFailedError(Exception):
         """Return the failure in one line: the cause of most failures first, since terminals cut the end off."""
         slower = f"{len(self.slower)} of {len(self.records)} slower than before" if self.slower else ""
         if not self.failed:
-            return one_line(f"{slower}: {_slower(self.slower[0])}", 300)
+            return one_line(f"{slower}: {slowdown(self.slower[0])}", 300)
         groups = list(_grouped(self.failed, lambda record: _OF_SUBGRAPH.sub("[]", cause(record))))
         most = max(groups, key=len)
         others = Counter(_ending(record) for group in groups if group is not most for record in group)
@@ -87,7 +87,7 @@ class TaskFailedError(Exception):
         if not self.slower:
             return []
         head = f"{len(self.slower)} of {len(self.records)} subgraphs lost more speed-up than is allowed"
-        return ["\n".join([head, *(f"  {one_line(_slower(record), 300)}" for record in self.slower)])]
+        return ["\n".join([head, *(f"  {one_line(slowdown(record), 300)}" for record in self.slower)])]
 
     def _counts(self) -> str:
         """Return how many subgraphs failed, with counts by dtype if those of some dtype are all correct."""
@@ -105,18 +105,6 @@ class TaskFailedError(Exception):
         """Return the dtypes of the failed subgraphs; none if there is no dtype whose subgraphs are all correct."""
         failed = list(dict.fromkeys(record.dtype for record in self.failed))
         return failed if any(record.judged and record.dtype not in failed for record in self.records) else []
-
-
-def _slower(record: Record) -> str:
-    """Return how a speed-up changed since an earlier run, in both measurements."""
-    stored, now = record.stored, record.arm.speed
-    assert stored is not None
-    assert stored.speed is not None
-    assert stored.again is not None
-    assert now is not None
-    change, again = quotient(now, stored.speed), quotient(stored.again, stored.speed)
-    was = f"{record.subgraph}: {now.ratio:.3g}x, was {stored.speed.ratio:.3g}x"
-    return f"{was}: {change} of it; measured again, {again}"
 
 
 def cause(record: Record) -> str:

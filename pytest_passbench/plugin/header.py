@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytest_passbench.core.escape import line
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.seed import commitment
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.plugin.state import State
@@ -25,7 +26,7 @@ def lines(state: State) -> list[str]:
     ]
     rows += [line(f"not judged: {error}", 300) for error in state.strays[:MAX_STRAYS]]
     if len(state.strays) > MAX_STRAYS:
-        rows.append(f"not judged: {len(state.strays) - MAX_STRAYS} more folders that are for no known task")
+        rows.append(f"not judged: {counted(len(state.strays) - MAX_STRAYS, 'more folder')} for no known task")
     if settings.trusted:
         return [*rows, "trusted: the candidate runs in this process; nothing is scored"]
     if state.config.option.collectonly:

@@ -39,7 +39,7 @@ def add(parser: pytest.Parser) -> None:
         group.addoption(*names, f"--passbench-{option.name}", dest=option.dest, type=option.type,
                         action="append" if option.many else "store", default=None,
                         metavar=option.metavar, help=option.help, **alone)  # fmt: skip
-        parser.addini(option.dest, option.help, type=form, default=None)
+        parser.addini(option.dest, option.text, type=form, default=None)
 
 
 def flag(config: pytest.Config, name: str, namespace: argparse.Namespace | None = None) -> bool:

@@ -13,6 +13,7 @@ import pytest
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.exits import HARNESS_FAILED
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.judge.measure.floor import merged
@@ -188,7 +189,9 @@ def closing(state: State) -> list[str]:
     if state.unread:
         rows.append(line(f"faulty tasks: {', '.join(state.unread)}. No score has them.", 1000))
     if state.left_out:
-        rows.append(f"left out: {state.left_out} tasks that no pass matches. No score has them (only matching).")
+        rows.append(
+            f"left out: {counted(state.left_out, 'task')} that no pass matches. No score has them (only matching)."
+        )
     if missing:
         names = ", ".join(map(_lacking, missing[:5]))
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""

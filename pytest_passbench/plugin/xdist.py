@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 from collections.abc import Sequence
@@ -12,18 +11,17 @@ from typing import TYPE_CHECKING, Any
 from xdist.scheduler import LoadScheduling
 
 from pytest_passbench.plugin.nodeid import split
+from pytest_passbench.walls import harden
 
 if TYPE_CHECKING:
     import pytest
     from xdist.workermanage import WorkerController
 
-_PR_SET_PDEATHSIG = 1
-
 
 def visible_devices() -> list[str]:
     """Return the CUDA devices that this process may use, by the names that CUDA_VISIBLE_DEVICES takes.
 
-    The caller's own mask is respected. Asks no driver: importing torch here would slow every start.
+    The caller's own mask is respected. No driver is asked, since importing torch here would slow every start.
     """
     mask = os.environ.get("CUDA_VISIBLE_DEVICES")
     if mask is not None:
@@ -58,7 +56,7 @@ def end_with(controller: int) -> None:
     A worker on another machine, or behind another gateway, is no child of the controller: it is left alone.
     """
     if os.getppid() == controller:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
+        harden.die_with_parent()
         if os.getppid() != controller:  # it has ended in between
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -105,7 +103,7 @@ class LongestFirst(LoadScheduling):  # type: ignore[misc]
             node.shutdown()
 
     def _hand_out(self, node: WorkerController) -> None:
-        # One that was told to end takes no more: what a killed worker leaves is for the one in its place.
+        # A worker that was told to end gets no more items. Those of a killed worker go to the one that replaces it.
         if self.pending and not node.shutting_down and len(self.node2pending[node]) < 2:
             index = self._next(node)
             self.pending.remove(index)

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from pytest_passbench.core.errortext import MAX_CHARACTERS, explain
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.graphs import to_data
 from pytest_passbench.plans.launch import Argument, Request, contiguous
@@ -109,9 +110,8 @@ def _check_call(wrapper: Callable[..., Any], arguments: Sequence[Any]) -> None:
         signature.bind(*arguments)
     except TypeError:
         name = getattr(wrapper, "__name__", type(wrapper).__name__)
-        values = f"{len(arguments)} value{'s' if len(arguments) != 1 else ''}"
         takes = f"{name}({', '.join(map(_parameter, signature.parameters.values()))}) takes {_count(signature)}"
-        raise WrongCall(f"replacement_args returned {values}, {takes}") from None
+        raise WrongCall(f"replacement_args returned {counted(len(arguments), 'value')}, {takes}") from None
 
 
 def _parameter(parameter: inspect.Parameter) -> str:

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from math import hypot, inf, log
 from typing import Literal
 
-from pytest_passbench.core.record import Record, Speed
+from pytest_passbench.core.plurals import counted
+from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
-from pytest_passbench.report.tables import NONE, Interval, Table, combined, ending
+from pytest_passbench.core.settings import Settings
+from pytest_passbench.report.tables import NONE, Table, ending, offset
+from pytest_passbench.score.interval import Interval, combined, quotient
 from pytest_passbench.timing.looks import MIN_DELTA
 
 ALL = "all tasks"
@@ -47,13 +50,6 @@ class TaskChange:
         return not self.lost, log(self.change.ratio) if self.change is not None else inf
 
 
-def quotient(now: Speed, then: Speed) -> Interval:
-    """Return the change of a speed-up, now / then. The half-widths of both logs add as root of the sum of squares."""
-    down = hypot(_log(now.ratio, now.low), _log(then.high, then.ratio))
-    up = hypot(_log(now.high, now.ratio), _log(then.ratio, then.low))
-    return Interval.of_logs(log(now.ratio / then.ratio), down, up)
-
-
 def change_of(record: Record) -> Interval | None:
     """Return the change of a subgraph's speed-up; None unless it was correct and measured in both runs."""
     then = record.stored.speed if _comparable(record) and record.stored is not None else None
@@ -83,6 +79,32 @@ def regressed(record: Record, limit: float, strict: bool = False) -> bool:
     if stored is None or stored.again is None or stored.speed is None or not doubtful(record, limit, strict):
         return False
     return fall(quotient(stored.again, stored.speed), limit) in _bad(strict)
+
+
+def regressions(run: Run, candidate: str) -> list[Record]:
+    """Return the records of a candidate that fail for their speed, by the run's own limit (:func:`regressed`).
+
+    There are none if the run was compared with nothing.
+    """
+    limit, strict = limit_of(run), bool(run.settings.get("compare_strict", Settings.compare_strict))
+    return [record for record in run.of(candidate) if run.compared and regressed(record, limit, strict)]
+
+
+def limit_of(run: Run) -> float:
+    """Return the share of a speed-up that the run's cases may lose."""
+    return float(run.settings.get("max_regression", Settings.max_regression))
+
+
+def slowdown(record: Record) -> str:
+    """Return in words how the speed-up of a :func:`regressed` record changed, in both measurements."""
+    stored, now = record.stored, record.arm.speed
+    assert stored is not None
+    assert stored.speed is not None
+    assert stored.again is not None
+    assert now is not None
+    change, again = quotient(now, stored.speed), quotient(stored.again, stored.speed)
+    was = f"{record.subgraph}: {now.ratio:.3g}x, was {stored.speed.ratio:.3g}x"
+    return f"{was}: {change} of it; measured again, {again}"
 
 
 def open_still(record: Record, limit: float) -> bool:
@@ -152,7 +174,7 @@ def of_all(run: Run, candidate: str) -> TaskChange:
 
 def _of(task: str, records: Sequence[Record], run: Run) -> TaskChange:
     delta, both = delta_of(run), [record for record in records if change_of(record) is not None]
-    now, then = float(run.noise.get("offset", 0.0)), float(run.compared.get("noise", {}).get("offset", 0.0))
+    now, then = offset(run), float(run.compared.get("noise", {}).get("offset", 0.0))
     known = [record for record in records if record.stored is not None and not record.stored.note and record.judged]
     return TaskChange(
         task=task,
@@ -208,7 +230,8 @@ def sentence(run: Run, candidate: str) -> str:
         return f"{candidate}: no subgraph is in both runs"
     speed = f"speed-up {found.change} times that of before" if found.change is not None else "no speed-up compared"
     gained = found.outcomes.get(GAINED, 0)
-    return f"{candidate}: {speed}; of {found.compared} subgraphs {found.lost} lost correctness, {gained} gained it"
+    compared = counted(found.compared, "subgraph")
+    return f"{candidate}: {speed}; of {compared} {found.lost} lost correctness, {gained} gained it"
 
 
 def notes(run: Run) -> list[str]:
@@ -216,9 +239,5 @@ def notes(run: Run) -> list[str]:
     said = [str(text) for text in run.compared.get("warnings", ())]
     absent = int(run.compared.get("subgraphs", 0)) - sum(record.stored is not None for record in run.records)
     if absent > 0:
-        said.append(f"{absent} subgraphs of {file_of(run)} were not judged now.")
+        said.append(f"Not judged now: {counted(absent, 'subgraph')} of {file_of(run)}.")
     return said
-
-
-def _log(high: float, low: float) -> float:
-    return log(high / low) if low > 0 else inf

@@ -16,8 +16,8 @@ from pytest_passbench.core.escape import middle
 from pytest_passbench.core.ladder import T_STRICT
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import tables
-from pytest_passbench.report.tables import Interval
 from pytest_passbench.score import es
+from pytest_passbench.score.interval import Interval
 
 Spec = dict[str, Any]
 
@@ -135,13 +135,12 @@ def es_curves(run: Run) -> Spec:
     }  # fmt: skip
 
 
-def forest(rows: Sequence[Row], overall: Sequence[Row], labelled: bool | None = None) -> Spec:
+def forest(rows: Sequence[Row], overall: Sequence[Row]) -> Spec:
     """Return the chart of speed-ups with their 95 % intervals, the fastest first, and ``overall`` above them.
 
-    Rows have their names beside them if ``labelled``: by default, up to 40 of them. Intervals without an end are cut
-    at the edge.
+    Rows have their names beside them if there are at most 40. Intervals without an end are cut at the edge.
     """
-    named = len(rows) <= MAX_LABELLED if labelled is None else labelled
+    named = len(rows) <= MAX_LABELLED
     ordered = [*overall, *sorted(rows, key=lambda row: -row.interval.ratio)]
     domain, ticks = log_axis(ends(row.interval for row in ordered))
     values = [{**_row(row, at, domain), "all": at < len(overall)} for at, row in enumerate(ordered)]

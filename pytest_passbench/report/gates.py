@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_passbench.core.escape import line as one_line
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import changes
 from pytest_passbench.score.board import metric, tasks_of
@@ -34,16 +35,16 @@ def check_changes(run: Run) -> list[GateResult]:
 
 
 def _check_changes(run: Run, candidate: str) -> GateResult:
-    limit, strict = float(run.settings["max_regression"]), bool(run.settings["compare_strict"])
+    limit = changes.limit_of(run)
     whose = f"{one_line(candidate)} since {one_line(changes.file_of(run))}"
     records = [record for record in run.of(candidate) if record.stored is not None and not record.stored.note]
     if not records:
         return GateResult(False, f"compare failed: no subgraph of {whose} can be compared")
     lost = sum(map(changes.lost, records))
-    fell = sum(changes.regressed(record, limit, strict) for record in records)
+    fell = len(changes.regressions(run, candidate))
     opened = sum(changes.open_still(record, limit) for record in records)
     counts = f"{lost} lost correctness, {fell} more than {100 * limit:g} % of their speed-up"
-    said = f"{whose}: of {len(records)} subgraphs {counts}" + (f", {opened} are open" if opened else "")
+    said = f"{whose}: of {counted(len(records), 'subgraph')} {counts}" + (f", {opened} open" if opened else "")
     if lost or fell:
         return GateResult(False, f"compare failed: {said}")
     return GateResult(True, f"compare passed: {said}")
@@ -54,7 +55,7 @@ def _check(run: Run, candidate: str, name: str, least: float) -> GateResult:
     whose += f" ({run.criterion})" if run.criterion != "ladder" else ""
     missing = sum(item.status == NOT_JUDGED for group in tasks_of(run, candidate).values() for item in group)
     if missing and name == "gmean":  # the mean of what is correct: a failure does not lower it
-        line = f"gate failed: {whose} leaves out {missing} subgraphs that were not judged"
+        line = f"gate failed: {whose} leaves out {counted(missing, 'subgraph')} not judged"
         return GateResult(False, line)
     if value is None:
         line = f"gate failed: {whose} was not measured, at least {least:g} is asked for"

@@ -8,7 +8,8 @@ from math import inf, log
 
 from pytest_passbench.core.record import RAN, Record
 from pytest_passbench.core.run import Run
-from pytest_passbench.report.tables import NONE, NOT_MEASURED, Interval, Table, combined, digits, ending
+from pytest_passbench.report.tables import NONE, NOT_MEASURED, Table, ending, offset
+from pytest_passbench.score.interval import Interval, combined, digits
 from pytest_passbench.score.subgraph import ACCURACY
 
 ALL = "all tasks"
@@ -21,10 +22,9 @@ def task_table(run: Run, candidate: str) -> Table:
     """
     records = [record for record in run.of(candidate) if record.against is not None]
     grouped = {task: [record for record in records if record.task == task] for task in run.tasks}
-    offset = float(run.noise.get("offset", 0.0))
-    rows = [(_rank(group), _row(task, group, offset)) for task, group in grouped.items() if group]
+    rows = [(_rank(group), _row(task, group, offset(run))) for task, group in grouped.items() if group]
     rows.sort(key=lambda item: item[0])
-    last = (_row(ALL, records, offset),) if len(rows) > 1 else ()
+    last = (_row(ALL, records, offset(run)),) if len(rows) > 1 else ()
     about = (
         "Ratio: the reference's time / the candidate's in the same rounds, the mean of what is correct in both, with "
         "its 95 % interval. Above 1 the candidate is faster."
@@ -46,15 +46,20 @@ def subgraph_table(run: Run, candidate: str) -> Table:
     return Table(f"{_title(run, candidate)}, by subgraph", headers, found, about=about)
 
 
-def lines(run: Run) -> list[str]:
-    """Return a sentence per candidate on its ratio to the reference; none if the run has no reference."""
-    said = []
-    for candidate in run.names:
-        records = [record for record in run.of(candidate) if record.against is not None]
-        if records:
-            _, ratio, compared, outcome = _row(ALL, records, float(run.noise.get("offset", 0.0)))
-            said.append(f"{candidate} against {reference(run)}: {ratio} ({compared} subgraphs compared; {outcome})")
-    return said
+def behind(run: Run, candidate: str) -> list[Record]:
+    """Return the records on which a candidate is certainly slower than the reference; none without a reference."""
+    return [
+        record
+        for record in run.of(candidate)
+        if record.head_to_head is not None and record.head_to_head.verdict == "SLOWER"
+    ]
+
+
+def told(record: Record) -> str:
+    """Return in words a ratio to the reference. Raises ValueError for a record without one."""
+    if record.head_to_head is None:
+        raise ValueError(f"{record.subgraph} has no ratio to the reference")
+    return f"{record.subgraph}: {Interval.of(record.head_to_head)} times as fast"
 
 
 def reference(run: Run) -> str:
@@ -80,9 +85,9 @@ def _title(run: Run, candidate: str) -> str:
     return f"Head to head: {candidate} against {reference(run)}"
 
 
-def _row(task: str, records: Sequence[Record], offset: float) -> tuple[str, ...]:
+def _row(task: str, records: Sequence[Record], shared: float) -> tuple[str, ...]:
     speeds = [record.head_to_head for record in records if record.head_to_head is not None]
-    mean = combined(speeds, offset)
+    mean = combined(speeds, shared)
     counts = Counter(
         record.head_to_head.verdict.lower() if record.head_to_head is not None else why_not(record)
         for record in records
@@ -100,5 +105,4 @@ def _timed(record: Record) -> tuple[str, ...]:
     speed = record.head_to_head
     if speed is None:
         return NONE, NONE, NONE, why_not(record)
-    ratio = Interval(speed.ratio, speed.low, speed.high)
-    return digits(speed.eager_us), digits(speed.other_us), str(ratio), speed.verdict.lower()
+    return digits(speed.eager_us), digits(speed.other_us), str(Interval.of(speed)), speed.verdict.lower()

@@ -11,6 +11,8 @@ from pytest_passbench.core.run import Run
 from pytest_passbench.report import changes as since
 from pytest_passbench.report import tables
 from pytest_passbench.report.details import DETAILS
+from pytest_passbench.report.facts import extent, listing
+from pytest_passbench.report.notes import notes
 from pytest_passbench.report.tables import Table
 
 NAME = "results.md"
@@ -21,8 +23,7 @@ def render(run: Run, at: int = T_STRICT, said: Sequence[str] = ()) -> str:
 
     The board counts what is correct at ``at``. ``said`` are further notes.
     """
-    notes = (*said, *tables.notes(run), *since.notes(run))
-    parts = ["# PassBench results", _facts(run), *(f"> {cell(note)}" for note in notes)]
+    parts = ["# PassBench results", _facts(run), *(f"> {cell(note)}" for note in (*said, *notes(run)))]
     parts += [table(tables.board_table(run, at)), table(tables.es_table(run))]
     for candidate in run.names:
         parts.append(table(tables.task_table(run, candidate)))
@@ -47,8 +48,7 @@ def changes(run: Run, said: Iterable[str]) -> str:
 def _facts(run: Run) -> str:
     lines = [f"- candidate {_candidate(item)}" for item in run.candidates]
     lines += [f"- against {_candidate(run.against)}"] if run.against else []
-    suite = f", edition {cell(', '.join(run.editions))} of the suite" if run.editions else ""
-    lines.append(f"- {len(run.tasks)} tasks, {len(run.records)} subgraphs judged{suite}")
+    lines.append(f"- {cell(extent(run))}")
     if run.started:
         lines.append(f"- from {cell(run.started)} to {cell(run.finished or 'unknown')}")
     return "\n".join(lines)
@@ -72,15 +72,5 @@ def _row(cells: Iterable[str]) -> str:
 def _listing(title: str, about: str, values: dict[str, Any]) -> str:
     if not values:
         return ""
-    lines = [f"- {cell(name)}: {cell(_flat(value))}" for name, value in values.items()]
+    lines = [f"- {cell(name)}: {cell(value)}" for name, value in listing(values)]
     return f"## {cell(title)}\n\n{about}\n\n" + "\n".join(lines)
-
-
-def _flat(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_flat(item)}" for name, item in value.items()) or tables.NONE
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(_flat, value)) or tables.NONE
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return tables.NONE if value is None else str(value)

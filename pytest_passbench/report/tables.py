@@ -8,18 +8,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import exp, log, sqrt
 
 from pytest_passbench.core.criterion import Criterion
 from pytest_passbench.core.ladder import T_FROZEN, T_STRICT
 from pytest_passbench.core.misses import causes
-from pytest_passbench.core.record import LAUNCH_BOUND, RAN, ArmResult, Record, Speed
+from pytest_passbench.core.record import RAN, ArmResult, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.score import board, es
+from pytest_passbench.score.interval import Interval, combined, digits
 from pytest_passbench.score.subgraph import ACCURACY, NOT_JUDGED, Judged, from_record
 
-MAX_SHARDS = 1000
-MAX_NAMED = 12  # subgraphs that the harness failed to judge
 NOT_MEASURED = "not measured"
 NONE = "-"
 """Shown if there is nothing to take a mean of."""
@@ -58,50 +56,6 @@ class Table:
             for row in self.rows
         )
         return replace(self, rows=tuple(rows))
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A geometric mean speed-up and its 95 % interval."""
-
-    ratio: float
-    low: float
-    high: float
-
-    @classmethod
-    def of_logs(cls, mean: float, down: float, up: float) -> Interval:
-        """Return the interval of a ratio whose logarithm is ``mean``, from half-widths of the logarithm."""
-        return cls(
-            exp(mean), exp(mean - down), exp(mean + up) if mean + up < 700.0 else float("inf")
-        )  # exp overflows
-
-    def __str__(self) -> str:
-        return f"{digits(self.ratio)} [{digits(self.low)}, {digits(self.high)}]"
-
-
-def digits(value: float) -> str:
-    """Return a ratio or a time with three decimals, or fewer if it is large."""
-    return f"{value:.{3 if value < 10 else 2 if value < 100 else 1}f}"
-
-
-def combined(speeds: Sequence[Speed | Interval], offset: float = 0.0) -> Interval | None:
-    """Return the geometric mean of measured ratios with its interval; None if there are none.
-
-    The subgraphs' errors are independent, so half-widths (of the logs) add as root of the sum of squares,
-    over the count; ``offset`` (log) is what all of them may share on this machine, and does not shrink.
-    """
-    if not speeds:
-        return None
-    count = len(speeds)
-    mean = sum(log(speed.ratio) for speed in speeds) / count
-    down = sqrt(sum(_log_ratio(speed.ratio, speed.low) ** 2 for speed in speeds)) / count + offset
-    up = sqrt(sum(_log_ratio(speed.high, speed.ratio) ** 2 for speed in speeds)) / count + offset
-    return Interval.of_logs(mean, down, up)
-
-
-def _log_ratio(high: float, low: float) -> float:
-    # An interval without a lower end reaches down to 0: infinitely wide in logs.
-    return log(high / low) if low > 0 else float("inf")
 
 
 def tolerance(run: Run) -> int:
@@ -293,7 +247,7 @@ def _timed(record: Record) -> tuple[str, str, str]:
     speed = record.arm.speed
     if speed is None:
         return NONE, NONE, NONE
-    return digits(speed.eager_us), digits(speed.other_us), str(Interval(speed.ratio, speed.low, speed.high))
+    return digits(speed.eager_us), digits(speed.other_us), str(Interval.of(speed))
 
 
 def miss_table(run: Run, candidate: str) -> Table:
@@ -338,70 +292,6 @@ def why(record: Record) -> str:
     if record.arm.status == RAN and record.nearer:
         said.append("nearer to float64 than eager is")
     return "; ".join(part for part in said if part) or NONE
-
-
-
-def notes(run: Run) -> list[str]:
-    """Return what a reader must know before using the numbers, a sentence each."""
-    said = []
-    mine = [board.row(name, board.tasks_of(run, name), run.score_settings) for name in run.names]
-    missing, total = sum(row.missing for row in mine), sum(row.subgraphs for row in mine)
-    if run.interrupted:
-        said.append("The run was interrupted: this is what there was.")
-    if missing:
-        b = run.score_settings.b
-        said.append(f"{missing} of {total} subgraphs were not judged: failures, each b = {b:g} in AS and ES(t).")
-    said += harness_failures(run)
-    unmeasured = Counter(r.arm.speed_note for r in run.records if from_record(r).unmeasured_at(T_FROZEN))
-    for note, count in unmeasured.items():
-        why = f" ({note})" if note else ""
-        said.append(f"The speed of {count} correct subgraphs was not measured{why}, so AS is not available.")
-    by_ladder = sum(record.accurate() is None and record.arm.status == RAN for record in run.records)
-    if by_ladder and run.has_accuracy:
-        said.append(f"{by_ladder} subgraphs have no float64 form: under (fp64) they count by agreement.")
-    said += _untuned(run)
-    bound = sum(record.arm.speed is not None and record.arm.speed.launch_bound for record in run.records)
-    if bound:
-        said.append(
-            f"{bound} subgraphs are launch-bound: a call takes more than {LAUNCH_BOUND:g} times as long as the device"
-            " works on it, so their speed-up says how fast programs launch, and little of kernels."
-        )
-    if "width" in run.noise:
-        width = 100.0 * float(run.noise["width"])
-        said.append(f"Noise: of two identical programs, 95 % measured within {width:.1f} % of each other here.")
-    if run.parts:
-        said.append(f"Merged from {len(run.parts)} files.")
-        said += [f"Shard {shard} is not among them: none of its tasks counts here." for shard in _absent(run)]
-    return said
-
-
-def _untuned(run: Run) -> list[str]:
-    """Return a sentence on the passes whose kernels could have been tuned and were not."""
-    passes = {(r.candidate, r.folder, item.name) for r in run.records for item in r.passes if item.untuned}
-    if not passes:
-        return []
-    have = "1 pass has" if len(passes) == 1 else f"{len(passes)} passes have"
-    return [f"Nothing was tuned: {have} @triton.autotune; the first valid configuration was taken."]
-
-
-def harness_failures(run: Run) -> list[str]:
-    """Return what could not be judged for a fault that is no candidate's: how many, and a line for each."""
-    failed = [record for record in run.records if not record.judged]
-    if not failed:
-        return []
-    first = f"{len(failed)} of {len(run.records)} subgraphs could not be judged, through no fault of a candidate: "
-    named = [f"{r.task}/{r.subgraph} of {r.candidate}: {r.arm.message}" for r in failed[:MAX_NAMED]]
-    more = [f"... and {len(failed) - MAX_NAMED} more, in results.json"] if len(failed) > MAX_NAMED else []
-    return [first + "no score has them, so this result is incomplete.", *named, *more]
-
-
-def _absent(run: Run) -> list[str]:
-    """Return the shards of the merged run that no file was given of, as ``2 of 3``."""
-    shards = [part.get("shard") for part in run.parts]
-    given = {tuple(shard) for shard in shards if isinstance(shard, list) and list(map(type, shard)) == [int, int]}
-    counts = {parts for _, parts in given if parts <= MAX_SHARDS}
-    wanted = {(index, parts) for parts in counts for index in range(1, parts + 1)}
-    return [f"{index} of {parts}" for index, parts in sorted(wanted - given)]
 
 
 def score(value: float | None, absent: str = NOT_MEASURED) -> str:

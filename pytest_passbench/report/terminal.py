@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from pytest_passbench.core.run import Run
 from pytest_passbench.report import changes as since
 from pytest_passbench.report import tables
 from pytest_passbench.report.details import COMPARISONS, DETAILS
+from pytest_passbench.report.notes import notes
 from pytest_passbench.report.tables import Table
 
 _LIGHT = ("-9", "-8", "-7", "-10", "-6", "5", "4")
@@ -30,6 +32,11 @@ MIN_NAME = 8
 MAX_MISSES = 12
 
 
+def columns() -> int:
+    """Return the width of the terminal, or 100 without one; at least 80, which the tables need."""
+    return max(80, shutil.get_terminal_size((100, 24)).columns)
+
+
 def summary(run: Run, width: int = 100, at: int = T_STRICT, said: Sequence[str] = (), full: bool = False) -> str:
     """Return board, ES(t), a line per task, misses and notes, at most ``width`` (80 or more) columns wide.
 
@@ -44,7 +51,7 @@ def summary(run: Run, width: int = 100, at: int = T_STRICT, said: Sequence[str] 
         parts += [show(table, width) for table in found if table.rows]
         if not full:
             parts.append(_misses(tables.miss_table(run, candidate), width))
-    parts.append("\n".join(line(note, 4 * width) for note in (*said, *tables.notes(run), *since.notes(run))))
+    parts.append("\n".join(line(note, 4 * width) for note in (*said, *notes(run))))
     return "\n\n".join(part for part in parts if part)
 
 

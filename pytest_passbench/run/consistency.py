@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.seed import commitment
@@ -37,7 +38,7 @@ def problems(
         yield from _speeds(record)
     failed = sum(not record.judged for record in run.records)
     if failed:
-        yield f"{failed} subgraphs could not be judged (harness_fail): no score has them"
+        yield f"{counted(failed, 'subgraph')} could not be judged (harness_fail): no score has them"
 
 
 def _seed(run: Run) -> Iterator[str]:
@@ -73,7 +74,8 @@ def _complete(run: Run, counts: Mapping[str, int]) -> Iterator[str]:
         for task, count in counts.items():
             got = len(found.get(task, ()))
             if got != count:
-                yield f"{name}: {got} records of task {task}, which has {count} subgraphs to judge"
+                records, wanted = counted(got, "record"), counted(count, "subgraph")
+                yield f"{name}: {records} of task {task}, which has {wanted} to judge"
 
 
 def _speeds(record: Record) -> Iterator[str]:

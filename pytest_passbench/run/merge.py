@@ -9,6 +9,7 @@ from typing import Any
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.run import Run
+from pytest_passbench.run.results_file import check_untouched
 
 MAY_DIFFER = frozenset({"shard", "report_dir", "seed", "tasks", "candidates", "against", "compare"})
 """Settings that say where and on what a shard ran, not how. Candidates and references are compared by content."""
@@ -17,8 +18,8 @@ MAY_DIFFER = frozenset({"shard", "report_dir", "seed", "tasks", "candidates", "a
 def merge(shards: Sequence[tuple[Path, Run]]) -> Run:
     """Return the shards' records as one run, in the order given; each path is only for messages and ``parts``.
 
-    Raises UserError if a file was changed after it was written, if settings, candidates or the suite's edition
-    differ, or if two files have the same subgraph of the same candidate.
+    Raises UserError if a file was changed after it was written. It does so too if settings, candidates or the suite's
+    edition differ, or if two files have the same subgraph of the same candidate.
     """
     first_path, first = shards[0]
     for path, run in shards:
@@ -56,9 +57,7 @@ def _hashes(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def _check_same(first_path: Path, first: Run, path: Path, run: Run) -> None:
-    if not run.untouched:
-        remedy = "take a fresh copy of it, or run that shard again"
-        raise UserError("was changed after it was written", where=path, remedy=remedy)
+    check_untouched(run, path, "run that shard again")
     for name in sorted({*first.settings, *run.settings} - MAY_DIFFER):
         if first.settings.get(name) != run.settings.get(name):
             what = f"has {name} = {run.settings.get(name)!r}, {first_path} has {first.settings.get(name)!r}"

@@ -94,6 +94,14 @@ def parse(data: Any, path: Path) -> Run:
     return run
 
 
+def check_untouched(run: Run, path: Path, remedy: str) -> None:
+    """Raise UserError if the file that a run was read from was changed after it was written."""
+    if not run.untouched:
+        raise UserError(
+            "was changed after it was written", where=path, remedy=f"take a fresh copy of it, or {remedy}"
+        )
+
+
 def decode_special(data: dict[str, Any]) -> Any:
     """Return an object of JSON, or the float that :func:`~pytest_passbench.core.run.plain` wrote as one."""
     if data.keys() == {"float"} and data["float"] in ("nan", "inf", "-inf"):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import LATEST
 from pytest_passbench.run import journal
@@ -39,7 +40,7 @@ class Earlier:
     cut: int
 
     def __str__(self) -> str:
-        kept = f"{len(self.records)} subgraphs are not judged again"
+        kept = f"{counted(len(self.records), 'subgraph is', 'subgraphs are')} not judged again"
         return f"resumes {self.folder}: {kept}" + (f"; lines that were cut short: {self.cut}" if self.cut else "")
 
 

@@ -75,9 +75,7 @@ def read(path: Path) -> tuple[Path, Run]:
     """
     path = results_file.located(path)
     run = results_file.read(path)
-    if not run.untouched:
-        remedy = "take a fresh copy of it, or run again"
-        raise UserError("was changed after it was written", where=path, remedy=remedy)
+    results_file.check_untouched(run, path, "run again")
     return path, run
 
 

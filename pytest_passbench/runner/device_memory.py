@@ -1,7 +1,7 @@
 """Memory of a device that several processes map: one that writes to it, and others that may only read.
 
-Source: CUDA's driver interface, "Virtual Memory Management". A piece of memory is exported as a file descriptor, and
-may be mapped by whoever gets that. Each mapping has access rights of its own.
+Source: CUDA's driver interface, "Virtual Memory Management". A piece of memory is exported as a file descriptor. Any
+process that gets the descriptor may map the memory. Each mapping has access rights of its own.
 """
 
 from __future__ import annotations
@@ -13,8 +13,12 @@ import torch
 
 from pytest_passbench.runner.libcuda import check
 
-_PINNED, _DEVICE, _DESCRIPTOR, _MINIMUM = 1, 1, 1, 0  # an allocation's kind, place, and form outside; granularity
-READ, WRITE = 1, 3  # CUmemAccess_flags; the second one includes the first
+PINNED = 1  # CU_MEM_ALLOCATION_TYPE_PINNED
+ON_DEVICE = 1  # CU_MEM_LOCATION_TYPE_DEVICE
+AS_DESCRIPTOR = 1  # CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+MINIMUM = 0  # CU_MEM_ALLOC_GRANULARITY_MINIMUM
+READ, READ_AND_WRITE = 1, 3  # CUmemAccess_flags
+_NO_FLAGS = ctypes.c_ulonglong(0)
 
 
 class _Location(ctypes.Structure):
@@ -42,7 +46,8 @@ class _Access(ctypes.Structure):
 class DeviceMemory:
     """A piece of memory of device number ``index``, mapped at ``address``.
 
-    This process has the device's context. The memory stays until all processes that have mapped it have ended.
+    The process must have a context of the device. The memory stays until all processes that have mapped it have
+    ended, or have closed it.
     """
 
     def __init__(self, library: Any, index: int, size: int, descriptor: int | None = None) -> None:
@@ -50,28 +55,28 @@ class DeviceMemory:
 
         Raises DriverError if the driver refuses.
         """
-        self._library, self._location = library, _Location(_DEVICE, index)
+        self._library, self._location = library, _Location(ON_DEVICE, index)
         self.size = self._rounded(size)
         self._handle = ctypes.c_ulonglong()
         if descriptor is None:
             made = library.cuMemCreate(
-                ctypes.byref(self._handle), ctypes.c_size_t(self.size), ctypes.byref(self._properties()), _NONE
+                ctypes.byref(self._handle), ctypes.c_size_t(self.size), ctypes.byref(self._properties()), _NO_FLAGS
             )
             self._check(made, f"make {self.size} bytes of memory that can be shared")
         else:
             found = library.cuMemImportFromShareableHandle(
-                ctypes.byref(self._handle), ctypes.c_void_p(descriptor), ctypes.c_int(_DESCRIPTOR)
+                ctypes.byref(self._handle), ctypes.c_void_p(descriptor), ctypes.c_int(AS_DESCRIPTOR)
             )
             self._check(found, "map shared memory")
-        self.address = self._mapped(READ if descriptor is not None else WRITE)
+        self.address = self._mapped(READ if descriptor is not None else READ_AND_WRITE)
 
     def _properties(self) -> _Properties:
-        return _Properties(_PINNED, _DESCRIPTOR, self._location)
+        return _Properties(PINNED, AS_DESCRIPTOR, self._location)
 
     def _rounded(self, size: int) -> int:
         step = ctypes.c_size_t()
         asked = self._library.cuMemGetAllocationGranularity(
-            ctypes.byref(step), ctypes.byref(self._properties()), ctypes.c_int(_MINIMUM)
+            ctypes.byref(step), ctypes.byref(self._properties()), ctypes.c_int(MINIMUM)
         )
         self._check(asked, "share memory")
         return -(-max(size, 1) // step.value) * step.value
@@ -79,9 +84,9 @@ class DeviceMemory:
     def _mapped(self, rights: int) -> int:
         address, size = ctypes.c_ulonglong(), ctypes.c_size_t(self.size)
         zero = ctypes.c_size_t(0)
-        place = self._library.cuMemAddressReserve(ctypes.byref(address), size, zero, ctypes.c_ulonglong(0), _NONE)
+        place = self._library.cuMemAddressReserve(ctypes.byref(address), size, zero, ctypes.c_ulonglong(0), _NO_FLAGS)
         self._check(place, "reserve addresses")
-        self._check(self._library.cuMemMap(address, size, zero, self._handle, _NONE), "map memory")
+        self._check(self._library.cuMemMap(address, size, zero, self._handle, _NO_FLAGS), "map memory")
         access = _Access(self._location, rights)
         allowed = self._library.cuMemSetAccess(address, size, ctypes.byref(access), ctypes.c_size_t(1))
         self._check(allowed, "allow reading" if rights == READ else "allow writing")
@@ -91,7 +96,7 @@ class DeviceMemory:
         """Return a file descriptor of the memory, for another process. Raises DriverError."""
         descriptor = ctypes.c_int(-1)
         made = self._library.cuMemExportToShareableHandle(
-            ctypes.byref(descriptor), self._handle, ctypes.c_int(_DESCRIPTOR), _NONE
+            ctypes.byref(descriptor), self._handle, ctypes.c_int(AS_DESCRIPTOR), _NO_FLAGS
         )
         self._check(made, "export memory")
         return descriptor.value
@@ -127,11 +132,11 @@ class DeviceMemory:
         check(self._library, code, what)
 
 
-_NONE = ctypes.c_ulonglong(0)  # flags
-
-
 class _Described:
-    """Memory as libraries tell each other of it. Torch takes none that is declared to be read-only."""
+    """Memory in the form of CUDA's array interface, version 3, from which torch makes tensors.
+
+    It is declared to be writable, since torch refuses memory that is declared to be read-only.
+    """
 
     def __init__(self, address: int, size: int) -> None:
         self.__cuda_array_interface__ = {

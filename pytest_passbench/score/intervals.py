@@ -1,10 +1,10 @@
 """The interval of AS, and that of the ratio of two AS, from the intervals of the speed-ups (docs/board.md).
 
-AS is a weighted product, so its logarithm is a sum with one term for each subgraph. The term is the weighted mean
-over t of the log of what the subgraph counts, divided by the task's number of subgraphs and by the number of tasks.
-Each term is computed at the ratio and at both ends of its interval. The errors of subgraphs are independent, so
-half-widths add as roots of sums of squares. Errors that all subgraphs may share are added to that. A failure counts
-what it counts, without an error.
+AS is a weighted product, so its logarithm is a sum with one term for each subgraph. The term is a weighted mean over
+t: of the log of what the subgraph counts at t. It is divided by the task's number of subgraphs and by the number of
+tasks. Each term is computed at the ratio and at both ends of its interval. The errors of subgraphs are independent,
+so half-widths add as the root of the sum of squares. Errors that all subgraphs may share are added in full. What a
+failure counts has no error.
 
 All logarithms here are natural, and half-widths are those of 95 %.
 """
@@ -19,6 +19,7 @@ from statistics import NormalDist, fmean
 
 from pytest_passbench.core.settings import ScoreSettings
 from pytest_passbench.score.es import WEIGHTS, ladder, unmeasured, worth
+from pytest_passbench.score.interval import Interval
 from pytest_passbench.score.subgraph import NOT_JUDGED, SPEEDUPS, Judged
 
 RESAMPLES = 2000
@@ -46,15 +47,6 @@ Terms = Mapping[str, Mapping[str, Term]]
 """The terms of a row by task and subgraph. Subgraphs that were not judged have names of their own."""
 
 
-@dataclass(frozen=True)
-class Ratio:
-    """A ratio, or a score, with its 95 % interval."""
-
-    ratio: float
-    low: float
-    high: float
-
-
 def terms(tasks: Mapping[str, Sequence[Judged]], settings: ScoreSettings) -> Terms | None:
     """Return the terms of a row's AS; None if a speed that it needs was not measured, or if there are no tasks."""
     if not tasks or any(unmeasured(group, settings) for group in tasks.values()):
@@ -70,13 +62,13 @@ def eager_terms(like: Terms) -> Terms:
     return {task: dict.fromkeys(group, Term(0.0, 0.0, 0.0, 0.0)) for task, group in like.items()}
 
 
-def score(found: Terms, shared: float) -> Ratio:
+def score(found: Terms, shared: float) -> Interval:
     """Return AS with its interval. ``shared`` is the log of what all speed-ups may be off by together."""
     every = [(1.0 / len(found) / len(group), term) for group in found.values() for term in group.values()]
     slope = sum(share * term.slope for share, term in every)
     down = hypot(*(share * term.down for share, term in every)) + shared * slope
     up = hypot(*(share * term.up for share, term in every)) + shared * slope
-    return _ratio(sum(share * term.log for share, term in every), down, up)
+    return Interval.of_logs(sum(share * term.log for share, term in every), down, up)
 
 
 @dataclass(frozen=True)
@@ -86,7 +78,7 @@ class Contrast:
     ``tasks`` has the log of the ratio for each task. ``common`` of ``all`` subgraphs are in both rows.
     """
 
-    ratio: Ratio
+    ratio: Interval
     tasks: Mapping[str, float]
     common: int
     all: int
@@ -132,7 +124,7 @@ def contrast(upper: Terms, lower: Terms, shared: float, comparisons: int) -> Con
     wider, common = _bonferroni(comparisons), shared * slope
     judged = {(task, name) for found in (upper, lower) for task, group in found.items() for name in group}
     return Contrast(
-        ratio=_ratio(fmean(means.values()), wider * hypot(*down) + common, wider * hypot(*up) + common),
+        ratio=Interval.of_logs(fmean(means.values()), wider * hypot(*down) + common, wider * hypot(*up) + common),
         tasks=means,
         common=sum(map(len, both.values())),
         all=len(judged),
@@ -163,11 +155,6 @@ def _log_worth(item: Judged, settings: ScoreSettings) -> float:
     steps = ladder(settings.interpretation)
     total = sum(WEIGHTS[t] for t in steps)
     return sum(WEIGHTS[t] * log(worth(item, t, settings, guard=True)) for t in steps) / total
-
-
-def _ratio(middle: float, down: float, up: float) -> Ratio:
-    high = middle + up
-    return Ratio(exp(middle), exp(middle - down), exp(high) if high < 700.0 else inf)  # exp overflows
 
 
 def _bonferroni(comparisons: int) -> float:

@@ -58,7 +58,7 @@ class _Composer:
     """A maker of a document's tree of nodes, without recursion and within limits.
 
     PyYAML's own composer ends the process if lists nest too deeply. It also takes aliases, by which a short text
-    stands for endless data, and keeps the last of several values that a mapping has for a key.
+    stands for endless data. If a mapping has several values for a key, it keeps the last one.
     """
 
     def __init__(self, loader: Any, document: Document) -> None:

@@ -19,21 +19,11 @@ from pytest_passbench.suite.yaml_text import block, flow
 
 SUFFIX = ".task.yaml"
 FORMAT = "task/1"
-DTYPES = frozenset(
-    {
-        "float16",
-        "bfloat16",
-        "float32",
-        "float64",
-        "complex32",
-        "complex64",
-        "complex128",
-        "bool",
-        "uint8",
-        "int8",
-    }
-    | {"int16", "int32", "int64", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2"}
-)
+DTYPES = frozenset({
+    "float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2",
+    "complex32", "complex64", "complex128", "bool",
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+})  # fmt: skip
 """The dtypes that an input may have, without the ``torch.`` prefix."""
 
 _HEADER_KEYS = ("passbench", "id", "ops", "sources", "modality", "tags", "headroom", "subgraphs")

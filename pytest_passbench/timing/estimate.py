@@ -35,8 +35,8 @@ MIN_WORTH = 1.5
 class Estimate:
     """A ratio of times eager / candidate.
 
-    Everything is kept in natural logarithms, so that exchanging the arms only changes the sign. So no rounding
-    makes A/B and B/A disagree. ``log_ratio`` and ``half_width`` are logs (0.01 is about 1 %). ``half_width`` is
+    Everything is kept in natural logarithms, so exchanging the arms only changes the sign. No rounding makes A/B and
+    B/A disagree. ``log_ratio`` and ``half_width`` are logs (0.01 is about 1 %). ``half_width`` is
     infinite if the spread is unknown (one pair). ``stderr`` is the standard error of ``log_ratio``, with ``df``
     degrees of freedom.
     """
@@ -62,10 +62,6 @@ class Estimate:
         """The upper end of the interval of the ratio; infinite if it is too large for a float."""
         end = self.log_ratio + self.half_width
         return math.exp(end) if end < 700 else math.inf
-
-    def swapped(self) -> Estimate:
-        """Return the estimate of candidate / eager."""
-        return Estimate(-self.log_ratio, self.half_width, self.stderr, self.df, self.pairs)
 
 
 def log_ratio(eager: float, candidate: float) -> float:

@@ -30,7 +30,7 @@ from typing import Literal
 
 from pytest_passbench.timing import student
 from pytest_passbench.timing.estimate import Estimate, estimate
-from pytest_passbench.timing.series import worth
+from pytest_passbench.timing.series import independent
 
 Verdict = Literal["FASTER", "SLOWER", "SAME", "UNRESOLVED"]
 Reason = Literal["clear", "narrow", "pairs", "time", "more"]
@@ -107,7 +107,7 @@ class Stopping:
 
         A number of pairs between two looks stands for the later one, at which a run looks if it was cut short.
         """
-        effective = worth(len(pairs), self.correlation)
+        effective = independent(len(pairs), self.correlation)
         result = estimate(pairs, NOMINAL, effective=effective, resolution=resolution)
         return result, self.decide(result, spent)
 

@@ -55,11 +55,11 @@ def correlated(values: Sequence[float]) -> bool:
 
 
 def effective_size(values: Sequence[float]) -> float:
-    """Return the number of independent values that these are worth: :func:`worth` if they are correlated, else n."""
-    return worth(len(values), lag1(values) if correlated(values) else 0.0)
+    """Return the number of independent values that these are worth: n, unless neighbours are correlated."""
+    return independent(len(values), lag1(values) if correlated(values) else 0.0)
 
 
-def worth(count: int, r: float) -> float:
+def independent(count: int, r: float) -> float:
     """Return the number of independent values that ``count`` values of lag-1 correlation ``r`` are worth.
 
     It is n (1 - r)/(1 + r), but at least 2, so that an interval exists. Negative correlation counts as 0.

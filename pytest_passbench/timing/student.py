@@ -1,6 +1,6 @@
-"""Student's t without scipy: the distribution function and its quantiles, for any real degrees of freedom.
+"""Quantiles of Student's t without scipy, for any real degrees of freedom.
 
-For t >= 0, P(T <= t) = 1 - I_x(df/2, 1/2)/2 with x = df/(df + t^2). I is the regularised incomplete beta
+P(|T| > t) = I_x(df/2, 1/2) with x = df/(df + t^2). I is the regularised incomplete beta
 function (Abramowitz and Stegun 26.7.1). It is computed by its continued fraction (DLMF 8.17.22) with Lentz's
 method (Thompson and Barnett 1986). The quantile is found by bisection, so it is as monotone as the distribution
 function itself.
@@ -12,14 +12,6 @@ import math
 from functools import lru_cache
 
 _TINY = 1e-300
-
-
-def cdf(t: float, df: float) -> float:
-    """Return P(T <= t) for Student's t with ``df`` > 0 degrees of freedom (not necessarily whole)."""
-    if math.isinf(t):
-        return 1.0 if t > 0 else 0.0
-    tail = 0.5 * _incomplete_beta(df / (df + t * t), df / 2, 0.5)
-    return 1.0 - tail if t > 0 else tail
 
 
 @lru_cache(maxsize=1024)

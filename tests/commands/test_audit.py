@@ -16,7 +16,7 @@ def honest(bench, gelu_add_pass):
 
 def test_an_honest_candidate_has_nothing_against_it(honest, capsys):
     assert main(["audit", str(honest)]) == 0
-    assert capsys.readouterr().out == "1 passes read, 0 violations, 0 errors, 0 warnings\n"
+    assert capsys.readouterr().out == "1 pass read, 0 violations, 0 errors, 0 warnings\n"
 
 
 def test_launch_plans_are_shown_for_a_task(bench, honest, capsys):
@@ -26,7 +26,7 @@ def test_launch_plans_are_shown_for_a_task(bench, honest, capsys):
         "float32-x1: p: 2 steps",
         "    allocate b0: float32 [16, 32]",
         "    launch gelu_add(a0, a1, b0, 512)",
-        "1 passes read, 0 violations, 0 errors, 0 warnings",
+        "1 pass read, 0 violations, 0 errors, 0 warnings",
     ]
 
 
@@ -46,7 +46,7 @@ def test_the_task_is_named_by_its_id_or_by_the_path_that_pytest_prints(honest, c
         assert "passbench: error: " in capsys.readouterr().err
     for word in ("silu-mul-e747", "tasks/text/silu-mul-e747.task.yaml"):
         assert main(["audit", str(honest), "--task", word]) == 0
-        assert capsys.readouterr().out == "1 passes read, 0 violations, 0 errors, 0 warnings\n"
+        assert capsys.readouterr().out == "1 pass read, 0 violations, 0 errors, 0 warnings\n"
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_kernel_that_does_not_compile_is_an_error_at_the_line_of_its_file(audi
         f"p.py:{line_with('totl', text)}: error [compile] 'totl' was not declared in this scope",
         "    for (int64_t i = 0; i < n; i++) out[i] = totl + y[i];",
         "                                             ^",
-        "1 passes read, 0 violations, 1 errors, 0 warnings",
+        "1 pass read, 0 violations, 1 error, 0 warnings",
     ]
 
 
@@ -119,7 +119,7 @@ def test_three_errors_of_a_kernel_are_shown_and_the_others_counted(audited):
     _, said, _ = audited(f"lib = cpp.load('''{text}''')")
     errors = [line.partition("error [compile] ")[2] for line in said if "error [compile]" in line]
     assert errors == [f"'none_{number}' was not declared in this scope" for number in range(3)]
-    assert said[-2:] == ["and 5 more errors", "1 passes read, 0 violations, 3 errors, 0 warnings"]
+    assert said[-2:] == ["and 5 more errors", "1 pass read, 0 violations, 3 errors, 0 warnings"]
 
 
 def test_errors_behind_a_header_are_shown_once_where_it_was_used(audited):
@@ -137,7 +137,7 @@ extern "C" void gelu_add(pb::in x, pb::in y, pb::out out, int64_t n, pb::dtype d
     assert code == 1
     assert said[0].startswith(f"p.py:{at}: error [compile] ")
     assert said[1].strip() == text[at - 1].strip()
-    assert said[3:] == ["1 passes read, 0 violations, 1 errors, 0 warnings"]
+    assert said[3:] == ["1 pass read, 0 violations, 1 error, 0 warnings"]
 
 
 @pytest.mark.parametrize(

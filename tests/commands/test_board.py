@@ -127,7 +127,7 @@ def test_a_candidate_of_several_runs_is_shown_with_dates_or_its_newest(store, bo
 def test_what_was_not_judged_counts_and_is_said(store, board):
     whole, part = store("r", a=1.5), store("s", tasks=TASKS[:9], missing=TASKS[9:], b=1.5)
     text = board(whole, part, form=".md")
-    assert "b (2026-01-01 10:00): 1 subgraphs were not judged and count b = 0.1." in text
+    assert "b (2026-01-01 10:00): 1 subgraph was not judged, for each of which b = 0.1 counts." in text
     row = next(row for row in board(whole, part) if row["name"] == "b")
     assert float(row["above_over_this"]) == pytest.approx(1.0)
     assert row["subgraphs_in_common"] == "9"

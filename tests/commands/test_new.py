@@ -94,7 +94,7 @@ def test_a_triton_kernel_passes_the_audit(bench, tmp_path, capsys):
     assert "@triton.jit" in (folder / "gelu_add.py").read_text()
     capsys.readouterr()
     assert main(["audit", str(folder)]) == 0
-    assert capsys.readouterr().out == "1 passes read, 0 violations, 0 errors, 0 warnings\n"
+    assert capsys.readouterr().out == "1 pass read, 0 violations, 0 errors, 0 warnings\n"
 
 
 def test_a_pass_that_matches_nothing_is_explained_by_its_nearest_place(bench, tmp_path, capsys):

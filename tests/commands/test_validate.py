@@ -65,7 +65,7 @@ def write(folder, source=PLAIN, inputs=(X,)):
 def test_constructs_of_published_graphs(tmp_path, capsys, construct):
     write(tmp_path / "sample", *CONSTRUCTS[construct])
     assert main(["tasks", "validate", str(tmp_path)]) == 0, capsys.readouterr().err
-    assert capsys.readouterr().out == "1 tasks valid\n"
+    assert capsys.readouterr().out == "1 task valid\n"
 
 
 @pytest.fixture

@@ -133,7 +133,7 @@ def test_a_changed_speed_up_is_found_with_the_digest_or_without(made, capsys):
 def test_a_dropped_subgraph_is_found(made, capsys):
     edit(made, lambda run: run.records.pop())
     assert verify(made) == 1
-    assert "cand: 1 records of task two, which has 2 subgraphs" in capsys.readouterr().out
+    assert "cand: 1 record of task two, which has 2 subgraphs" in capsys.readouterr().out
 
 
 def test_results_of_another_edition_are_told_as_such(made, capsys, tmp_path_factory):

@@ -236,7 +236,7 @@ def test_check_prints_complaints_and_exits_1(tmp_path: Path, capsys: pytest.Capt
     out = capsys.readouterr().out
     assert "planted/s: degenerate_inputs: input in_1" in out
     assert "planted/s: idle_inputs: other values of input in_1 change nothing at t = -5" in out
-    assert "1 tasks, 1 subgraphs checked: 2 complaints" in out
+    assert "1 task, 1 subgraph checked: 2 complaints" in out
 
 
 def test_a_sample_keeps_lite_tasks_and_is_the_same_every_time(tmp_path: Path) -> None:

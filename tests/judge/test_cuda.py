@@ -168,9 +168,9 @@ def test_the_clock_has_waits_for_the_device_and_calls_in_it_only(no_device):
 def test_only_the_device_s_rate_says_what_is_too_fast_for_it():
     """A hundred gigabytes a second are much for a core, and nothing for a device."""
     rate = 4e12
-    assert plausibility.floor(1 << 30, 1e-2, rate) == []
-    assert plausibility.floor(1 << 30, 1e-2, 1e9)
-    assert plausibility.floor(1 << 30, 1e-5, rate)
+    assert plausibility.bandwidth(1 << 30, 1e-2, rate) == []
+    assert plausibility.bandwidth(1 << 30, 1e-2, 1e9)
+    assert plausibility.bandwidth(1 << 30, 1e-5, rate)
 
 
 def test_a_kernel_without_waiting_times_is_no_crash(monkeypatch):

@@ -85,6 +85,29 @@ def test_the_worst_comes_first_and_names_its_line(bench, github):
     ]
 
 
+def test_lost_speed_is_an_error_since_an_earlier_run_and_a_warning_beside_a_reference(bench, github):
+    bench.task("a", {}, {})
+    bench.run("--candidate=passes", "--passbench-report-dir=old")
+    (old,) = bench.path.glob("old/*")
+    bench.task("a", {"ratio": 1.0, "miss": ""}, {})
+    bench.task("b", {"against": 0.9}, {"against": 1.1}, {"against": 0.8, "miss": ""})
+    bench.candidate("other")
+    result = bench.run("--candidate=passes", f"--passbench-compare={old}", "--passbench-against=other")
+    assert result.ret == 1
+    error, warning = commands(result.stdout.str())
+    said = "1 of 2 subgraphs slower than before: s0: 1x, was 1.5x: 0.667 ["
+    assert error.startswith(f"::error file=passes/fuse.py,line=1,title=passbench%3A a [passes]::{said}")
+    assert warning == (
+        "::warning file=passes/fuse.py,line=1,title=passbench%3A b [passes]::"
+        "2 of 3 subgraphs slower than other: s2: 0.800 [0.790, 0.810] times as fast"
+    )
+    (path,) = bench.path.glob("reports/*/comment.md")
+    comment = path.read_text()
+    assert comment.startswith("### PassBench: 1 passed, 1 failed\n")
+    assert f"| failed task | candidate | why |\n|---|---|---|\n| a | passes | {said}" in comment
+    assert "| task slower than the reference | candidate | why |\n|---|---|---|\n| b | passes | 2 of 3 " in comment
+
+
 def test_a_summary_that_cannot_be_written_is_named_and_fails_nothing(bench, github, monkeypatch):
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(bench.path / "nowhere/summary.md"))
     bench.task("good")

@@ -108,7 +108,7 @@ def test_a_file_with_it_is_not_verified_as_whole(bench, capsys):
     bench.run("--candidate=passes")
     folder = max(bench.path.glob("reports/*"))
     assert main(["verify", str(folder), "--tasks", str(bench.path / "installed")]) == 1
-    assert "1 subgraphs could not be judged (harness_fail): no score has them" in capsys.readouterr().out
+    assert "1 subgraph could not be judged (harness_fail): no score has them" in capsys.readouterr().out
 
 
 def test_the_file_is_read_and_a_record_that_was_judged_all_the_same_is_refused(bench):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_passbench.core.run import Run
-from pytest_passbench.report.tables import notes
+from pytest_passbench.report.notes import notes
 
 HELPER = """
 def checked(x):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_passbench.report import charts, tables
-from pytest_passbench.report.tables import Interval
+from pytest_passbench.score.interval import Interval
 
 
 def test_es_has_every_program_under_both_criteria():

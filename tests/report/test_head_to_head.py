@@ -131,8 +131,8 @@ def test_both_runs_noise_decides_what_a_change_is(changed):
 
 
 def test_subgraphs_of_the_earlier_run_that_are_missing_are_counted(changed):
-    assert "3 subgraphs of old/results.json were not judged now." in terminal.summary(changed)
-    assert "3 subgraphs of old/results.json were not judged now." in markdown.render(changed)
+    assert "Not judged now: 3 subgraphs of old/results.json." in terminal.summary(changed)
+    assert "Not judged now: 3 subgraphs of old/results.json." in markdown.render(changed)
 
 
 @pytest.mark.parametrize(

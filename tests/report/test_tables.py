@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import ArmResult, Finding, PassReport, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import markdown, tables, terminal
+from pytest_passbench.report.notes import notes
 from pytest_passbench.score import board
 
 HASH = "ab" * 32
@@ -243,31 +241,6 @@ def test_an_empty_run_still_renders():
     assert "# PassBench results" in markdown.render(Run())
 
 
-@given(st.lists(st.tuples(st.floats(0.01, 100), st.floats(0.001, 0.5)), min_size=1, max_size=10))
-def test_combined_intervals_contain_their_mean_and_are_no_wider_than_the_widest(pairs):
-    found = tables.combined([speed(ratio, width) for ratio, width in pairs])
-    mean = math.exp(sum(math.log(ratio) for ratio, _ in pairs) / len(pairs))
-    assert found.ratio == pytest.approx(mean)
-    assert found.low <= found.ratio <= found.high
-    assert math.log(found.high / found.low) <= 2 * math.log1p(max(width for _, width in pairs)) + 1e-9
-
-
-def test_one_interval_is_its_own_combination():
-    found = tables.combined([speed(1.5, 0.1)])
-    assert (found.low, found.high) == pytest.approx((1.5 / 1.1, 1.5 * 1.1))
-
-
-def test_what_the_machine_adds_to_all_does_not_average_out():
-    many = [speed(1.0, 0.01)] * 100
-    assert tables.combined(many, offset=0.02).high > 1.02
-    assert tables.combined([]) is None
-
-
-def test_an_unresolved_interval_stays_infinitely_wide():
-    found = tables.combined([Speed(1.0, 0.0, math.inf, "UNRESOLVED", 1.0, 1.0), speed(1.0)])
-    assert (found.low, found.high) == (0.0, math.inf)
-
-
 def test_a_speed_of_launches_is_said_to_be_one():
     """Where calls take far longer than the device works on them, a kernel's speed is not what was measured."""
     timed = {"near": (8.0, 9.0), "eager waits": (2.0, 9.0), "candidate waits": (8.0, 4.0), "not told": (None, None)}
@@ -282,5 +255,5 @@ def test_a_speed_of_launches_is_said_to_be_one():
         "eager waits",
         "candidate waits",
     }
-    assert any(note.startswith("2 subgraphs are launch-bound") for note in tables.notes(run))
-    assert not any("launch-bound" in note for note in tables.notes(run_of(records[0])))
+    assert any(note.startswith("2 subgraphs are launch-bound") for note in notes(run))
+    assert not any("launch-bound" in note for note in notes(run_of(records[0])))

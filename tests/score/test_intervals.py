@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_passbench.core.settings import ScoreSettings
 from pytest_passbench.report.board.standings import letters, real
 from pytest_passbench.score import board, intervals
-from pytest_passbench.score.intervals import Ratio
+from pytest_passbench.score.interval import Interval
 from pytest_passbench.score.subgraph import Judged
 
 SETTINGS = ScoreSettings()
@@ -115,7 +115,7 @@ def test_over_tasks_the_interval_is_as_wide_as_the_tasks_differ():
     ],
 )
 def test_a_difference_is_real_if_the_interval_excludes_1(low, high, said):
-    assert real(Ratio(1.0, low, high), 0.02) == said
+    assert real(Interval(1.0, low, high), 0.02) == said
 
 
 @settings(max_examples=60)

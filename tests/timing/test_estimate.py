@@ -1,4 +1,4 @@
-"""Laws of the estimate, the rounds, series, suite, budget and plan."""
+"""Laws of the estimate, the rounds, series, floor, budget and plan."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from statistics import median
 
 import numpy as np
@@ -14,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_passbench.timing import aggregate, budget, rounds, series
+from pytest_passbench.timing import budget, rounds, series
+from pytest_passbench.timing.aa_floor import aa_floor
 from pytest_passbench.timing.estimate import (
-    Estimate,
     estimate,
     from_values,
     log_ratio,
@@ -33,7 +34,7 @@ PAIRS = st.lists(st.lists(LOGS, min_size=1, max_size=9), min_size=2, max_size=12
 
 
 def test_the_package_imports_neither_torch_nor_pytest():
-    modules = "aggregate budget clock estimate forecast looks measurement rounds series student"
+    modules = "aa_floor budget clock estimate forecast looks measurement rounds series student"
     code = "import sys\n" + "".join(f"import pytest_passbench.timing.{name}\n" for name in modules.split())
     code += "print([m for m in ('torch', 'pytest', 'scipy', 'numpy') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -44,9 +45,7 @@ def test_the_package_imports_neither_torch_nor_pytest():
 def test_swapping_the_arms_inverts_the_ratio_and_the_interval_exactly(pairs):
     there = estimate(pairs)
     back = estimate([[-d for d in rounds] for rounds in pairs])
-    assert back == there.swapped()
-    assert back.log_ratio == -there.log_ratio
-    assert back.half_width == there.half_width
+    assert back == replace(there, log_ratio=-there.log_ratio)
     assert back.ratio == pytest.approx(1 / there.ratio, rel=1e-12)
 
 
@@ -211,7 +210,7 @@ def test_autocorrelation_of_a_run_is_found_where_no_subgraph_shows_it():
 
 @given(st.integers(2, 99), st.floats(-1, 1))
 def test_correlated_values_are_worth_no_more_than_they_are(count, r):
-    assert 2 <= series.worth(count, r) <= count
+    assert 2 <= series.independent(count, r) <= count
 
 
 def test_autocorrelation_of_next_to_nothing():
@@ -222,32 +221,11 @@ def test_autocorrelation_of_next_to_nothing():
 
 def test_the_floor_holds_ninety_five_percent_of_the_sessions():
     rng = np.random.default_rng(5)
-    hits = [abs(rng.normal(0, 0.006)) <= math.log1p(aggregate.aa_floor(list(rng.normal(0, 0.006, 12))).width)
+    hits = [abs(rng.normal(0, 0.006)) <= math.log1p(aa_floor(list(rng.normal(0, 0.006, 12))).width)
             for _ in range(2000)]  # fmt: skip
     assert np.mean(hits) == pytest.approx(0.95, abs=0.015)
     with pytest.raises(ValueError):
-        aggregate.aa_floor([])
-
-
-def test_the_suite_interval_covers():
-    rng = np.random.default_rng(6)
-    hits = 0
-    for _ in range(500):
-        truths = rng.normal(0, 0.3, 20)
-        parts = [from_values(list(t + rng.normal(0, 0.002 * (1 + i), 6))) for i, t in enumerate(truths)]
-        whole = aggregate.geometric_mean(parts)
-        hits += abs(whole.log_ratio - truths.mean()) <= whole.half_width
-    assert 0.93 <= hits / 500 <= 0.975
-
-
-def test_the_suite_mean_of_exact_one_and_unknown_ratios():
-    exact = Estimate(math.log(2), 0.0, 0.0, 5, 6)
-    assert aggregate.geometric_mean([exact, exact.swapped()]).ratio == 1.0
-    assert aggregate.geometric_mean([exact]).half_width == 0.0
-    assert aggregate.geometric_mean([exact], offset=0.01).half_width == 0.01
-    assert aggregate.geometric_mean([exact, from_values([0.1])]).half_width == math.inf
-    with pytest.raises(ValueError):
-        aggregate.geometric_mean([])
+        aa_floor([])
 
 
 def test_a_short_budget_takes_rounds_not_pairs():

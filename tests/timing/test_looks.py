@@ -26,8 +26,6 @@ SCIPY = {
 def test_quantiles_agree_with_scipy(df, p):
     expected = SCIPY[df, p]
     assert student.two_sided(2 * (1 - p), df) == pytest.approx(expected, rel=1e-9)
-    assert student.cdf(expected, df) == pytest.approx(p, abs=1e-12)
-    assert student.cdf(-expected, df) == pytest.approx(1 - p, abs=1e-12)
 
 
 def sessions(values: np.ndarray, stopping: Stopping) -> list[tuple[Estimate, str, str]]:
@@ -219,6 +217,6 @@ def test_a_rule_that_no_look_is_paid_for_is_refused():
 )  # fmt: skip
 def test_verdicts(ratio, half, verdict):
     swap = {"FASTER": "SLOWER", "SLOWER": "FASTER"}
-    result = Estimate(math.log(ratio), half, half / 3, 5, 6)
+    result, swapped = (Estimate(sign * math.log(ratio), half, half / 3, 5, 6) for sign in (1, -1))
     assert judge(result, 0.02) == verdict
-    assert judge(result.swapped(), 0.02) == swap.get(verdict, verdict)
+    assert judge(swapped, 0.02) == swap.get(verdict, verdict)

@@ -36,8 +36,8 @@ _DOUBLE = struct.Struct("<d")
 def start_on_device(arm: Arm, program: str, message: dict[str, Any], pages_fd: int) -> CudaTemplate:
     """Have a template work on the order in ``message``. Raises ArmFailure.
 
-    In a sandbox without code of a candidate it is the process that worked on this ``program`` ("eager", ...) of the
-    subgraph before, if that is still there.
+    A sandbox without code of a candidate may have a process parked for this ``program`` ("eager", ...) since the
+    subgraph before. That process then becomes the template.
     """
     if arm.settings.judged:
         return CudaTemplate(arm, *arm.fork(message, (pages_fd,)))

@@ -88,7 +88,7 @@ class Auditor:
         rate = clock.fill_rate()
         if rate is None:
             rate = plausibility.fill_rate() * len(self._bench.cores.arms)
-        self.findings += plausibility.floor(size, seconds, rate)
+        self.findings += plausibility.bandwidth(size, seconds, rate)
         self.findings += plausibility.null_answer(checker.null_from, self._settings.tolerance)
 
     def _blocks(self, template: Template, clock: CpuClock, checker: Checker, per_call: Mapping[str, float]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from statistics import median
 
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.arms import processes
 from pytest_passbench.judge.arms.arm import Arm
@@ -106,4 +107,6 @@ def strays(arm: Arm) -> list[Finding]:
         processes.kill(pid)
     if not found:
         return []
-    return [violation("clock", "process-left", f"{len(found)} processes left behind: {', '.join(names)[:200]}")]
+    return [
+        violation("clock", "process-left", f"{counted(len(found), 'process')} left behind: {', '.join(names)[:200]}")
+    ]

@@ -29,7 +29,7 @@ def fill_rate() -> float:
     return BUFFER_BYTES / best
 
 
-def floor(written: int, seconds: float, rate: float) -> list[Finding]:
+def bandwidth(written: int, seconds: float, rate: float) -> list[Finding]:
     """Return a violation if ``written`` bytes of outputs in ``seconds`` per call are too fast.
 
     ``rate`` is the bytes per second that the cores, or the device, fill memory with.

@@ -51,9 +51,9 @@ class Builder:
     ) -> BuiltLibrary:
         """Return the library of ``source``, from the cache if it is there.
 
-        Raises KernelRefused if it breaks a rule, CompileFailed if it does not compile, LimitReached if compiling
-        takes too much, OutOfTime if it takes longer than ``patience`` seconds. Raises UserError if this machine has
-        no compiler.
+        Raises KernelRefused if it breaks a rule, and CompileFailed if it does not compile. Raises LimitReached if
+        compiling takes too much, and OutOfTime if it takes longer than ``patience`` seconds. Raises UserError if this
+        machine has no compiler.
         """
         screen(source, flags)
         options = toolchain.options(flags, openmp=openmp)

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pytest_passbench.core.plurals import counted
+
 MAX_ERRORS = 3  # of a kernel, that are shown
 _PLACE = re.compile(r"(?P<file>[^\s:][^:]*):(?P<line>\d+):(?P<column>\d+): +(?P<said>.*)")
 _ERROR = re.compile(r"(?:fatal )?error: (?P<message>.*)")
@@ -45,7 +47,7 @@ def linker_errors(said: str) -> tuple[str, ...]:
 def unshown(errors: int) -> list[str]:
     """Return the line that stands for the errors after the first :data:`MAX_ERRORS`, or nothing if there are none."""
     more = errors - MAX_ERRORS
-    return [f"and {more} more error{'s' if more > 1 else ''}"] if more > 0 else []
+    return [f"and {counted(more, 'more error')}"] if more > 0 else []
 
 
 def _errors(lines: list[str]) -> Iterator[tuple[SourceError, bool]]:

@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from pytest_passbench.judge.arms.names import TWIN
-from pytest_passbench.timing.aggregate import Floor, aa_floor
+from pytest_passbench.timing.aa_floor import Floor, aa_floor
 from pytest_passbench.timing.estimate import from_values, pair_value
 from pytest_passbench.timing.looks import MIN_DELTA
 from pytest_passbench.timing.measurement import Arms

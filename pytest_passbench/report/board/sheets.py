@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from pytest_passbench.report.board import published
 from pytest_passbench.report.board.standings import KINDS, Board, Gap, Standing, label, when
-from pytest_passbench.report.tables import NONE, NOT_MEASURED, Interval, Table
+from pytest_passbench.report.tables import NONE, NOT_MEASURED, Table
 from pytest_passbench.score import es
-from pytest_passbench.score.intervals import Ratio
+from pytest_passbench.score.interval import Interval
 
 SPARE = ("subgraphs", "fast_1 %", "AS (fp64)", "correct (fp64) %", "G-Mean")
 """The columns that a narrow terminal does without, in the order in which it leaves them out."""
@@ -83,9 +83,9 @@ def remarks(board: Board) -> Sequence[str]:
     return [*filter(None, [board.group.apart]), *board.notes]
 
 
-def interval(found: Ratio | None) -> str:
+def interval(found: Interval | None) -> str:
     """Return a ratio with its interval as the other tables write it."""
-    return NOT_MEASURED if found is None else str(Interval(found.ratio, found.low, found.high))
+    return NOT_MEASURED if found is None else str(found)
 
 
 def _row(row: Standing) -> tuple[str, ...]:

@@ -8,13 +8,14 @@ from itertools import combinations
 from math import exp, log, log1p
 from typing import Literal
 
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import tables
 from pytest_passbench.report.board.conditions import Group, Source
-from pytest_passbench.report.tables import Interval
 from pytest_passbench.score import board, es
-from pytest_passbench.score.intervals import Contrast, Ratio, Terms, contrast, eager_terms, score, terms
+from pytest_passbench.score.interval import Interval
+from pytest_passbench.score.intervals import Contrast, Terms, contrast, eager_terms, score, terms
 from pytest_passbench.score.subgraph import Judged
 
 Kind = Literal["candidate", "baseline", "eager"]
@@ -51,7 +52,7 @@ class Standing:
     started: str
     content: str
     path: str
-    as_: Ratio | None
+    as_: Interval | None
     as_fp64: float | None
     gmean: Interval | None
     correct: float | None
@@ -148,7 +149,7 @@ def _entries(source: Source) -> Iterable[_Entry]:
 def _entry(source: Source, name: str, kind: Kind, content: str, by: Sequence[dict[str, list[Judged]]]) -> _Entry:
     """Return the row of a candidate or baseline; ``by`` has its subgraphs by agreement and by accuracy."""
     run, settings = source.run, source.run.score_settings
-    (agreeing, accurate), offset = by, float(run.noise.get("offset", 0.0))
+    (agreeing, accurate), offset = by, tables.offset(run)
     row, precise = (board.row(name, tasks, settings) for tasks in (agreeing, accurate))
     found = terms(agreeing, settings)
     standing = Standing(
@@ -175,7 +176,7 @@ def _eager(run: Run, known: Sequence[Terms]) -> _Entry:
     like = {task: group for found in known for task, group in found.items()}
     one, steps = Interval(1.0, 1.0, 1.0), es.ladder(run.score_settings.interpretation)
     row = Standing(
-        EAGER, "eager", "", "", "", Ratio(1.0, 1.0, 1.0), 1.0, one, 1.0, 1.0, 1.0,
+        EAGER, "eager", "", "", "", Interval(1.0, 1.0, 1.0), 1.0, one, 1.0, 1.0, 1.0,
         sum(map(len, like.values())), 0, dict.fromkeys(steps, 1.0),
     )  # fmt: skip
     return _Entry(row, eager_terms(like), None, 0.0)
@@ -200,7 +201,7 @@ def _gap(upper: _Entry, lower: _Entry, comparisons: int, between: float) -> Gap 
     return Gap(label(upper.row), found, real(found.ratio, max(deltas, default=DELTA)), one_run)
 
 
-def real(ratio: Ratio, delta: float) -> Real:
+def real(ratio: Interval, delta: float) -> Real:
     """Return whether a difference is real: "yes" if its interval excludes 1.
 
     It is "no" if the interval lies within ``delta`` of 1, in logs, and "unresolved" otherwise.
@@ -249,13 +250,15 @@ def _notes(group: Group, entries: Sequence[_Entry], between: float) -> Iterable[
             yield about + "the run was interrupted."
         failed = sum(not record.judged for record in run.records)
         if failed:
-            yield about + f"{failed} subgraphs could not be judged, through no candidate's fault; no score has them."
+            count = counted(failed, "subgraph")
+            yield f"{about}{count} could not be judged, through no candidate's fault; no score has them."
         if "offset" not in run.noise:
             yield about + "no noise of the machine was measured, so intervals are those of the subgraphs alone."
     for entry in entries:
         if entry.row.missing:
             b = group.sources[0].run.score_settings.b
-            yield f"{label(entry.row)}: {entry.row.missing} subgraphs were not judged and count b = {b:g}."
+            lacking = counted(entry.row.missing, "subgraph was", "subgraphs were")
+            yield f"{label(entry.row)}: {lacking} not judged, for each of which b = {b:g} counts."
         if entry.terms is None:
             yield f"{label(entry.row)}: a speed was not measured, so AS is not available."
     harnesses = {str(source.run.hashes.get("harness", "")) for source in shown}

@@ -16,7 +16,8 @@ from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.ladder import BITWISE, NEVER
 from pytest_passbench.core.record import ArmResult, Record
 from pytest_passbench.report import tables
-from pytest_passbench.report.html.model import Ending
+from pytest_passbench.report.html.endings import Ending
+from pytest_passbench.score.interval import digits
 
 COLUMNS = (
     "subgraph", "source", "dtype", "eager", "candidate", "speed", "ending", "sign", "kind", "correct", "levels",
@@ -70,8 +71,8 @@ def _row(record: Record, text: Callable[[str], int], rounds: int) -> list[Any]:
         text(record.subgraph),
         text(record.source),
         text(record.dtype),
-        tables.digits(speed.eager_us) if speed else "",
-        tables.digits(speed.other_us) if speed else "",
+        digits(speed.eager_us) if speed else "",
+        digits(speed.other_us) if speed else "",
         _interval(arm) or arm.speed_note,
         text(ending.name.replace("_", " ")),
         ending.sign,
@@ -96,7 +97,7 @@ def _place(file: str, line: int) -> str:
 
 def _interval(arm: ArmResult) -> list[str]:
     speed = arm.speed
-    return [tables.digits(value) for value in (speed.ratio, speed.low, speed.high)] if speed else []
+    return [digits(value) for value in (speed.ratio, speed.low, speed.high)] if speed else []
 
 
 def _ending(record: Record, baseline: str) -> str:

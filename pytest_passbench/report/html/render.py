@@ -16,6 +16,7 @@ from pytest_passbench.core.run import Run
 from pytest_passbench.report import charts, rerun
 from pytest_passbench.report.html import bundle, model
 from pytest_passbench.report.html.details import details
+from pytest_passbench.report.html.glyphs import GLYPH_PIXELS
 
 NAME = "report.html"
 TEMPLATES = Path(__file__).parent / "templates"
@@ -87,7 +88,7 @@ def _render(found: model.Page, data: str, library: str | None) -> str:
         data=Markup(data),
         charted=library is not None,
         remedy=bundle.REMEDY,
-        pixels=model.GLYPH_PIXELS,
+        pixels=GLYPH_PIXELS,
     )
 
 

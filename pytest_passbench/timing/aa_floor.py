@@ -1,4 +1,4 @@
-"""Figures over many sessions: the geometric mean of many ratios with its interval, and the machine's A/A floor."""
+"""The machine's A/A floor: how far apart two measurements of the same program lie."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_passbench.timing import student
-from pytest_passbench.timing.estimate import ALPHA, Estimate
+from pytest_passbench.timing.estimate import ALPHA
 from pytest_passbench.timing.series import effective_size
 
 
@@ -41,25 +41,3 @@ def aa_floor(log_ratios: Sequence[float], alpha: float = ALPHA) -> Floor:
     quantile = student.two_sided(alpha, worth)
     mean = math.fsum(log_ratios) / count
     return Floor(math.expm1(quantile * rms), abs(mean) + quantile * rms / math.sqrt(worth), count)
-
-
-def geometric_mean(estimates: Sequence[Estimate], *, alpha: float = ALPHA, offset: float = 0.0) -> Estimate:
-    """Return the geometric mean of the ratios of *these* subgraphs, with the interval that measuring leaves.
-
-    Its logarithm is the mean of the logs, and its variance is the sum of their variances over N^2. The degrees
-    of freedom are those of Welch and Satterthwaite: (sum v)^2 / sum(v^2 / df) (Satterthwaite 1946). ``offset``
-    (log, from :class:`Floor`) widens the interval by the error that all ratios may have in common. The interval
-    is infinite if that of any ratio is. Raises ValueError if there are no estimates.
-    """
-    if not estimates:
-        raise ValueError("a geometric mean needs at least one ratio")
-    count = len(estimates)
-    mean = math.fsum(item.log_ratio for item in estimates) / count
-    if any(not math.isfinite(item.stderr) for item in estimates):
-        return Estimate(mean, math.inf, math.inf, 0.0, count)
-    variances = [item.stderr**2 for item in estimates]
-    total = math.fsum(variances)
-    weight = math.fsum(v * v / item.df for v, item in zip(variances, estimates, strict=True))
-    df = total * total / weight if weight > 0 else math.fsum(item.df for item in estimates)
-    stderr = math.sqrt(total) / count
-    return Estimate(mean, student.two_sided(alpha, df) * stderr + offset, stderr, df, count)

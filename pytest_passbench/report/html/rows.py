@@ -1,0 +1,116 @@
+"""The rows of the page's table of tasks: a task for a candidate each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pytest_passbench.core.record import Record
+from pytest_passbench.core.run import Run
+from pytest_passbench.report import tables
+from pytest_passbench.report.html.endings import Ending
+from pytest_passbench.score import board, es
+from pytest_passbench.score.interval import Interval
+from pytest_passbench.score.subgraph import NOT_JUDGED, Judged
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """A row of the table of tasks: one task for one candidate. ``start`` and ``count``: its subgraphs in the data."""
+
+    key: str
+    name: str
+    candidate: str
+    operators: str
+    speed_up: str
+    interval: Interval | None
+    baselines: tuple[tuple[str, float | None], ...]
+    correct: int
+    total: int
+    covered: str
+    share: float | None
+    score: str
+    as_: float | None
+    endings: tuple[Ending, ...]
+    findings: int
+    records: tuple[Record, ...] = ()
+    start: int = 0
+
+    @property
+    def flags(self) -> str:
+        """The groups that it belongs to, for the filter."""
+        said = {ending.name for ending in self.endings}
+        groups = {
+            "correct": self.correct == self.total,
+            "wrong": self.correct < self.total,
+            "findings": self.findings > 0,
+            "unresolved": "unresolved" in said,
+            "slower": "slower" in said,
+        }
+        return " ".join(name for name, holds in groups.items() if holds)
+
+
+def rows(run: Run) -> Iterator[TaskRow]:
+    """Yield a row for each candidate and task: the candidates in order, each with all of the run's tasks."""
+    start = number = 0
+    for candidate in run.names:
+        records = run.of(candidate)
+        judged = board.tasks_of(run, candidate, run.criterion)
+        by_task: dict[str, list[Record]] = {task: [] for task in run.tasks}
+        for record in records:
+            by_task.setdefault(record.task, []).append(record)
+        for task, group in by_task.items():
+            yield _task(run, f"t{number}", task, candidate, group, judged.get(task, ()), start)
+            start, number = start + len(group), number + 1
+
+
+def _task(
+    run: Run, key: str, name: str, candidate: str, records: list[Record], judged: Sequence[Judged], start: int
+) -> TaskRow:
+    at, criterion = tables.tolerance(run), run.criterion
+    correct = [record for record in records if record.correct]
+    interval = tables.interval(correct, "candidate", run, at, criterion)
+    endings = Counter(tables.ending(record) for record in records)
+    missing = sum(item.status == NOT_JUDGED for item in judged)
+    if missing:
+        endings[NOT_JUDGED] += missing
+    covered = tables.covered(records)
+    value = es.evaluate(judged, run.score_settings).as_ if judged else None
+    baselines = [
+        (
+            tables.speed_up(records, baseline, run, at, criterion).partition(" [")[0],
+            _ratio(tables.interval(records, baseline, run, at, criterion)),
+        )
+        for baseline in run.baselines
+    ]
+    return TaskRow(
+        key=key,
+        name=name,
+        candidate=candidate,
+        operators=" ".join(dict.fromkeys(records[0].operators)) if records else "",
+        speed_up=tables.speed_up(correct, "candidate", run, at, criterion),
+        interval=interval,
+        baselines=tuple(baselines),
+        correct=len(correct),
+        total=len(judged),
+        covered=covered,
+        share=_share(records),
+        score=tables.score(value) if judged else tables.NONE,
+        as_=value,
+        endings=tuple(Ending(count, ending) for ending, count in endings.most_common()),
+        findings=sum(len(record.findings) for record in records),
+        records=tuple(records),
+        start=start,
+    )
+
+
+def _ratio(interval: Interval | None) -> float | None:
+    return None if interval is None else interval.ratio
+
+
+def _share(records: Sequence[Record]) -> float | None:
+    """Return the share of the operators that passes covered, of all subgraphs together."""
+    total = sum(len(record.operators) for record in records)
+    covered = sum(len(item.operators) for record in records for item in record.passes if item.matches)
+    return covered / total if total else None

@@ -1,0 +1,149 @@
+"""The tasks of a run that a reviewer is told about, the worst first, each with its place in the candidate's files.
+
+They are those that failed, and those with a subgraph on which a candidate is slower than the reference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import inf
+from pathlib import PurePath
+
+from pytest_passbench.core.record import Record
+from pytest_passbench.core.run import Run
+from pytest_passbench.report import changes, head_to_head
+from pytest_passbench.report.tables import ending, why
+from pytest_passbench.score.subgraph import ACCURACY
+
+SLOWER = "slower"
+"""The status of a subgraph that is correct, and slower than the earlier run or the reference allows."""
+
+_SEVERITY = {"integrity": 0, "crash": 1, "timeout": 1, "compile_fail": 1, "runtime_fail": 1, "nan_inf": 2,
+             "shape_mismatch": 2, "type_mismatch": 2, ACCURACY: 3, SLOWER: 4, "pass_miss": 5,
+             "eager_fail": 6}  # fmt: skip
+_PLACE = re.compile(r"([\w./-]+\.py):(\d+)")
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A task of a candidate, with the ``status`` of its worst subgraph and ``count`` subgraphs that are like it.
+
+    ``text`` says in a line what happened, without the task's name. ``file`` is as the run names it.
+    """
+
+    task: str
+    candidate: str
+    status: str
+    count: int
+    text: str
+    file: str
+    line: int
+
+    @property
+    def severity(self) -> int:
+        """The rank of the status, by the nature of the failure.
+
+        0: a broken rule. 1: a fault before an answer. 2: an answer of a wrong form. 3: a wrong answer.
+        4: a lost speed-up. 5: no match. 6: a fault of eager's.
+        """
+        return _SEVERITY.get(self.status, 1)
+
+
+def failures(run: Run) -> list[Notice]:
+    """Return the tasks that failed, the worst first: a subgraph is not correct, or slower than in the earlier run.
+
+    What was not judged is no failure.
+    """
+    found = []
+    for name, path in _candidates(run):
+        slower = changes.regressions(run, name)
+        for task, records in _by_task(run.of(name)).items():
+            wrong = [one for one in records if one.judged and not one.correct]
+            fell = [one for one in slower if one.task == task]
+            if wrong or fell:
+                worst = min([*wrong, *fell], key=lambda one: _SEVERITY.get(_status(one), 1))
+                text = "; ".join([*_wrong(wrong, len(records)), *_fell(fell, len(records))])
+                notice = _notice(path, worst, len(wrong) + len(fell), text)
+                found.append((notice.severity, -notice.count / len(records), notice))
+    return [notice for *_, notice in sorted(found, key=lambda item: item[:2])]
+
+
+def behind(run: Run) -> list[Notice]:
+    """Return the tasks with subgraphs that are certainly slower than the reference's. No case fails for them.
+
+    Tasks with the greatest share of such subgraphs come first.
+    """
+    found = []
+    for name, path in _candidates(run):
+        slower = _by_task(head_to_head.behind(run, name))
+        for task, records in _by_task(run.of(name)).items():
+            if task in slower:
+                worst = min(slower[task], key=_ratio)
+                count = f"{len(slower[task])} of {len(records)} subgraphs slower than {head_to_head.reference(run)}"
+                notice = _notice(path, worst, len(slower[task]), f"{count}: {head_to_head.told(worst)}")
+                found.append((-notice.count / len(records), notice))
+    return [notice for _, notice in sorted(found, key=lambda item: item[0])]
+
+
+def _candidates(run: Run) -> Iterator[tuple[str, str]]:
+    """Yield the name and the path of each candidate."""
+    for candidate in run.candidates:
+        yield str(candidate.get("name", "")), str(candidate.get("path", ""))
+
+
+def _by_task(records: Iterable[Record]) -> dict[str, list[Record]]:
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        found.setdefault(record.task, []).append(record)
+    return found
+
+
+def _ratio(record: Record) -> float:
+    return record.head_to_head.ratio if record.head_to_head is not None else inf
+
+
+def _status(record: Record) -> str:
+    return SLOWER if record.correct else ending(record)
+
+
+def _wrong(records: list[Record], judged: int) -> Iterator[str]:
+    """Yield how many subgraphs failed, and how the worst one did."""
+    if records:
+        worst = min(records, key=lambda one: _SEVERITY.get(_status(one), 1))
+        yield f"{len(records)} of {judged} subgraphs failed: {worst.subgraph}: {_status(worst)}: {why(worst)}"
+
+
+def _fell(records: list[Record], judged: int) -> Iterator[str]:
+    """Yield how many subgraphs lost more speed-up than is allowed, and how the first one did."""
+    if records:
+        yield f"{len(records)} of {judged} subgraphs slower than before: {changes.slowdown(records[0])}"
+
+
+def _notice(candidate: str, worst: Record, count: int, text: str) -> Notice:
+    file, line = _place(candidate, worst)
+    return Notice(worst.task, worst.candidate, _status(worst), count, text, file, line)
+
+
+def _place(candidate: str, record: Record) -> tuple[str, int]:
+    """Return the file and line that a record is about: a finding's, a message's, or the pass that matched."""
+    folder = PurePath(candidate)
+    for finding in record.findings:
+        if finding.file:
+            return _inside(folder, finding.file), max(1, finding.line)
+    named = _PLACE.search(record.arm.message)
+    if named is not None:
+        return _inside(folder, named[1]), int(named[2])
+    matched = [one.name for one in record.passes if one.matches]
+    names = matched or [one.name for one in record.passes]
+    where = folder / record.folder if record.folder else folder
+    return str(where / (f"{names[0]}.py" if names else "sorted_output_pass_rule_names.json")), 1
+
+
+def _inside(folder: PurePath, file: str) -> str:
+    """Return a file of the candidate. A name that would lead out of its folder counts as the folder."""
+    path = PurePath(file)
+    if path.is_absolute() or ".." in path.parts:
+        return str(folder)
+    return str(path) if path.parts[: len(folder.parts)] == folder.parts and folder.parts else str(folder / path)
