@@ -41,12 +41,14 @@ from pytest_passbench.judge.machine.heap import give_back
 from pytest_passbench.judge.measure.allowance import AGAIN, DEFAULT, QUICK, Budget
 from pytest_passbench.judge.measure.floor import Noise
 from pytest_passbench.judge.programs import Programs
+from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.judge.reading.readings import Readings
 from pytest_passbench.judge.reference import Reference
 from pytest_passbench.judge.sandboxes import Sandboxes
 from pytest_passbench.judge.stopwatch import Stopwatch
 from pytest_passbench.judge.subject import Subject
 from pytest_passbench.judge.touching import Touched, matches
+from pytest_passbench.protocol import Order
 from pytest_passbench.suite.build import check_graphs
 from pytest_passbench.suite.limits import check_memory
 from pytest_passbench.suite.taskfile import task_hash
@@ -361,8 +363,8 @@ class Session:
         earlier: Arms | None,
     ) -> Subject:
         with phases("read"):
-            planners = {CANDIDATE: self._readings.planner(case.candidate, case.passes)}
-        orders = case.orders(self.settings, arms, self._readings.passes(case.candidate, case.passes))
+            planners = self._planners(case)
+        orders = self._orders(case, arms, self._readings.passes(case.candidate, case.passes))
         if self._reference is not None and record.against is not None:
             with phases("read"), deadline.paused():
                 read = self._reference.read(case, attempt == RETRY)
@@ -404,6 +406,14 @@ class Session:
         """Return when to stop measuring. A ratio to a reference is often near delta, so it may take longer."""
         width = HALF_WIDTH if self._reference is None else HEAD_TO_HEAD_HALF_WIDTH
         return Stopping(self._noise.delta, width, max_pairs=pairs, correlation=self._noise.correlation)
+
+    def _planners(self, case: Case) -> dict[str, Planner]:
+        """Return the planner of each arm that has passes. Raises ArmFailure. Some benchmarks give eager one."""
+        return {CANDIDATE: self._readings.planner(case.candidate, case.passes)}
+
+    def _orders(self, case: Case, arms: dict[str, Arm], passes: tuple[dict[str, Any], ...]) -> dict[str, Order]:
+        """Return the program of each arm. The benchmarks exchange some: eager for the candidate, for example."""
+        return case.orders(self.settings, arms, passes)
 
     def _arms(self) -> dict[str, Arm]:
         """Return the sandboxes of this run's arms. For one subgraph alone, a twin would cost more than it tells."""
