@@ -9,7 +9,16 @@ from typing import Any
 from pytest_passbench.rewrite.normalise import Call
 from pytest_passbench.scaffold import elementwise, rows
 from pytest_passbench.scaffold.assemble import pattern, wrapper
-from pytest_passbench.scaffold.emitter import Dtypes, Kernel, Pointer, Unsupported, literal, refuse, wrapped_call
+from pytest_passbench.scaffold.emitter import (
+    Dtypes,
+    Kernel,
+    OnlyViews,
+    Pointer,
+    Unsupported,
+    literal,
+    refuse,
+    wrapped_call,
+)
 from pytest_passbench.scaffold.lowering.lower import Lowering
 from pytest_passbench.scaffold.lowering.wrapper import Stage
 from pytest_passbench.scaffold.parts import Part
@@ -153,7 +162,7 @@ class TritonLowering(Lowering):
         super()._row_kernel(wish, _ROWS[body], pointers, numbers, arguments, comment)
 
     def _mover(self, name: str, *_kernel: object) -> None:
-        raise Unsupported("only views" if name == "moved" else f"{name} in Triton")
+        raise OnlyViews("only views") if name == "moved" else Unsupported(f"{name} in Triton")
 
     def _launch(self, kernel: Kernel, arguments: Sequence[str]) -> None:
         if not kernel.body.startswith("    "):

@@ -9,6 +9,7 @@ from torch.fx import Node
 from pytest_passbench.rewrite.normalise import Call
 from pytest_passbench.scaffold import elementwise
 from pytest_passbench.scaffold.emitter import (
+    OnlyViews,
     Unsupported,
     literal,
     refuse,
@@ -30,7 +31,8 @@ class Lowering(Moves):
         values = [self._laid_out(node) for node in self.returned]
         if not self.launches:  # only moves: a kernel has to do the last of them
             order = self.form.order(self.returned[-1])
-            refuse(order is None or list(order) != sorted(order), "only views")
+            if order is None or list(order) != sorted(order):
+                raise OnlyViews("only views")
             values[-1] = self._moved(values[-1].removesuffix(".contiguous()"))
         self.lines.append(f"return {', '.join(values)}")
 
@@ -71,7 +73,7 @@ class Lowering(Moves):
         elif call.op in elementwise.OPERATORS:
             self._elementwise(node, call)
         else:
-            raise Unsupported(call.op)
+            raise Unsupported("an assignment into a tensor" if call.op == "setitem" else call.op)
 
     def _do_getitem(self, node: Node, call: Call) -> None:
         base, index = call.args["input"], call.args["index"]
