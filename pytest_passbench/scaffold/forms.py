@@ -28,12 +28,13 @@ class Form:
 
     ``graph`` is the first of them, with a placeholder for each hole. ``values`` has, for a node, one :class:`Seen`
     per column. A column is a subgraph, or one in another floating dtype: a pass should not break on those.
-    ``literals`` has, for a hole, its value in each graph.
+    The subgraphs, ``real`` of them, come first. ``literals`` has, for a hole, its value in each graph.
     """
 
     keys: list[str]
     graph: Graph
     columns: list[Subgraph]
+    real: int
     values: dict[Node, list[Seen]] = field(default_factory=dict)
     literals: dict[Node, list[Any]] = field(default_factory=dict)
 
@@ -56,7 +57,7 @@ class Form:
 
     def order(self, node: Node) -> tuple[int, ...] | None:
         """Return the order in which a value's dimensions lie in memory in all subgraphs, or None if it differs."""
-        seen = self.values[node]
+        seen = self.values[node][: self.real]  # the strides of others may be guesses
         first = seen[0]
         ranks = tuple(range(len(first.shape)))
         sorted_ = {
@@ -125,6 +126,7 @@ def _form(task: Task, members: list[_Member], twins: dict[str, _Member]) -> Form
     keys = [*(key for key, _gm in members), *twins]
     own = [subgraph for subgraph in task.subgraphs if subgraph.graph in keys]
     by_key = {**dict(members), **{key: gm for key, (_member, gm) in twins.items()}}
+    real = len(own)
     recorded: list[dict[int, Seen]] = [values_of(by_key[subgraph.graph], subgraph) for subgraph in own]
     known = {tuple(spec.dtype for spec in subgraph.inputs) for subgraph in own}
     for subgraph in in_other_dtypes(own[0]):
@@ -133,7 +135,7 @@ def _form(task: Task, members: list[_Member], twins: dict[str, _Member]) -> Form
             with contextlib.suppress(Exception):  # a graph that cannot have these dtypes has no such column
                 recorded.append(values_of(by_key[subgraph.graph], subgraph, examples=False))
                 own.append(subgraph)
-    form = Form(keys, Graph(), own)
+    form = Form(keys, Graph(), own, real)
     nodes = [list(gm.graph.nodes) for _key, gm in members]
     copies = _copy(form, nodes)
     for found in form.literals.values():

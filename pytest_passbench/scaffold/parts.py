@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import torch
 from torch.fx import Node
 
 from pytest_passbench.scaffold.emitter import OnlyViews, Unsupported
@@ -30,6 +31,19 @@ class Part:
     lowered: Lowering
     left: tuple[Node, ...]
     reasons: dict[Node, str] = field(default_factory=dict)
+
+    @property
+    def refused(self) -> list[tuple[str, str]]:
+        """The dtypes that the kernels do not take, as pairs of Python expressions that have to be equal."""
+        first: dict[tuple[torch.dtype | None, ...], Node] = {}
+        found = []
+        for value in self.arguments:
+            if value not in self.form.literals:
+                dtypes = self.form.dtypes(value)
+                like = first.setdefault(dtypes, value)
+                wanted = str(dtypes[0]) if len(set(dtypes)) == 1 else f"{self.names[like]}.dtype"
+                found.append((f"{self.names[value]}.dtype", wanted))
+        return [pair for pair in found if pair[0] != pair[1]]
 
 
 def part(form: Form, nodes: Sequence[Node], lowering: type[Lowering] = Lowering) -> Part:
@@ -98,12 +112,18 @@ def _copies(form: Form, node: Node) -> bool:
     return not any(seen.dense(range(len(seen.shape))) for seen in form.values[call.args["input"]])
 
 
-def largest(form: Form, lowering: type[Lowering] = Lowering) -> tuple[Part | None, dict[Node, str]]:
-    """Return the run with the most calls that do work, and why each call outside of any run has no kernel."""
+def largest(
+    form: Form, lowering: type[Lowering] = Lowering, exact: bool = True
+) -> tuple[Part | None, dict[Node, str]]:
+    """Return the run with the most calls that compute, or None, and why each call outside of any run has no kernel.
+
+    A run in which no call computes has to copy. Unless ``exact``, calls count whose roundings show later.
+    """
     calls = form.operators
     reasons: dict[Node, str] = {}
     for node in calls:
-        if reason := shows_later(form, node) or _unsupported(form, node, lowering):
+        reason = shows_later(form, node, lowering.reordered) if exact else ""
+        if reason := reason or _unsupported(form, node, lowering):
             reasons[node] = reason
     best: Part | None = None
     score = (0, 0, 0)

@@ -38,18 +38,20 @@ class Seen:
 def values_of(gm: GraphModule, subgraph: Subgraph, examples: bool = True) -> dict[int, Seen]:
     """Return what each node of a graph is on a subgraph's inputs, by its place.
 
-    Fake tensors carry no data. If a shape depends on values, the graph runs on example inputs instead.
+    Fake tensors carry no data. The graph runs on example inputs instead if a shape depends on values, or if it has a
+    convolution, whose strides fake tensors get wrong. Unless ``examples``, it never does.
     """
     with torch.no_grad(), batching.closing():
-        try:
-            with FakeTensorMode(allow_non_fake_inputs=True):
-                inputs = [torch.empty(s.shape, dtype=getattr(torch, s.dtype)) for s in subgraph.inputs]
-                return _Recorder(gm).values(inputs)
-        except Exception:  # a shape that depends on values, or an operator without a fake implementation
-            if not examples:
-                raise
-            with limited_memory():
-                return _Recorder(gm).values(example_inputs(subgraph))
+        if not examples or not any("conv" in str(node.target) for node in gm.graph.nodes):
+            try:
+                with FakeTensorMode(allow_non_fake_inputs=True):
+                    inputs = [torch.empty(s.shape, dtype=getattr(torch, s.dtype)) for s in subgraph.inputs]
+                    return _Recorder(gm).values(inputs)
+            except Exception:  # a shape that depends on values, or an operator without a fake implementation
+                if not examples:
+                    raise
+        with limited_memory():
+            return _Recorder(gm).values(example_inputs(subgraph))
 
 
 class _Recorder(Interpreter):  # type: ignore[misc]

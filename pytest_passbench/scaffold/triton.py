@@ -28,9 +28,13 @@ _FORMULAS = {
     "relu": "tl.where(x < 0, 0.0, x)", "abs": "tl.abs(x)", "sqrt": "tl.sqrt(x)", "rsqrt": "1.0 / tl.sqrt(x)",
     "reciprocal": "1.0 / x", "exp": "tl.exp(x)", "log": "tl.log(x)", "erf": "tl.erf(x)", "sin": "tl.sin(x)",
     "cos": "tl.cos(x)", "sigmoid": "1.0 / (1.0 + tl.exp(-x))", "silu": "x / (1.0 + tl.exp(-x))", "neg": "-x",
-    "tanh": "2.0 / (1.0 + tl.exp(-2.0 * x)) - 1.0",
-    "hardswish": "x * tl.minimum(tl.maximum(x + 3.0, 0.0), 6.0) / 6.0", "to": "x",
+    "tanh": "2.0 / (1.0 + tl.exp(-2.0 * x)) - 1.0", "elu": "tl.where(x > 0, x, tl.exp(tl.minimum(x, 0.0)) - 1.0)",
+    "relu6": "tl.minimum(tl.maximum(x, 0.0), 6.0)",
+    "hardsigmoid": "tl.minimum(tl.maximum(x + 3.0, 0.0), 6.0) / 6.0",
+    "hardswish": "x * tl.minimum(tl.maximum(x + 3.0, 0.0), 6.0) / 6.0", "to": "x.to(tl.float32)",
 }  # fmt: skip
+_GELU = "0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))"
+_GELU_TANH = "x * (1.0 - 1.0 / (1.0 + tl.exp(1.5957691216057308 * (x + 0.044715 * x * x * x))))"
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">",
           "ge": ">=", "bitwise_and": "&", "bitwise_or": "|"}  # fmt: skip
 
@@ -77,10 +81,21 @@ def rounded(x, kind: tl.constexpr):
         x = bits.to(tl.float32, bitcast=True)
     return x.to(kind).to(tl.float32)
 '''
+CUBE = '''\
+@triton.jit
+def cube(x, kind: tl.constexpr):
+    """`x` cubed. Eager does it in two rounded steps in bfloat16, in one in other types."""
+    square = x * x
+    if kind == tl.bfloat16:
+        square = rounded(square, kind)
+    return square * x
+'''
 
 
 class TritonLowering(Lowering):
     """The wrapper of a run of calls, and its kernels in Triton."""
+
+    reordered = Lowering.reordered | {"sum", "mean"}
 
     def _expression(self, call: Call, kind: str, rounded: Callable[[str], str], at: elementwise.Operand) -> str:
         refuse(kind not in ("float", "bool"), f"{call.op} of whole numbers or doubles in Triton")
@@ -88,11 +103,17 @@ class TritonLowering(Lowering):
             return elementwise.formula(_FORMULAS[call.op], at(call.args["input"]))
         if call.op in _INFIX and call.get("alpha") in (1, None) and call.get("rounding_mode") is None:
             return f"{at(call.args['input'])} {_INFIX[call.op]} {at(call.args['other'])}"
-        if call.op == "pow" and literal(call.args["exponent"]) in (2, 3):
-            x = at(call.args["input"])
-            return f"{x} * {x}" if literal(call.args["exponent"]) == 2 else f"{rounded(f'{x} * {x}')} * {x}"
-        if call.op == "gelu" and (call.get("approximate") or "none") == "none":
-            return elementwise.formula("0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))", at(call.args["input"]))
+        if call.op == "pow":
+            return self._power(call, rounded, at)
+        if call.op == "gelu":
+            exact = (literal(call.get("approximate")) or "none") == "none"
+            return elementwise.formula(_GELU if exact else _GELU_TANH, at(call.args["input"]))
+        if call.op == "glu":
+            return f"{at(call.args['input'])} / (1.0 + tl.exp(-{at(call.args['other'])}))"
+        if call.op == "lerp":
+            start, end, weight = (at(call.args[name]) for name in ("input", "end", "weight"))
+            low, high = f"{start} + {weight} * ({end} - {start})", f"{end} - ({end} - {start}) * (1.0 - {weight})"
+            return f"tl.where(tl.abs({weight}) < 0.5, {low}, {high})"
         if call.op == "where":
             return f"tl.where({at(call.args['condition'])}, {at(call.args['input'])}, {at(call.args['other'])})"
         if call.op == "masked_fill":
@@ -100,12 +121,14 @@ class TritonLowering(Lowering):
         if call.op == "leaky_relu":
             x, slope = at(call.args["input"]), call.get("negative_slope")
             return f"tl.where({x} > 0, {x}, {x} * {at(0.01 if slope is None else slope)})"
+        if call.op == "prelu":
+            x, weight = at(call.args["input"]), at(call.args["weight"])
+            return f"tl.where({x} > 0, {x}, {x} * {weight})"
         if call.op == "softplus":
             formula = "tl.where(x > 20, x, tl.log(1.0 + tl.exp(tl.minimum(x, 20.0))))"
             return elementwise.formula(formula, at(call.args["input"]))
         if call.op in ("clamp", "hardtanh"):
-            low = call.get("min") if call.op == "clamp" else call.get("min_val")
-            high = call.get("max") if call.op == "clamp" else call.get("max_val")
+            low, high = elementwise.limits(call)
             text = at(call.args["input"])
             text = text if low is None else f"tl.maximum({text}, {at(low)})"
             return text if high is None else f"tl.minimum({text}, {at(high)})"
@@ -117,8 +140,20 @@ class TritonLowering(Lowering):
             return f"{at(call.args['input'])} * {factor} + {offset}"
         raise Unsupported(f"{call.op} in Triton")
 
+    def _power(self, call: Call, rounded: Callable[[str], str], at: elementwise.Operand) -> str:
+        x, exponent = at(call.args["input"]), literal(call.args["exponent"])
+        kind = elementwise.rounded_type(rounded)
+        known = {2: f"{x} * {x}", 3: f"cube({x}, <{kind}>)" if kind else f"{x} * {x} * {x}", 0.5: f"tl.sqrt({x})",
+                 -0.5: f"1.0 / tl.sqrt({x})", -1: f"1.0 / {x}", 1: x}  # fmt: skip
+        if exponent not in known:
+            raise Unsupported("this power in Triton")
+        return known[exponent]
+
     def _rounded(self, text: str, c_type: str) -> str:
         return f"rounded({text}, <{c_type}>)"
+
+    def _rounded_number(self, text: str, c_type: str) -> str:
+        return self._rounded(f"tl.full((), {text}, tl.float32)", c_type) if c_type else text
 
     def _number(self, value: Any, kind: str) -> str:
         text = elementwise.number(value, "double" if kind == "float" else kind)
@@ -195,6 +230,7 @@ def triton_pass(part: Part, stem: str, doc: str) -> str:
     pieces = [
         f'"""{doc}"""\n\nimport torch\nimport triton\nimport triton.language as tl\n',
         ROUNDED,
+        *([CUBE] if any("cube(" in kernel.body for kernel in lowered.kernels) else []),
         *map(_kernel, lowered.kernels),
         pattern(part),
         wrapper(part, stem),

@@ -136,6 +136,10 @@ class Reductions(Wrapper):
     def _do_sort(self, node: Node, call: Call) -> None:
         value = call.args["input"]
         (dim,) = self._dims(value, -1 if call.get("dim") is None else call.get("dim"))
+        refuse(
+            literal(call.get("stable")) is not True and any(self._is_places(user) for user in node.users),
+            "the places that sort gives, since eager leaves the order of equal elements open",
+        )
         kept, places = self._parts(node)
         x, _count = self._rows(node, value, [dim])
         name = self.names[node]
@@ -153,6 +157,10 @@ class Reductions(Wrapper):
         end = "" if dim % rank == rank - 1 else f".movedim(-1, {dim})"
         self.lines.append(f"{name} = ({name}{end}, {name}_places{end})")
         self._variables[node] = name
+
+    def _is_places(self, user: Node) -> bool:
+        """Return True if a use of a sorted tensor is not that of its values."""
+        return user.op == "output" or self.form.call(user).args.get("index") != (0,)
 
     def _parts(self, node: Node) -> tuple[Dtypes, Dtypes]:
         """Return the dtypes of the two tensors that a call returns."""
