@@ -91,4 +91,4 @@ def _remedy(form: Form, lowering: type[Lowering]) -> str:
     inexact, _reasons = largest(form, lowering, exact=False)
     if inexact is not None:
         return f"{span(form, inexact.nodes)} has one that may round otherwise than eager"
-    return "write the pass by hand: docs/writing-a-pass.md"
+    return "write the pass by hand, as docs/writing-a-pass.md says, or choose another task"

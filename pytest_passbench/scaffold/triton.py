@@ -1,4 +1,4 @@
-"""The Triton kernels of a pass: a program per block of elements, or per row."""
+"""The Triton kernels of a pass: a program per block of elements, or of rows."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ _GELU_TANH = "x * (1.0 - 1.0 / (1.0 + tl.exp(1.5957691216057308 * (x + 0.044715 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">",
           "ge": ">=", "bitwise_and": "&", "bitwise_or": "|"}  # fmt: skip
 
+# A block of `HEIGHT` rows, each padded to `BLOCK` elements. The last block has the last row several times.
 _ROW = """\
-    row = tl.program_id(0)
-    at = tl.arange(0, BLOCK)
+    row = tl.minimum(tl.program_id(0) * HEIGHT + tl.arange(0, HEIGHT)[:, None], rows - 1)
+    at = tl.arange(0, BLOCK)[None, :]
     inside = at < n
     a = tl.load(x + row * n + at, mask=inside, other={other}).to(tl.float32)
 """
@@ -52,22 +53,23 @@ _PARAMETERS = """\
 """
 _STORE = "    tl.store(out + row * n + at, rounded(y, out.dtype.element_ty), mask=inside)"
 _RESULT = "    tl.store(out + row, rounded({}, out.dtype.element_ty))"
+_SUM, _MAX, _MIN = (f"tl.{name}({{}}, 1, keep_dims=True)".format for name in ("sum", "max", "min"))
 # The same rows as in rows.py, by the text of the C++ kernel.
 _ROWS = {
-    rows.REDUCTIONS["sum"]: _ROW.format(other=0) + _RESULT.format("tl.sum(a, 0)"),
-    rows.REDUCTIONS["mean"]: _ROW.format(other=0) + _RESULT.format("tl.sum(a, 0) / n"),
-    rows.REDUCTIONS["amax"]: _ROW.format(other='float("-inf")') + _RESULT.format("tl.max(a, 0)"),
-    rows.REDUCTIONS["amin"]: _ROW.format(other='float("inf")') + _RESULT.format("tl.min(a, 0)"),
+    rows.REDUCTIONS["sum"]: _ROW.format(other=0) + _RESULT.format(_SUM("a")),
+    rows.REDUCTIONS["mean"]: _ROW.format(other=0) + _RESULT.format(f"{_SUM('a')} / n"),
+    rows.REDUCTIONS["amax"]: _ROW.format(other='float("-inf")') + _RESULT.format(_MAX("a")),
+    rows.REDUCTIONS["amin"]: _ROW.format(other='float("inf")') + _RESULT.format(_MIN("a")),
     rows.SOFTMAX: _ROW.format(other='float("-inf")')
-    + "    power = tl.exp(a - tl.max(a, 0))\n    y = power / tl.sum(power, 0)\n"
+    + f"    power = tl.exp(a - {_MAX('a')})\n    y = power / {_SUM('power')}\n"
     + _STORE,
     rows.LAYER_NORM: _ROW.format(other=0)
-    + "    mean = tl.sum(a, 0) / n\n    centred = tl.where(inside, a - mean, 0.0)\n"
-    + "    y = centred / tl.sqrt(tl.sum(centred * centred, 0) / n + eps)\n"
+    + f"    centred = tl.where(inside, a - {_SUM('a')} / n, 0.0)\n"
+    + f"    y = centred / tl.sqrt({_SUM('centred * centred')} / n + eps)\n"
     + _PARAMETERS
     + _STORE,
     rows.RMS_NORM: _ROW.format(other=0)
-    + "    y = a / tl.sqrt(tl.sum(a * a, 0) / n + eps)\n"
+    + f"    y = a / tl.sqrt({_SUM('a * a')} / n + eps)\n"
     + _PARAMETERS.partition("    if bias")[0]
     + _STORE,
 }
@@ -210,11 +212,12 @@ class TritonLowering(Lowering):
         names = [*(p.name for p in kernel.pointers), *(name for _kind, name in kernel.numbers)]
         given = dict(zip(names, arguments, strict=True))
         if "rows" in given:
-            grid, block = given.pop("rows"), f"triton.next_power_of_2({given['n']})"
+            self.lines.append(f"width = triton.next_power_of_2({given['n']})")
+            self.lines.append("height = max(1, SPAN // width)")
+            grid, blocks = f"triton.cdiv({given['rows']}, height)", ["BLOCK=width", "HEIGHT=height"]
         else:
-            block = "BLOCK"
-            grid = f"triton.cdiv({given['n']}, BLOCK)"
-        call = wrapped_call(f"{(known or kernel).name}_kernel[({grid},)]", [*given.values(), f"BLOCK={block}"], 0)
+            grid, blocks = f"triton.cdiv({given['n']}, SPAN)", ["BLOCK=SPAN"]
+        call = wrapped_call(f"{(known or kernel).name}_kernel[({grid},)]", [*given.values(), *blocks], 0)
         self.lines += call.split("\n")
         self.launches += 1
 
@@ -224,9 +227,8 @@ def triton_pass(part: Part, stem: str, doc: str) -> str:
     lowered = part.lowered
     first = next(part.names[value] for value in part.arguments if value not in part.form.literals)
     lowered.lines = [_on_device(line, first) for line in lowered.lines]
-    if any("BLOCK=BLOCK" in line for line in lowered.lines):
-        note = "the interpreter pays per program, not per element"
-        lowered.lines.insert(0, f"BLOCK = 1024 if {first}.is_cuda else 1 << 16  # {note}")
+    note = "the elements of a program; the interpreter pays per program"
+    lowered.lines.insert(0, f"SPAN = 1024 if {first}.is_cuda else 1 << 16  # {note}")
     pieces = [
         f'"""{doc}"""\n\nimport torch\nimport triton\nimport triton.language as tl\n',
         ROUNDED,
@@ -242,8 +244,9 @@ def triton_pass(part: Part, stem: str, doc: str) -> str:
 
 
 def _kernel(kernel: Kernel) -> str:
-    names = [*(p.name for p in kernel.pointers), *(name for _kind, name in kernel.numbers if name != "rows")]
-    head = wrapped_call(f"def {kernel.name}_kernel", [*names, "BLOCK: tl.constexpr"], 0)
+    names = [*(p.name for p in kernel.pointers), *(name for _kind, name in kernel.numbers), "BLOCK: tl.constexpr"]
+    names += ["HEIGHT: tl.constexpr"] if "HEIGHT" in kernel.body else []
+    head = wrapped_call(f"def {kernel.name}_kernel", names, 0)
     comment = "".join(f"# {line}\n" for line in kernel.comment.splitlines())
     return f"{comment}@triton.jit\n{head}:\n{kernel.body}\n"
 
