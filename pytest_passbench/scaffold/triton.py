@@ -19,6 +19,7 @@ from pytest_passbench.scaffold.emitter import (
     refuse,
     wrapped_call,
 )
+from pytest_passbench.scaffold.helpers import TEXTS
 from pytest_passbench.scaffold.lowering.lower import Lowering
 from pytest_passbench.scaffold.lowering.wrapper import Stage
 from pytest_passbench.scaffold.parts import Part
@@ -31,7 +32,7 @@ _FORMULAS = {
     "tanh": "2.0 / (1.0 + tl.exp(-2.0 * x)) - 1.0", "elu": "tl.where(x > 0, x, tl.exp(tl.minimum(x, 0.0)) - 1.0)",
     "relu6": "tl.minimum(tl.maximum(x, 0.0), 6.0)",
     "hardsigmoid": "tl.minimum(tl.maximum(x + 3.0, 0.0), 6.0) / 6.0",
-    "hardswish": "x * tl.minimum(tl.maximum(x + 3.0, 0.0), 6.0) / 6.0", "to": "x.to(tl.float32)",
+    "hardswish": "x * tl.minimum(tl.maximum(x + 3.0, 0.0), 6.0) / 6.0", "to": "(x).to(tl.float32)",
 }  # fmt: skip
 _GELU = "0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))"
 _GELU_TANH = "x * (1.0 - 1.0 / (1.0 + tl.exp(1.5957691216057308 * (x + 0.044715 * x * x * x))))"
@@ -83,7 +84,8 @@ def rounded(x, kind: tl.constexpr):
         x = bits.to(tl.float32, bitcast=True)
     return x.to(kind).to(tl.float32)
 '''
-CUBE = '''\
+FUNCTIONS = {
+    "cube": '''\
 @triton.jit
 def cube(x, kind: tl.constexpr):
     """`x` cubed. Eager does it in two rounded steps in bfloat16, in one in other types."""
@@ -91,7 +93,20 @@ def cube(x, kind: tl.constexpr):
     if kind == tl.bfloat16:
         square = rounded(square, kind)
     return square * x
-'''
+''',
+    "batch_norm": '''\
+@triton.jit
+def batch_norm(x, mean, variance, weight, bias, eps, kind: tl.constexpr):
+    """Batch norm as eager does it, which rounds a product and its sum once. Here float64 does that."""
+    scale = weight * (1.0 / tl.sqrt(variance + eps))
+    if kind == tl.float16:
+        offset = bias - mean * scale
+    else:
+        offset = (bias - mean.to(tl.float64) * scale).to(tl.float32)
+    return (x.to(tl.float64) * scale + offset).to(tl.float32)
+''',
+}
+"""Functions that a kernel may call, by name."""
 
 
 class TritonLowering(Lowering):
@@ -135,11 +150,9 @@ class TritonLowering(Lowering):
             text = text if low is None else f"tl.maximum({text}, {at(low)})"
             return text if high is None else f"tl.minimum({text}, {at(high)})"
         if call.op == "batch_norm" and None not in (call.get("weight"), call.get("bias")):
-            eps = call.get("eps")
-            factor = f"(1.0 / tl.sqrt({at(call.args['running_var'])} + {at(1e-5 if eps is None else eps)})"
-            factor += f" * {at(call.args['weight'])})"
-            offset = f"({at(call.args['bias'])} - {at(call.args['running_mean'])} * {factor})"
-            return f"{at(call.args['input'])} * {factor} + {offset}"
+            eps, names = call.get("eps"), ("input", "running_mean", "running_var", "weight", "bias")
+            values = [*(at(call.args[name]) for name in names), at(1e-5 if eps is None else eps)]
+            return f"batch_norm({', '.join(values)}, <{elementwise.rounded_type(rounded) or 'float'}>)"
         raise Unsupported(f"{call.op} in Triton")
 
     def _power(self, call: Call, rounded: Callable[[str], str], at: elementwise.Operand) -> str:
@@ -232,9 +245,14 @@ def triton_pass(part: Part, stem: str, doc: str) -> str:
     pieces = [
         f'"""{doc}"""\n\nimport torch\nimport triton\nimport triton.language as tl\n',
         ROUNDED,
-        *([CUBE] if any("cube(" in kernel.body for kernel in lowered.kernels) else []),
+        *(
+            text
+            for name, text in FUNCTIONS.items()
+            if any(f" {name}(" in k.body or f"({name}(" in k.body for k in lowered.kernels)
+        ),
         *map(_kernel, lowered.kernels),
         pattern(part),
+        *(TEXTS[name] for name in lowered.helpers),
         wrapper(part, stem),
         f"def replacement_func():\n    return {stem}\n",
     ]
