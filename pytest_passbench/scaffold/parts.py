@@ -122,7 +122,7 @@ def largest(
     calls = form.operators
     reasons: dict[Node, str] = {}
     for node in calls:
-        reason = shows_later(form, node, lowering.reordered) if exact else ""
+        reason = shows_later(form, node, lowering.inexact) if exact else ""
         if reason := reason or _unsupported(form, node, lowering):
             reasons[node] = reason
     best: Part | None = None

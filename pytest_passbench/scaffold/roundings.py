@@ -24,15 +24,15 @@ _CANCELLING_PRODUCTS = frozenset({"batch_norm", "interpolate"})
 """The calls behind which a product's roundings show in single precision too."""
 
 
-def shows_later(form: Form, node: Node, reordered: Set[str]) -> str:
+def shows_later(form: Form, node: Node, inexact: Set[str]) -> str:
     """Return why a call should be left to eager because of what comes behind it, or nothing.
 
     A long sum that is added in another order than eager's falls to the other side of a rounding now and then. In half
     precision this is within what t = -5 allows. It is not behind a call whose terms cancel: a sum, a product, a norm.
-    ``reordered`` are the operators whose kernels add so.
+    ``inexact`` are the operators whose kernels add so, or round otherwise for another reason.
     """
     half, op = set(form.dtypes(node)) & {torch.float16, torch.bfloat16}, form.call(node).op
-    if op not in reordered:
+    if op not in inexact:
         return ""
     if op == "instance_norm" and half:
         return "instance_norm, whose statistics eager rounds to half precision"

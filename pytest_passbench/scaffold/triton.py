@@ -112,7 +112,9 @@ def batch_norm(x, mean, variance, weight, bias, eps, kind: tl.constexpr):
 class TritonLowering(Lowering):
     """The wrapper of a run of calls, and its kernels in Triton."""
 
-    reordered = Lowering.reordered | {"sum", "mean"}
+    inexact = Lowering.inexact | {
+        "sum", "mean", "silu", "sigmoid", "gelu", "exp", "tanh", "softplus", "elu", "glu", "erf", "log",
+    }  # fmt: skip
 
     def _expression(self, call: Call, kind: str, rounded: Callable[[str], str], at: elementwise.Operand) -> str:
         refuse(kind not in ("float", "bool"), f"{call.op} of whole numbers or doubles in Triton")

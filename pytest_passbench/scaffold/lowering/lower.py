@@ -23,9 +23,9 @@ from pytest_passbench.scaffold.text import Python
 
 
 class Lowering(Moves):
-    """The lowering of a run of calls. ``reordered`` are operators whose sums have another order than eager's."""
+    """The lowering of a run of calls. ``inexact`` are operators that may round otherwise than eager."""
 
-    reordered: ClassVar[Set[str]] = REORDERED
+    inexact: ClassVar[Set[str]] = REORDERED
 
     def run(self) -> None:
         """Lower all calls. Raises Unsupported for the first that has no plain kernel."""
