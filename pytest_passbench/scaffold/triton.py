@@ -94,9 +94,9 @@ def cube(x, kind: tl.constexpr):
         square = rounded(square, kind)
     return square * x
 ''',
-    "batch_norm": '''\
+    "eager_batch_norm": '''\
 @triton.jit
-def batch_norm(x, mean, variance, weight, bias, eps, kind: tl.constexpr):
+def eager_batch_norm(x, mean, variance, weight, bias, eps, kind: tl.constexpr):
     """Batch norm as eager does it, which rounds a product and its sum once. Here float64 does that."""
     scale = weight * (1.0 / tl.sqrt(variance + eps))
     if kind == tl.float16:
@@ -112,9 +112,7 @@ def batch_norm(x, mean, variance, weight, bias, eps, kind: tl.constexpr):
 class TritonLowering(Lowering):
     """The wrapper of a run of calls, and its kernels in Triton."""
 
-    inexact = Lowering.inexact | {
-        "sum", "mean", "silu", "sigmoid", "gelu", "exp", "tanh", "softplus", "elu", "glu", "erf", "log",
-    }  # fmt: skip
+    inexact = Lowering.inexact | {"sum", "mean"}
 
     def _expression(self, call: Call, kind: str, rounded: Callable[[str], str], at: elementwise.Operand) -> str:
         refuse(kind not in ("float", "bool"), f"{call.op} of whole numbers or doubles in Triton")
@@ -154,7 +152,7 @@ class TritonLowering(Lowering):
         if call.op == "batch_norm" and None not in (call.get("weight"), call.get("bias")):
             eps, names = call.get("eps"), ("input", "running_mean", "running_var", "weight", "bias")
             values = [*(at(call.args[name]) for name in names), at(1e-5 if eps is None else eps)]
-            return f"batch_norm({', '.join(values)}, <{elementwise.rounded_type(rounded) or 'float'}>)"
+            return f"eager_batch_norm({', '.join(values)}, <{elementwise.rounded_type(rounded) or 'float'}>)"
         raise Unsupported(f"{call.op} in Triton")
 
     def _power(self, call: Call, rounded: Callable[[str], str], at: elementwise.Operand) -> str:
