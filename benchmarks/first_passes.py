@@ -1,6 +1,6 @@
-"""For how many tasks ``passbench new`` writes a pass that is as eager: every task, or those whose id has a word.
+"""For how many tasks ``passbench new`` writes a pass that is as eager: all, or those with a word in their id.
 
-    python benchmarks/first_passes.py [WORD] [--triton] [--suite lite]
+    python benchmarks/first_passes.py [WORD ...] [--triton] [--suite lite]
 
 Each pass is run in this process on the smallest subgraph of each graph and dtype, and compared with eager at t = -5.
 With --triton on a CPU, set TRITON_INTERPRET=1. A line per task, then the counts.
@@ -57,14 +57,14 @@ def right(record: Record) -> bool:
 def main() -> None:
     """Print the outcome of each task, and the counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("word", nargs="?", default="")
+    parser.add_argument("words", nargs="*", metavar="WORD")
     parser.add_argument("--triton", action="store_true")
     parser.add_argument("--suite", default="full")
     args = parser.parse_args()
     torch.set_num_threads(1)
     counts: Counter[str] = Counter()
     for ref in find.select(find.discover(find.installed_tasks()), args.suite):
-        if args.word in ref.id:
+        if not args.words or any(word in ref.id for word in args.words):
             with tempfile.TemporaryDirectory() as folder:
                 said, details = outcome(ref.load(), args.triton, Path(folder) / "made")
             counts[said] += 1

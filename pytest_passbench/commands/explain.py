@@ -71,7 +71,7 @@ def only(task: Task, subgraph: str | None) -> Task:
 
 def render(task: Task, found: Survey) -> Iterator[str]:
     """Yield the lines: per group of subgraphs the graph, the matches with their plans, and the misses."""
-    yield from (finding_line(finding) for finding in found.findings)
+    yield from dict.fromkeys(finding_line(finding) for finding in found.findings)  # a kernel's errors come per match
     graphs = {subgraph.id: subgraph.graph for subgraph in task.subgraphs}
     groups: dict[str, list[Matched]] = {}
     for one in found.matched:

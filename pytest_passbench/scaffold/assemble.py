@@ -5,9 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import torch
-from torch.fx import Node
-
 from pytest_passbench.scaffold.emitter import template, wrapped_call
 from pytest_passbench.scaffold.helpers import TEXTS
 from pytest_passbench.scaffold.parts import Part
@@ -47,7 +44,7 @@ template <class T> float cube(float x, float square) {
 // Batch norm with eager's roundings. Faster: scale and offset are the same for all of a channel.
 template <class T> float batch_norm(float x, float mean, float variance, float weight, float bias, float eps) {
   float scale = 1 / std::sqrt(variance + eps) * weight;
-  float offset = std::is_same_v<T, float> ? std::fma(-mean, scale, bias) : bias - mean * scale;
+  float offset = std::is_same_v<T, pb::f16> ? bias - mean * scale : std::fma(-mean, scale, bias);
   return std::fma(x, scale, offset);
 }
 
@@ -82,25 +79,12 @@ def wrapper(part: Part, stem: str) -> str:
 
 def _check(part: Part, stem: str) -> list[str]:
     """Return a guard: the kernels read what they are given as the dtypes that the task has."""
-    form, types = part.form, part.lowered.types
-    tensors = [value for value in part.arguments if value not in form.literals]
-    first: dict[tuple[torch.dtype | None, ...], Node] = {}
-    wanted = []
-    for value in tensors:
-        dtypes = form.dtypes(value)
-        if len(set(dtypes)) == 1:
-            wanted.append(str(dtypes[0]))
-        else:
-            wanted.append(f"{part.names[first.setdefault(dtypes, value)]}.dtype")
-    found = [f"{part.names[value]}.dtype" for value in tensors]
-    assert types
-    if found == wanted:
+    if not part.refused:
         return []
-    both = [(a, b) for a, b in zip(found, wanted, strict=True) if a != b]
-    one, other = ", ".join(a for a, _b in both), ", ".join(b for _a, b in both)
-    comma = "," if len(both) == 1 else ""
-    condition = f"if {both[0][0]} != {both[0][1]}:" if len(both) == 1 else f"if ({one}{comma}) != ({other}{comma}):"
-    return [condition, f'    raise ValueError(f"{stem}: no kernel for {{{both[0][0]}}}")']
+    (found, wanted), *more = part.refused
+    one, other = (", ".join(side) for side in zip(*part.refused, strict=True))
+    condition = f"if ({one}) != ({other}):" if more else f"if {found} != {wanted}:"
+    return [condition, f'    raise ValueError(f"{stem}: no kernel for {{{found}}}")']
 
 
 def stem_of(ops: Sequence[str]) -> str:

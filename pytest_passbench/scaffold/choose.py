@@ -27,18 +27,16 @@ class Wanted:
 
 def choose(task: Task, wanted: Wanted | None, lowering: type[Lowering]) -> list[Part]:
     """Return a part for each form of a task. Raises UserError if a form has none, or not the one that is wanted."""
-    return [_chosen(task, form, wanted, lowering) for form in forms(task)]
+    parts = [_chosen(task, form, wanted, lowering) for form in forms(task)]
+    # A pattern may match other forms too. So those come first whose kernels refuse nothing that they are given.
+    return sorted(parts, key=lambda part: bool(part.refused))
 
 
 def _chosen(task: Task, form: Form, wanted: Wanted | None, lowering: type[Lowering]) -> Part:
     if wanted is None:
         found, reasons = largest(form, lowering)
         if found is None:
-            raise UserError(
-                f"no plain kernel for {_listed(reasons)}",
-                where=task.id,
-                remedy="write the pass by hand: docs/writing-a-pass.md",
-            )
+            raise UserError(f"no plain kernel for {_listed(reasons)}", where=task.id, remedy=_remedy(form, lowering))
         return found
     nodes = _named(task, form, wanted)
     try:
@@ -83,4 +81,14 @@ def span(form: Form, nodes: Sequence[Node]) -> str:
 
 
 def _listed(reasons: dict[Node, str]) -> str:
-    return ", ".join(dict.fromkeys(reasons.values())) or "any of its calls"
+    return "; ".join(dict.fromkeys(reasons.values())) or "views, which cost nothing"
+
+
+def _remedy(form: Form, lowering: type[Lowering]) -> str:
+    """Return what to do about a form of which no run has a kernel."""
+    if lowering is not Lowering and largest(form)[0] is not None:
+        return "there is one in C++: leave out --triton"
+    inexact, _reasons = largest(form, lowering, exact=False)
+    if inexact is not None:
+        return f"{span(form, inexact.nodes)} has one that may round otherwise than eager"
+    return "write the pass by hand, as docs/writing-a-pass.md says, or choose another task"

@@ -82,21 +82,17 @@ def _power(call: Call, kind: str, rounded: Callable[[str], str], at: Operand) ->
     if exponent == 2:
         return f"{base} * {base}"
     if exponent == 3:  # eager cubes bfloat16 in two rounded steps, other types in one
-        square = rounded(f"{base} * {base}")
-        return (
-            f"cube<{_type_of(square)}>({base}, {square})"
-            if square != f"{base} * {base}"
-            else f"{base} * {base} * {base}"
-        )
+        stored = rounded_type(rounded)
+        return f"cube<{stored}>({base}, {rounded(f'{base} * {base}')})" if stored else f"{base} * {base} * {base}"
     refuse(kind != "float", "pow of this type")
     special = {0.5: "std::sqrt({})", -0.5: "1 / std::sqrt({})", -1.0: "1 / {}", 1.0: "{}"}
     text = special.get(float(exponent))
     return text.format(base) if text else f"float(std::pow(double({base}), {float(exponent)!r}))"
 
 
-def _type_of(rounded: str) -> str:
-    """Return the type that a rounded expression is rounded to."""
-    return rounded.partition("<")[2].partition(">")[0]
+def rounded_type(rounded: Callable[[str], str]) -> str:
+    """Return the C++ type that expressions are rounded to, or nothing if they are not rounded."""
+    return rounded("").partition("<")[2].partition(">")[0]
 
 
 def _gelu(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
@@ -109,13 +105,16 @@ def _gelu(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
     return f"0.5f * {x} * (1 + std::erf({x} * 0.707106781f))"
 
 
+def limits(call: Call) -> tuple[Any, Any]:
+    """Return the bounds of ``clamp`` or ``hardtanh``, None for one that is not there."""
+    if call.op == "clamp":
+        return call.get("min"), call.get("max")
+    low, high = call.get("min_val"), call.get("max_val")
+    return -1.0 if low is None else low, 1.0 if high is None else high
+
+
 def _clamp(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
-    low = call.get("min") if call.op == "clamp" else call.get("min_val")
-    high = call.get("max") if call.op == "clamp" else call.get("max_val")
-    low, high = (
-        (-1.0 if low is None and call.op == "hardtanh" else low),
-        (1.0 if high is None and call.op == "hardtanh" else high),
-    )
+    low, high = limits(call)
     text = at(call.args["input"])
     if low is not None:
         text = f"std::max({_cast(kind)}({text}), {_cast(kind)}({at(low)}))"
@@ -131,6 +130,11 @@ def _cast(kind: str) -> str:
 def _leaky(call: Call, _kind: str, _rounded: Any, at: Operand) -> str:
     x, slope = at(call.args["input"]), call.get("negative_slope")
     return f"{x} > 0 ? {x} : {x} * {at(0.01 if slope is None else slope)}"
+
+
+def _prelu(call: Call, _kind: str, _rounded: Any, at: Operand) -> str:
+    x, weight = at(call.args["input"]), at(call.args["weight"])
+    return f"{x} > 0 ? {x} : {x} * {weight}"
 
 
 def _softplus(call: Call, _kind: str, _rounded: Any, at: Operand) -> str:
@@ -178,7 +182,7 @@ def _batch_norm(call: Call, kind: str, rounded: Callable[[str], str], at: Operan
     weight, bias = (call.get(name) for name in ("weight", "bias"))
     values = [at(call.args[name]) for name in ("input", "running_mean", "running_var")]
     values += [one if weight is None else at(weight), zero if bias is None else at(bias)]
-    return f"batch_norm<{_type_of(rounded('x')) or 'float'}>({', '.join(values)}, {at(1e-5 if eps is None else eps)})"
+    return f"batch_norm<{rounded_type(rounded) or 'float'}>({', '.join(values)}, {at(1e-5 if eps is None else eps)})"
 
 
 _MAKERS: dict[str, Callable[..., str]] = {
@@ -186,6 +190,7 @@ _MAKERS: dict[str, Callable[..., str]] = {
     "bitwise_and": _infix("&"), "bitwise_or": _infix("|"), "bitwise_xor": _infix("^"),
     "eq": _compare("=="), "ne": _compare("!="), "lt": _compare("<"), "le": _compare("<="), "gt": _compare(">"),
     "ge": _compare(">="), "pow": _power, "gelu": _gelu, "clamp": _clamp, "hardtanh": _clamp, "leaky_relu": _leaky,
+    "prelu": _prelu,
     "softplus": _softplus, "where": _where, "masked_fill": _masked_fill, "lerp": _lerp, "remainder": _remainder,
     "bitwise_not": _bitwise_not, "logical_not": _bitwise_not, "to": _to, "batch_norm": _batch_norm,
     "neg": lambda call, _kind, _rounded, at: f"-{at(call.args['input'])}",
@@ -205,3 +210,5 @@ _MAKERS: dict[str, Callable[..., str]] = {
     "copy": lambda call, _kind, _rounded, at: at(call.args["input"]),
 }  # fmt: skip
 OPERATORS = frozenset(_MAKERS)
+ROUNDING_NUMBERS = frozenset({"add", "sub", "eq", "ne", "lt", "le", "gt", "ge"})
+"""The operators for which eager stores a number in its tensor's dtype. For others it takes the number as it is."""

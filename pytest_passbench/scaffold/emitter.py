@@ -25,6 +25,10 @@ class Unsupported(Exception):
     """A call for which no plain kernel is known. Its text is the reason."""
 
 
+class OnlyViews(Unsupported):
+    """Calls that leave a kernel nothing to do. Among others they can be matched."""
+
+
 @dataclass(frozen=True)
 class Pointer:
     """A kernel's parameter that points to elements; to bytes if no dtypes are given."""

@@ -11,7 +11,7 @@ def windows(x, kernel, stride, padding, dilation, fill=0.0):
     else:
         widths = [(p, p) for p in (padding if isinstance(padding, tuple) else (0,) * len(kernel))]
     sizes = [size + before + after for size, (before, after) in zip(x.shape[2:], widths)]
-    wide = torch.full((*x.shape[:2], *sizes), fill, dtype=x.dtype)
+    wide = torch.full((*x.shape[:2], *sizes), fill, dtype=x.dtype, device=x.device)
     inner = wide
     for axis, (size, (before, _after)) in enumerate(zip(x.shape[2:], widths)):
         inner = inner.narrow(axis + 2, before, size)
@@ -61,7 +61,7 @@ def padded(x, widths, fill):
         dim = x.dim() - 1 - axis
         sizes[dim] += before + after
         inner.append((dim, before, x.shape[dim]))
-    out = torch.full(sizes, fill, dtype=x.dtype)
+    out = torch.full(sizes, fill, dtype=x.dtype, device=x.device)
     place = out
     for dim, before, size in inner:
         place = place.narrow(dim, before, size)

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch.fx import Node
 
-from pytest_passbench.scaffold.emitter import Unsupported
-from pytest_passbench.scaffold.forms import Form, inputs_of, outputs_of
+from pytest_passbench.scaffold.emitter import OnlyViews, Unsupported
+from pytest_passbench.scaffold.forms import Form
 from pytest_passbench.scaffold.lowering.lower import Lowering
 from pytest_passbench.scaffold.lowering.wrapper import ALIASES, VIEWS
+from pytest_passbench.scaffold.roundings import shows_later
 from pytest_passbench.scaffold.text import named
 
 
@@ -31,39 +32,70 @@ class Part:
     left: tuple[Node, ...]
     reasons: dict[Node, str] = field(default_factory=dict)
 
+    @property
+    def refused(self) -> list[tuple[str, str]]:
+        """The dtypes that the kernels do not take, as pairs of Python expressions that have to be equal."""
+        first: dict[tuple[torch.dtype | None, ...], Node] = {}
+        found = []
+        for value in self.arguments:
+            if value not in self.form.literals:
+                dtypes = self.form.dtypes(value)
+                like = first.setdefault(dtypes, value)
+                wanted = str(dtypes[0]) if len(set(dtypes)) == 1 else f"{self.names[like]}.dtype"
+                found.append((f"{self.names[value]}.dtype", wanted))
+        return [pair for pair in found if pair[0] != pair[1]]
+
 
 def part(form: Form, nodes: Sequence[Node], lowering: type[Lowering] = Lowering) -> Part:
-    """Return the run of these calls, with its wrapper and kernels. Raises Unsupported if a call has none."""
-    returned = tuple(outputs_of(list(nodes)))
-    for node in nodes:
-        escapes = node in returned
-        if escapes and form.values[node][0].dtype is None:
-            raise Unsupported("a tuple or a number that is used outside")
-        call = form.call(node)
-        if call.inplace and call.op == "setitem":
-            raise Unsupported("an assignment into a tensor")
-    if all(form.call(node).op == "getitem" for node in nodes):
-        raise Unsupported("only subscripts, a pattern of which would match too much")
+    """Return the run of these calls, with its wrapper and kernels. Raises Unsupported if it cannot be a pass."""
+    returned = _returned(nodes)
     if not returned:
         raise Unsupported("a run whose result nobody uses")
-    arguments = inputs_of(list(nodes))
+    if any(form.values[node][0].dtype is None for node in returned):
+        raise Unsupported("a tuple or a number that is used outside")
+    if all(form.call(node).op == "getitem" for node in nodes):
+        raise OnlyViews("only subscripts, a pattern of which would match too much")
+    arguments = _arguments(nodes)
     if any(value not in form.literals and form.values[value][0].dtype is None for value in arguments):
         raise Unsupported("a tuple or a number from outside")
     arguments.sort(key=lambda value: value in form.literals)  # holes last
     names = named(form, arguments, nodes)
-    lowered = lowering(form, list(nodes), returned, names)
+    lowered = lowering(form, nodes, returned, names)
     lowered.run()
     inside = set(nodes)
     left = tuple(node for node in form.operators if node not in inside)
     return Part(form, tuple(nodes), tuple(arguments), returned, names, lowered, left)
 
 
-def weight(form: Form, nodes: Sequence[Node]) -> int:
-    """Return how many calls of a run do work, so that views and aliases do not count."""
-    return sum(_works(form, node) for node in nodes)
+def _arguments(nodes: Sequence[Node]) -> list[Node]:
+    """Return the values from outside that ``nodes`` use, in order of use."""
+    inside = set(nodes)
+    return list(dict.fromkeys(value for node in nodes for value in node.all_input_nodes if value not in inside))
 
 
-def _works(form: Form, node: Node) -> bool:
+def _returned(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Return the values of ``nodes`` that are used outside."""
+    inside = set(nodes)
+    return tuple(node for node in nodes if any(user not in inside for user in node.users))
+
+
+def _unsupported(form: Form, node: Node, lowering: type[Lowering]) -> str:
+    """Return why a call has no plain kernel wherever it stands, or nothing."""
+    try:
+        lowering(form, [node], (node,), named(form, _arguments([node]), [node])).run()
+    except OnlyViews:
+        pass
+    except Unsupported as reason:
+        return str(reason)
+    return ""
+
+
+def weight(form: Form, nodes: Sequence[Node]) -> tuple[int, int]:
+    """Return how many calls of a run compute, and how many views copy because of where their input lies."""
+    return sum(_computes(form, node) for node in nodes), sum(_copies(form, node) for node in nodes)
+
+
+def _computes(form: Form, node: Node) -> bool:
     call = form.call(node)
     if call.op == "getitem":
         return any(
@@ -73,68 +105,36 @@ def _works(form: Form, node: Node) -> bool:
     return call.op not in VIEWS | ALIASES | {"dropout", "getattr"}
 
 
-_PRODUCTS = frozenset({
-    "linear", "matmul", "bmm", "mm", "baddbmm", "addmm", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "einsum",
-    "scaled_dot_product_attention", "cdist",
-})  # fmt: skip
-_ROUNDED_ELSEWHERE = _PRODUCTS | {
-    "layer_norm", "group_norm", "instance_norm", "rms_norm", "softmax", "normalize", "_weight_norm",
-}  # fmt: skip
+def _copies(form: Form, node: Node) -> bool:
+    call = form.call(node)
+    if call.op not in ("reshape", "flatten", "contiguous"):
+        return False
+    return not any(seen.dense(range(len(seen.shape))) for seen in form.values[call.args["input"]])
 
 
-_CANCELLING = _ROUNDED_ELSEWHERE - {"softmax"} | {"gelu", "add", "sub", "batch_norm", "lerp", "mse_loss"}
+def largest(
+    form: Form, lowering: type[Lowering] = Lowering, exact: bool = True
+) -> tuple[Part | None, dict[Node, str]]:
+    """Return the run with the most calls that compute, or None, and why each call outside of any run has no kernel.
 
-
-def shows_later(form: Form, node: Node) -> str:
-    """Return why a call should be left to eager because of what comes behind it, or nothing.
-
-    A long sum that is added in another order than eager's falls to the other side of a rounding now and then. In half
-    precision this is within what t = -5 allows. It is not behind a call whose terms cancel: a sum, a product, a norm.
+    A run in which no call computes has to copy. Unless ``exact``, calls count whose roundings show later.
     """
-    half, op = set(form.dtypes(node)) & {torch.float16, torch.bfloat16}, form.call(node).op
-    if op not in _ROUNDED_ELSEWHERE:
-        return ""
-    if op == "instance_norm" and half:
-        return "instance_norm, whose statistics eager rounds to half precision"
-    cancelling = _CANCELLING
-    if any(spec.dtype == "float16" for spec in form.columns[0].inputs) or torch.float16 in half:
-        # t = -5 allows one unit in the last place there, and a product makes two of it
-        cancelling = cancelling | {"mul", "div", "silu", "exp", "pow"}
-    front, seen = [(user, bool(half)) for user in node.users], set[tuple[Node, bool]]()
-    while front:
-        user, rounded = front.pop()
-        if (user, rounded) in seen or user.op == "output":
-            continue
-        seen.add((user, rounded))
-        if form.call(user).op in (cancelling if rounded else {"batch_norm"} if op in _PRODUCTS else ()):
-            return f"{op}, since its roundings would show behind {form.call(user).op}"
-        rounded = rounded or bool(set(form.dtypes(user)) & {torch.float16, torch.bfloat16})
-        front += [(further, rounded) for further in user.users]
-    return ""
-
-
-def largest(form: Form, lowering: type[Lowering] = Lowering) -> tuple[Part | None, dict[Node, str]]:
-    """Return the run with the most calls that do work, and why each call outside of any run has no kernel."""
     calls = form.operators
     reasons: dict[Node, str] = {}
     for node in calls:
-        if reason_ := shows_later(form, node):
-            reasons[node] = reason_
-            continue
-        try:
-            part(form, [node], lowering)
-        except Unsupported as reason:
-            if "outside" not in str(reason) and not str(reason).startswith("only "):
-                reasons[node] = str(reason)
+        reason = shows_later(form, node, lowering.inexact) if exact else ""
+        if reason := reason or _unsupported(form, node, lowering):
+            reasons[node] = reason
     best: Part | None = None
-    score = (0, 0)
+    score = (0, 0, 0)
     for first in range(len(calls)):
         for last in range(len(calls), first, -1):
             run = calls[first:last]
             if any(node in reasons for node in run) or _also_matches(form, run, reasons):
                 continue
-            found = (weight(form, run), len(run))
-            if found <= score or not found[0]:
+            computing, copying = weight(form, run)
+            found = (computing, copying, len(run))
+            if found <= score or not computing + copying:
                 break
             try:
                 best, score = part(form, run, lowering), found

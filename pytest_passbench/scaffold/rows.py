@@ -59,6 +59,16 @@ BEST = """\
     for (int64_t j = 1; j < n; j++) if (pb::get(x + j) {sign} pb::get(x + best)) best = j;
     {keep}pb::put(places + r, best);
   }}"""
+SORT = """\
+  for (int64_t r = 0; r < rows; r++, x += n, out += n, places += n) {{
+    for (int64_t j = 0; j < n; j++) pb::put(places + j, j);
+    // Equal elements keep their order, as in eager; NaN counts as the greatest.
+    std::stable_sort(places, places + n, [&](int64_t i, int64_t j) {{
+      auto a = pb::get(x + {one}), b = pb::get(x + {other});
+      return a < b || (a == a && b != b);
+    }});
+    for (int64_t j = 0; j < n; j++) pb::put(out + j, pb::get(x + places[j]));
+  }}"""
 CUMSUM = """\
   for (int64_t r = 0; r < rows; r++, x += n, out += n) {{
     {kind} sum = 0;
@@ -139,6 +149,19 @@ SCATTER_ADD = """\
     for (int64_t j = 0; j < n; j++) row.data[pb::get(index + r * n + j)] += pb::get(x + r * n + j);
     for (int64_t j = 0; j < count; j++) pb::put(out + r * count + j, row.data[j]);
   }"""
+FOLD = """\
+  // x: for each plane and each place of the kernel, a value per window. Eager rounds each sum, in this order.
+  int64_t down = (height + 2 * ph - dh * (kh - 1) - 1) / sh + 1;
+  int64_t across = (width + 2 * pw - dw * (kw - 1) - 1) / sw + 1;
+  for (int64_t p = 0; p < planes; p++, out += height * width)
+    for (int64_t k = 0; k < kh * kw; k++)
+      for (int64_t r = 0; r < down; r++)
+        for (int64_t c = 0; c < across; c++, x++) {
+          int64_t row = r * sh - ph + k / kw * dh, column = c * sw - pw + k % kw * dw;
+          if (row < 0 || row >= height || column < 0 || column >= width) continue;
+          auto to = out + row * width + column;
+          pb::put(to, pb::get(to) + pb::get(x));
+        }"""
 PLACE = """\
   for (int64_t r = 0; r < rows; r++) std::memcpy(out + r * step + start, x + r * bytes, bytes);"""
 MOVE = """\

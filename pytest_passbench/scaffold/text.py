@@ -42,7 +42,8 @@ _ROLES = {
 _PLAIN = ("x", "y", "z", "u", "v", "w", "q", "k")
 _TAKEN = {
     "torch", "cpp", "lib", "math", "inf", "nan", "out", "rows", "n", "i", "j", "r", "operator", "windows", "batched",
-    "moved", "join", "padded", "pattern", "replacement_args", "replacement_func"}  # fmt: skip
+    "moved", "join", "padded", "pattern", "replacement_args", "replacement_func", "triton", "tl", "width", "height",
+    "SPAN", "at", "inside", "row"}  # fmt: skip
 
 
 class Names:

@@ -1,4 +1,4 @@
-"""The Triton kernels of a pass: a program per block of elements, or per row."""
+"""The Triton kernels of a pass: a program per block of elements, or of rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ from typing import Any
 from pytest_passbench.rewrite.normalise import Call
 from pytest_passbench.scaffold import elementwise, rows
 from pytest_passbench.scaffold.assemble import pattern, wrapper
-from pytest_passbench.scaffold.emitter import Dtypes, Kernel, Pointer, Unsupported, literal, refuse, wrapped_call
+from pytest_passbench.scaffold.emitter import (
+    Dtypes,
+    Kernel,
+    OnlyViews,
+    Pointer,
+    Unsupported,
+    literal,
+    refuse,
+    wrapped_call,
+)
+from pytest_passbench.scaffold.helpers import TEXTS
 from pytest_passbench.scaffold.lowering.lower import Lowering
 from pytest_passbench.scaffold.lowering.wrapper import Stage
 from pytest_passbench.scaffold.parts import Part
@@ -19,15 +29,20 @@ _FORMULAS = {
     "relu": "tl.where(x < 0, 0.0, x)", "abs": "tl.abs(x)", "sqrt": "tl.sqrt(x)", "rsqrt": "1.0 / tl.sqrt(x)",
     "reciprocal": "1.0 / x", "exp": "tl.exp(x)", "log": "tl.log(x)", "erf": "tl.erf(x)", "sin": "tl.sin(x)",
     "cos": "tl.cos(x)", "sigmoid": "1.0 / (1.0 + tl.exp(-x))", "silu": "x / (1.0 + tl.exp(-x))", "neg": "-x",
-    "tanh": "2.0 / (1.0 + tl.exp(-2.0 * x)) - 1.0",
-    "hardswish": "x * tl.minimum(tl.maximum(x + 3.0, 0.0), 6.0) / 6.0", "to": "x",
+    "tanh": "2.0 / (1.0 + tl.exp(-2.0 * x)) - 1.0", "elu": "tl.where(x > 0, x, tl.exp(tl.minimum(x, 0.0)) - 1.0)",
+    "relu6": "tl.minimum(tl.maximum(x, 0.0), 6.0)",
+    "hardsigmoid": "tl.minimum(tl.maximum(x + 3.0, 0.0), 6.0) / 6.0",
+    "hardswish": "x * tl.minimum(tl.maximum(x + 3.0, 0.0), 6.0) / 6.0", "to": "(x).to(tl.float32)",
 }  # fmt: skip
+_GELU = "0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))"
+_GELU_TANH = "x * (1.0 - 1.0 / (1.0 + tl.exp(1.5957691216057308 * (x + 0.044715 * x * x * x))))"
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">",
           "ge": ">=", "bitwise_and": "&", "bitwise_or": "|"}  # fmt: skip
 
+# A block of `HEIGHT` rows, each padded to `BLOCK` elements. The last block has the last row several times.
 _ROW = """\
-    row = tl.program_id(0)
-    at = tl.arange(0, BLOCK)
+    row = tl.minimum(tl.program_id(0) * HEIGHT + tl.arange(0, HEIGHT)[:, None], rows - 1)
+    at = tl.arange(0, BLOCK)[None, :]
     inside = at < n
     a = tl.load(x + row * n + at, mask=inside, other={other}).to(tl.float32)
 """
@@ -39,22 +54,23 @@ _PARAMETERS = """\
 """
 _STORE = "    tl.store(out + row * n + at, rounded(y, out.dtype.element_ty), mask=inside)"
 _RESULT = "    tl.store(out + row, rounded({}, out.dtype.element_ty))"
+_SUM, _MAX, _MIN = (f"tl.{name}({{}}, 1, keep_dims=True)".format for name in ("sum", "max", "min"))
 # The same rows as in rows.py, by the text of the C++ kernel.
 _ROWS = {
-    rows.REDUCTIONS["sum"]: _ROW.format(other=0) + _RESULT.format("tl.sum(a, 0)"),
-    rows.REDUCTIONS["mean"]: _ROW.format(other=0) + _RESULT.format("tl.sum(a, 0) / n"),
-    rows.REDUCTIONS["amax"]: _ROW.format(other='float("-inf")') + _RESULT.format("tl.max(a, 0)"),
-    rows.REDUCTIONS["amin"]: _ROW.format(other='float("inf")') + _RESULT.format("tl.min(a, 0)"),
+    rows.REDUCTIONS["sum"]: _ROW.format(other=0) + _RESULT.format(_SUM("a")),
+    rows.REDUCTIONS["mean"]: _ROW.format(other=0) + _RESULT.format(f"{_SUM('a')} / n"),
+    rows.REDUCTIONS["amax"]: _ROW.format(other='float("-inf")') + _RESULT.format(_MAX("a")),
+    rows.REDUCTIONS["amin"]: _ROW.format(other='float("inf")') + _RESULT.format(_MIN("a")),
     rows.SOFTMAX: _ROW.format(other='float("-inf")')
-    + "    power = tl.exp(a - tl.max(a, 0))\n    y = power / tl.sum(power, 0)\n"
+    + f"    power = tl.exp(a - {_MAX('a')})\n    y = power / {_SUM('power')}\n"
     + _STORE,
     rows.LAYER_NORM: _ROW.format(other=0)
-    + "    mean = tl.sum(a, 0) / n\n    centred = tl.where(inside, a - mean, 0.0)\n"
-    + "    y = centred / tl.sqrt(tl.sum(centred * centred, 0) / n + eps)\n"
+    + f"    centred = tl.where(inside, a - {_SUM('a')} / n, 0.0)\n"
+    + f"    y = centred / tl.sqrt({_SUM('centred * centred')} / n + eps)\n"
     + _PARAMETERS
     + _STORE,
     rows.RMS_NORM: _ROW.format(other=0)
-    + "    y = a / tl.sqrt(tl.sum(a * a, 0) / n + eps)\n"
+    + f"    y = a / tl.sqrt({_SUM('a * a')} / n + eps)\n"
     + _PARAMETERS.partition("    if bias")[0]
     + _STORE,
 }
@@ -68,10 +84,35 @@ def rounded(x, kind: tl.constexpr):
         x = bits.to(tl.float32, bitcast=True)
     return x.to(kind).to(tl.float32)
 '''
+FUNCTIONS = {
+    "cube": '''\
+@triton.jit
+def cube(x, kind: tl.constexpr):
+    """`x` cubed. Eager does it in two rounded steps in bfloat16, in one in other types."""
+    square = x * x
+    if kind == tl.bfloat16:
+        square = rounded(square, kind)
+    return square * x
+''',
+    "eager_batch_norm": '''\
+@triton.jit
+def eager_batch_norm(x, mean, variance, weight, bias, eps, kind: tl.constexpr):
+    """Batch norm as eager does it, which rounds a product and its sum once. Here float64 does that."""
+    scale = weight * (1.0 / tl.sqrt(variance + eps))
+    if kind == tl.float16:
+        offset = bias - mean * scale
+    else:
+        offset = (bias - mean.to(tl.float64) * scale).to(tl.float32)
+    return (x.to(tl.float64) * scale + offset).to(tl.float32)
+''',
+}
+"""Functions that a kernel may call, by name."""
 
 
 class TritonLowering(Lowering):
     """The wrapper of a run of calls, and its kernels in Triton."""
+
+    inexact = Lowering.inexact | {"sum", "mean"}
 
     def _expression(self, call: Call, kind: str, rounded: Callable[[str], str], at: elementwise.Operand) -> str:
         refuse(kind not in ("float", "bool"), f"{call.op} of whole numbers or doubles in Triton")
@@ -79,11 +120,17 @@ class TritonLowering(Lowering):
             return elementwise.formula(_FORMULAS[call.op], at(call.args["input"]))
         if call.op in _INFIX and call.get("alpha") in (1, None) and call.get("rounding_mode") is None:
             return f"{at(call.args['input'])} {_INFIX[call.op]} {at(call.args['other'])}"
-        if call.op == "pow" and literal(call.args["exponent"]) in (2, 3):
-            x = at(call.args["input"])
-            return f"{x} * {x}" if literal(call.args["exponent"]) == 2 else f"{rounded(f'{x} * {x}')} * {x}"
-        if call.op == "gelu" and (call.get("approximate") or "none") == "none":
-            return elementwise.formula("0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))", at(call.args["input"]))
+        if call.op == "pow":
+            return self._power(call, rounded, at)
+        if call.op == "gelu":
+            exact = (literal(call.get("approximate")) or "none") == "none"
+            return elementwise.formula(_GELU if exact else _GELU_TANH, at(call.args["input"]))
+        if call.op == "glu":
+            return f"{at(call.args['input'])} / (1.0 + tl.exp(-{at(call.args['other'])}))"
+        if call.op == "lerp":
+            start, end, weight = (at(call.args[name]) for name in ("input", "end", "weight"))
+            low, high = f"{start} + {weight} * ({end} - {start})", f"{end} - ({end} - {start}) * (1.0 - {weight})"
+            return f"tl.where(tl.abs({weight}) < 0.5, {low}, {high})"
         if call.op == "where":
             return f"tl.where({at(call.args['condition'])}, {at(call.args['input'])}, {at(call.args['other'])})"
         if call.op == "masked_fill":
@@ -91,25 +138,37 @@ class TritonLowering(Lowering):
         if call.op == "leaky_relu":
             x, slope = at(call.args["input"]), call.get("negative_slope")
             return f"tl.where({x} > 0, {x}, {x} * {at(0.01 if slope is None else slope)})"
+        if call.op == "prelu":
+            x, weight = at(call.args["input"]), at(call.args["weight"])
+            return f"tl.where({x} > 0, {x}, {x} * {weight})"
         if call.op == "softplus":
             formula = "tl.where(x > 20, x, tl.log(1.0 + tl.exp(tl.minimum(x, 20.0))))"
             return elementwise.formula(formula, at(call.args["input"]))
         if call.op in ("clamp", "hardtanh"):
-            low = call.get("min") if call.op == "clamp" else call.get("min_val")
-            high = call.get("max") if call.op == "clamp" else call.get("max_val")
+            low, high = elementwise.limits(call)
             text = at(call.args["input"])
             text = text if low is None else f"tl.maximum({text}, {at(low)})"
             return text if high is None else f"tl.minimum({text}, {at(high)})"
         if call.op == "batch_norm" and None not in (call.get("weight"), call.get("bias")):
-            eps = call.get("eps")
-            factor = f"(1.0 / tl.sqrt({at(call.args['running_var'])} + {at(1e-5 if eps is None else eps)})"
-            factor += f" * {at(call.args['weight'])})"
-            offset = f"({at(call.args['bias'])} - {at(call.args['running_mean'])} * {factor})"
-            return f"{at(call.args['input'])} * {factor} + {offset}"
+            eps, names = call.get("eps"), ("input", "running_mean", "running_var", "weight", "bias")
+            values = [*(at(call.args[name]) for name in names), at(1e-5 if eps is None else eps)]
+            return f"eager_batch_norm({', '.join(values)}, <{elementwise.rounded_type(rounded) or 'float'}>)"
         raise Unsupported(f"{call.op} in Triton")
+
+    def _power(self, call: Call, rounded: Callable[[str], str], at: elementwise.Operand) -> str:
+        x, exponent = at(call.args["input"]), literal(call.args["exponent"])
+        kind = elementwise.rounded_type(rounded)
+        known = {2: f"{x} * {x}", 3: f"cube({x}, <{kind}>)" if kind else f"{x} * {x} * {x}", 0.5: f"tl.sqrt({x})",
+                 -0.5: f"1.0 / tl.sqrt({x})", -1: f"1.0 / {x}", 1: x}  # fmt: skip
+        if exponent not in known:
+            raise Unsupported("this power in Triton")
+        return known[exponent]
 
     def _rounded(self, text: str, c_type: str) -> str:
         return f"rounded({text}, <{c_type}>)"
+
+    def _rounded_number(self, text: str, c_type: str) -> str:
+        return self._rounded(f"tl.full((), {text}, tl.float32)", c_type) if c_type else text
 
     def _number(self, value: Any, kind: str) -> str:
         text = elementwise.number(value, "double" if kind == "float" else kind)
@@ -153,7 +212,7 @@ class TritonLowering(Lowering):
         super()._row_kernel(wish, _ROWS[body], pointers, numbers, arguments, comment)
 
     def _mover(self, name: str, *_kernel: object) -> None:
-        raise Unsupported("only views" if name == "moved" else f"{name} in Triton")
+        raise OnlyViews("only views") if name == "moved" else Unsupported(f"{name} in Triton")
 
     def _launch(self, kernel: Kernel, arguments: Sequence[str]) -> None:
         if not kernel.body.startswith("    "):
@@ -166,11 +225,12 @@ class TritonLowering(Lowering):
         names = [*(p.name for p in kernel.pointers), *(name for _kind, name in kernel.numbers)]
         given = dict(zip(names, arguments, strict=True))
         if "rows" in given:
-            grid, block = given.pop("rows"), f"triton.next_power_of_2({given['n']})"
+            self.lines.append(f"width = triton.next_power_of_2({given['n']})")
+            self.lines.append("height = max(1, SPAN // width)")
+            grid, blocks = f"triton.cdiv({given['rows']}, height)", ["BLOCK=width", "HEIGHT=height"]
         else:
-            block = "BLOCK"
-            grid = f"triton.cdiv({given['n']}, BLOCK)"
-        call = wrapped_call(f"{(known or kernel).name}_kernel[({grid},)]", [*given.values(), f"BLOCK={block}"], 0)
+            grid, blocks = f"triton.cdiv({given['n']}, SPAN)", ["BLOCK=SPAN"]
+        call = wrapped_call(f"{(known or kernel).name}_kernel[({grid},)]", [*given.values(), *blocks], 0)
         self.lines += call.split("\n")
         self.launches += 1
 
@@ -180,14 +240,19 @@ def triton_pass(part: Part, stem: str, doc: str) -> str:
     lowered = part.lowered
     first = next(part.names[value] for value in part.arguments if value not in part.form.literals)
     lowered.lines = [_on_device(line, first) for line in lowered.lines]
-    if any("BLOCK=BLOCK" in line for line in lowered.lines):
-        note = "the interpreter pays per program, not per element"
-        lowered.lines.insert(0, f"BLOCK = 1024 if {first}.is_cuda else 1 << 16  # {note}")
+    note = "the elements of a program; the interpreter pays per program"
+    lowered.lines.insert(0, f"SPAN = 1024 if {first}.is_cuda else 1 << 16  # {note}")
     pieces = [
         f'"""{doc}"""\n\nimport torch\nimport triton\nimport triton.language as tl\n',
         ROUNDED,
+        *(
+            text
+            for name, text in FUNCTIONS.items()
+            if any(f" {name}(" in k.body or f"({name}(" in k.body for k in lowered.kernels)
+        ),
         *map(_kernel, lowered.kernels),
         pattern(part),
+        *(TEXTS[name] for name in lowered.helpers),
         wrapper(part, stem),
         f"def replacement_func():\n    return {stem}\n",
     ]
@@ -197,8 +262,9 @@ def triton_pass(part: Part, stem: str, doc: str) -> str:
 
 
 def _kernel(kernel: Kernel) -> str:
-    names = [*(p.name for p in kernel.pointers), *(name for _kind, name in kernel.numbers if name != "rows")]
-    head = wrapped_call(f"def {kernel.name}_kernel", [*names, "BLOCK: tl.constexpr"], 0)
+    names = [*(p.name for p in kernel.pointers), *(name for _kind, name in kernel.numbers), "BLOCK: tl.constexpr"]
+    names += ["HEIGHT: tl.constexpr"] if "HEIGHT" in kernel.body else []
+    head = wrapped_call(f"def {kernel.name}_kernel", names, 0)
     comment = "".join(f"# {line}\n" for line in kernel.comment.splitlines())
     return f"{comment}@triton.jit\n{head}:\n{kernel.body}\n"
 

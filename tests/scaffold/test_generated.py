@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +20,7 @@ from pytest_passbench.scaffold.write import Draft, draft, write
 from pytest_passbench.suite import find
 from pytest_passbench.suite.taskfile import read_task
 
+ROOT = Path(__file__).resolve().parents[2]
 FLOATS = ("float32", "bfloat16", "float16")
 #: Graphs with the shapes of their inputs, and the operators that a pass has to cover.
 GRAPHS = {
@@ -56,6 +60,16 @@ GRAPHS = {
     "joined and moved": (
         "a, b = in_0.chunk(2, dim=-1)\n    return (torch.cat([-b, a], dim=-1).permute(1, 0, 2).contiguous(),)",
         ((2, 3, 8),),
+    ),
+    "numbers beside half tensors, and a reciprocal": (
+        "a = (in_0 + 0.1234567) - (0.7654321 - in_0)\n    return (a, 0.3 / in_0, in_0 > 0.1234567)",
+        ((300, 7),),
+    ),
+    "sorted, and images from and to windows": (
+        "a = torch.nn.functional.unfold(in_0, 3, dilation=1, padding=1, stride=2)\n"
+        "    b = torch.nn.functional.fold(a, output_size=(6, 6), kernel_size=3, dilation=1, padding=1, stride=2)\n"
+        "    c = b.sort(dim=1, descending=True, stable=True)\n    return (c[0], c[1])",
+        ((2, 3, 6, 6),),
     ),
     "only moved": ("return (torch._C._nn.pad(in_0, (1, 2), 'constant', 0).reshape(-1),)", ((3, 9),)),
 }
@@ -106,6 +120,16 @@ def test_a_pass_for_a_graph_is_as_eager_in_every_dtype(name, bench, tmp_path):
     found = draft(task)
     assert not found.left
     assert judged(task, found, tmp_path / "made") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["add-add-softmax-1b7e", "add-permute-layer_norm-ade6", "relu-square-e1cb"])
+def test_a_pass_in_triton_is_as_eager(name: str):
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "first_passes.py", name, "--triton"],
+        env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert f"{name}: green: whole: " in done.stdout, done.stdout + done.stderr
 
 
 LITE = [ref.id for ref in find.select(find.discover(find.installed_tasks()), "lite")]

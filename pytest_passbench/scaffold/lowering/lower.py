@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
+from typing import ClassVar
 
 from torch.fx import Node
 
 from pytest_passbench.rewrite.normalise import Call
 from pytest_passbench.scaffold import elementwise
 from pytest_passbench.scaffold.emitter import (
+    OnlyViews,
     Unsupported,
     literal,
     refuse,
@@ -16,11 +18,14 @@ from pytest_passbench.scaffold.emitter import (
 from pytest_passbench.scaffold.forms import Form
 from pytest_passbench.scaffold.lowering.moves import Moves
 from pytest_passbench.scaffold.lowering.wrapper import ALIASES, VIEWS, View
+from pytest_passbench.scaffold.roundings import REORDERED
 from pytest_passbench.scaffold.text import Python
 
 
 class Lowering(Moves):
-    """The lowering of a run of calls."""
+    """The lowering of a run of calls. ``inexact`` are operators that may round otherwise than eager."""
+
+    inexact: ClassVar[Set[str]] = REORDERED
 
     def run(self) -> None:
         """Lower all calls. Raises Unsupported for the first that has no plain kernel."""
@@ -30,7 +35,8 @@ class Lowering(Moves):
         values = [self._laid_out(node) for node in self.returned]
         if not self.launches:  # only moves: a kernel has to do the last of them
             order = self.form.order(self.returned[-1])
-            refuse(order is None or list(order) != sorted(order), "only views")
+            if order is None or list(order) != sorted(order):
+                raise OnlyViews("only views")
             values[-1] = self._moved(values[-1].removesuffix(".contiguous()"))
         self.lines.append(f"return {', '.join(values)}")
 
@@ -39,12 +45,31 @@ class Lowering(Moves):
         text, order = self._variable(node), self.form.order(node)
         if text in self._dense and order == tuple(range(len(self.form.shapes(node)[0]))):
             return text
-        if order is None or self._of_argument(node):
+        if self._of_argument(node):
             return text
+        if order is None:
+            like = self._laid_out_alike(node)
+            return text if like is None else f"torch.empty_like({self._variable(like)}).copy_({text})"
         if list(order) == sorted(order):
             return f"{text}.contiguous()"
         back = tuple(order.index(d) for d in range(len(order)))
         return f"{text}.permute({order}).contiguous().permute({back})"
+
+    def _laid_out_alike(self, node: Node) -> Node | None:
+        """Return the operand that a result of an operator on elements has its strides from, or None if unknown."""
+        while node in self._inside:
+            call = self.form.call(node)
+            if self._of_argument(node):
+                return node
+            if call.op not in elementwise.OPERATORS | ALIASES | {"dropout"}:
+                return None
+            shapes = self.form.shapes(node)
+            alike = [v for v in call.args.values() if isinstance(v, Node) and self.form.values.get(v)
+                     and self.form.shapes(v) == shapes]  # fmt: skip
+            if not alike:
+                return None
+            node = alike[0]
+        return node
 
     def _of_argument(self, node: Node) -> bool:
         """Return True if a result is a view of an argument, so that it has eager's strides."""
@@ -71,7 +96,7 @@ class Lowering(Moves):
         elif call.op in elementwise.OPERATORS:
             self._elementwise(node, call)
         else:
-            raise Unsupported(call.op)
+            raise Unsupported("an assignment into a tensor" if call.op == "setitem" else call.op)
 
     def _do_getitem(self, node: Node, call: Call) -> None:
         base, index = call.args["input"], call.args["index"]
@@ -124,13 +149,17 @@ class Lowering(Moves):
             self._variables[node] = self._variable(source)
 
     def _do_batch_norm(self, node: Node, call: Call) -> None:
+        self._by_channel(node, call, "weight", "bias", "running_mean", "running_var")
+
+    def _do_prelu(self, node: Node, call: Call) -> None:
+        self._by_channel(node, call, "weight")
+
+    def _by_channel(self, node: Node, call: Call, *names: str) -> None:
+        """Lower a call whose arguments of these names have one element per channel."""
         rank = len(self.form.shapes(node)[0])
         ones = f".view(-1{', 1' * (rank - 2)})" if rank > 2 else ""
-        args = dict(call.args)
-        for name in ("weight", "bias", "running_mean", "running_var"):
-            if isinstance(args.get(name), Node):
-                args[name] = View(args[name], ones)
-        self._elementwise(node, Call(call.op, args))
+        views = {name: View(call.args[name], ones) for name in names if isinstance(call.args.get(name), Node)}
+        self._elementwise(node, Call(call.op, {**call.args, **views}))
 
     def _do_outer(self, node: Node, call: Call) -> None:
         other = call.args.get("vec2", call.args.get("other"))

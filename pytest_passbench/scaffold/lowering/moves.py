@@ -102,10 +102,6 @@ class Moves(Pooling):
         sizes = ", ".join(["-1"] * (dim + 1) + [str(count)] + ["-1"] * (len(self.form.shapes(node)[0]) - dim - 1))
         self._set(node, f"{text}.unsqueeze({dim + 1}).expand({sizes}).flatten({dim}, {dim + 1})")
 
-    def _do_unfold(self, node: Node, call: Call) -> None:
-        refuse("kernel_size" in call.args, "unfold of images")
-        self._view(node)
-
     def _take(self, node: Node, base: Node, index: Node) -> None:
         refuse(set(self.form.dtypes(index)) != {torch.int64}, "an index of this dtype")
         x, places = self._variable(base), self._variable(index)

@@ -1,4 +1,4 @@
-"""Pooling: reductions of windows."""
+"""Windows of an image: their reductions, and images from and to windows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pytest_passbench.scaffold.lowering.products import Products
 
 
 class Pooling(Products):
-    """The calls that reduce windows."""
+    """The calls that reduce windows, or copy them."""
 
     def _do_avg_pool1d(self, node: Node, call: Call) -> None:
         self._pool(node, call, 1, "mean")
@@ -98,6 +98,41 @@ class Pooling(Products):
 
     def _do_adaptive_max_pool2d(self, node: Node, call: Call) -> None:
         self._adaptive(node, call, 2, "amax")
+
+    def _do_unfold(self, node: Node, call: Call) -> None:
+        if "kernel_size" not in call.args:  # a tensor's own method, which is a view
+            self._view(node)
+            return
+        refuse(len(self.form.shapes(call.args["input"])[0]) != 4, "unfold without a batch")
+        self._helper("windows")
+        given = [self._axes(call, name, 2, default) for name, default in
+                 (("kernel_size", 1), ("stride", 1), ("padding", 0), ("dilation", 1))]  # fmt: skip
+        text = f"windows({', '.join([self._variable(call.args['input']), *given])})"
+        self._set(node, f"{text}.permute(0, 1, 4, 5, 2, 3).flatten(1, 3).flatten(2, 3)")
+
+    def _do_fold(self, node: Node, call: Call) -> None:
+        x = call.args["input"]
+        self._float(x, node)
+        refuse(len(self.form.shapes(x)[0]) != 3, "fold without a batch")
+        text = self._variable(x)
+        pairs = (("output_size", 1), ("kernel_size", 1), ("stride", 1), ("padding", 0), ("dilation", 1))
+        numbers = [self._pair(call, name, default) for name, default in pairs]
+        (height, width), (high, wide) = numbers[:2]
+        shape = f"({text}.shape[0], {text}.shape[1] // ({high} * {wide}), {height}, {width})"
+        out = self._set(node, f"torch.zeros({shape}, dtype={self._dtype(self.form.dtypes(node))})", dense=True)
+        names = ("planes", "height", "width", "kh", "kw", "sh", "sw", "ph", "pw", "dh", "dw")
+        self._row_kernel(
+            "fold_windows", rows.FOLD,
+            [("x", self.form.dtypes(x), False), ("out", self.form.dtypes(node), True)],
+            [("int64_t", name) for name in names],
+            [self._dense_text(text), out, f"{out}.shape[0] * {out}.shape[1]", *(n for pair in numbers for n in pair)],
+            "Adds each window to its place in the image.\nFaster: windows that do not overlap are only copied.",
+        )  # fmt: skip
+
+    def _pair(self, call: Call, name: str, default: int) -> tuple[str, str]:
+        value = call.get(name)
+        high, wide = numbers_of(default if value is None else value, 2)
+        return self._whole(high), self._whole(wide)
 
 
 def numbers_of(value: Any, count: int = 1) -> list[int]:

@@ -106,11 +106,10 @@ class Reductions(Wrapper):
 
     def _do_max(self, node: Node, call: Call) -> None:
         refuse(call.get("dim") is None or "other" in call.args, f"{call.op} of this form")
-        value, parts = call.args["input"], self.form.values[node]
+        value = call.args["input"]
         (dim,) = self._dims(value, call.get("dim"))
         x, _count = self._rows(node, value, [dim])
-        kept: Dtypes = tuple(part.parts[0].dtype for part in parts)
-        places: Dtypes = tuple(part.parts[1].dtype for part in parts)
+        kept, places = self._parts(node)
         name = self.names[node]
         self.lines.append(f"{name} = torch.empty({x}.shape[:-1], dtype={self._dtype(kept)})")
         self.lines.append(f"{name}_places = torch.empty({name}.shape, dtype=torch.int64)")
@@ -133,6 +132,40 @@ class Reductions(Wrapper):
         self._reduction(node, call, rows.BEST.format(sign=sign, keep="").replace("places", "out"))
 
     _do_argmin = _do_argmax
+
+    def _do_sort(self, node: Node, call: Call) -> None:
+        value = call.args["input"]
+        (dim,) = self._dims(value, -1 if call.get("dim") is None else call.get("dim"))
+        refuse(
+            literal(call.get("stable")) is not True and any(self._is_places(user) for user in node.users),
+            "the places that sort gives, since eager leaves the order of equal elements open",
+        )
+        kept, places = self._parts(node)
+        x, _count = self._rows(node, value, [dim])
+        name = self.names[node]
+        self.lines.append(f"{name} = torch.empty({x}.shape, dtype={self._dtype(kept)})")
+        self.lines.append(f"{name}_places = torch.empty({name}.shape, dtype=torch.int64)")
+        one, other = "ji" if literal(call.get("descending")) else "ij"
+        self._row_kernel(
+            "sort_rows", rows.SORT.format(one=one, other=other),
+            [("x", self.form.dtypes(value), False), ("out", kept, True), ("places", places, True)],
+            [("int64_t", "rows"), ("int64_t", "n")],
+            [x, name, f"{name}_places", f"{name}.numel() // {name}.shape[-1]", f"{name}.shape[-1]"],
+            "Each row in order, and the places that its elements come from.",
+        )  # fmt: skip
+        rank = len(self.form.shapes(value)[0])
+        end = "" if dim % rank == rank - 1 else f".movedim(-1, {dim})"
+        self.lines.append(f"{name} = ({name}{end}, {name}_places{end})")
+        self._variables[node] = name
+
+    def _is_places(self, user: Node) -> bool:
+        """Return True if a use of a sorted tensor is not that of its values."""
+        return user.op == "output" or self.form.call(user).args.get("index") != (0,)
+
+    def _parts(self, node: Node) -> tuple[Dtypes, Dtypes]:
+        """Return the dtypes of the two tensors that a call returns."""
+        seen = self.form.values[node]
+        return tuple(one.parts[0].dtype for one in seen), tuple(one.parts[1].dtype for one in seen)
 
     def _do_cumsum(self, node: Node, call: Call) -> None:
         value = call.args["input"]

@@ -112,7 +112,18 @@ class Wrapper:
         def rounded(text: str) -> str:
             return self._rounded(text, c_type) if self.types.rounds(dtypes) else text
 
-        text = self._expression(call, kind, rounded, lambda value: self._load(stage, value, kind))
+        def at(value: Any) -> str:
+            text = self._load(stage, value, kind)
+            rounds = call.op in elementwise.ROUNDING_NUMBERS and self._is_number(value)
+            return self._rounded_number(text, self._tensor_type(call)) if rounds else text
+
+        if call.op == "div" and self._is_number(
+            call.args["input"]
+        ):  # eager multiplies the reciprocal, which it stores
+            inverse = self._expression(Call("reciprocal", {"input": call.args["other"]}), kind, rounded, at)
+            text = f"{rounded(inverse)} * {at(call.args['input'])}"
+        else:
+            text = self._expression(call, kind, rounded, at)
         refuse(not stage.loads and not stage.nodes, "a loop that reads nothing")
         self._stage = stage
         stage.nodes.append(node)
@@ -120,6 +131,22 @@ class Wrapper:
 
     def _expression(self, call: Call, kind: str, rounded: Callable[[str], str], at: elementwise.Operand) -> str:
         return elementwise.expression(call, kind, rounded, at)
+
+    def _is_number(self, value: Any) -> bool:
+        if isinstance(value, Node):
+            return value in self.form.literals or value in self._numbers
+        return isinstance(value, (int, float))
+
+    def _tensor_type(self, call: Call) -> str:
+        """Return the C++ type of a call's tensors if numbers beside them are rounded to it, or nothing."""
+        for value in call.args.values():
+            if isinstance(value, Node) and not self._is_number(value):
+                dtypes = self.form.dtypes(value)
+                return self.types.name(dtypes) if self.types.rounds(dtypes) else ""
+        return ""
+
+    def _rounded_number(self, text: str, c_type: str) -> str:
+        return self._rounded(text, c_type) if c_type else text
 
     def _rounded(self, text: str, c_type: str) -> str:
         return f"pb::round<{c_type}>({text})"

@@ -1,0 +1,83 @@
+"""The values of a graph as each subgraph has them: dtypes, shapes and strides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import GraphModule, Interpreter
+
+from pytest_passbench.core.task import Subgraph
+from pytest_passbench.suite import batching
+from pytest_passbench.suite.instantiate import example_inputs
+from pytest_passbench.suite.limits import limited_memory
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A value as one subgraph has it. ``dtype`` is None for a number, a tuple of tensors is in ``parts``."""
+
+    dtype: torch.dtype | None
+    shape: tuple[int, ...] = ()
+    parts: tuple[Seen, ...] = ()
+    strides: tuple[int, ...] = ()
+
+    def dense(self, order: Sequence[int]) -> bool:
+        """Return True if the elements lie in one block, with the dimensions in this order, the last one densest."""
+        expected = 1
+        for dim in reversed(order):
+            if self.shape[dim] != 1 and self.strides[dim] != expected:
+                return False
+            expected *= self.shape[dim]
+        return True
+
+
+def values_of(gm: GraphModule, subgraph: Subgraph, examples: bool = True) -> dict[int, Seen]:
+    """Return what each node of a graph is on a subgraph's inputs, by its place.
+
+    Fake tensors carry no data. The graph runs on example inputs instead if a shape depends on values, or if it has a
+    convolution, whose strides fake tensors get wrong. Unless ``examples``, it never does.
+    """
+    with torch.no_grad(), batching.closing():
+        if not examples or not any("conv" in str(node.target) for node in gm.graph.nodes):
+            try:
+                with FakeTensorMode(allow_non_fake_inputs=True):
+                    inputs = [torch.empty(s.shape, dtype=getattr(torch, s.dtype)) for s in subgraph.inputs]
+                    return _Recorder(gm).values(inputs)
+            except Exception:  # a shape that depends on values, or an operator without a fake implementation
+                if not examples:
+                    raise
+        with limited_memory():
+            return _Recorder(gm).values(example_inputs(subgraph))
+
+
+class _Recorder(Interpreter):  # type: ignore[misc]
+    """An interpreter that notes what each value is."""
+
+    def values(self, inputs: list[Any]) -> dict[int, Seen]:
+        found: dict[int, Seen] = {}
+        self.args_iter = iter(inputs)
+        for place, node in enumerate(self.module.graph.nodes):
+            self.env[node] = value = self.run_node(node)
+            found[place] = _seen(value)
+        return found
+
+
+def _seen(value: Any) -> Seen:
+    if isinstance(value, torch.Tensor):
+        return Seen(value.dtype, tuple(value.shape), strides=tuple(value.stride()))
+    if isinstance(value, (tuple, list)):
+        return Seen(None, (), tuple(map(_seen, value)))
+    return Seen(None)
+
+
+def in_other_dtypes(subgraph: Subgraph) -> Iterator[Subgraph]:
+    """Yield a subgraph with one of its floating dtypes in place of another."""
+    floating = ("float32", "bfloat16", "float16")
+    for one in dict.fromkeys(spec.dtype for spec in subgraph.inputs if spec.dtype in floating):
+        for other in floating:
+            inputs = (replace(spec, dtype=other if spec.dtype == one else spec.dtype) for spec in subgraph.inputs)
+            yield replace(subgraph, inputs=tuple(inputs))
