@@ -123,7 +123,7 @@ def test_a_pass_for_a_graph_is_as_eager_in_every_dtype(name, bench, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["add-add-softmax-1b7e", "add-permute-layer_norm-ade6", "relu-square-e1cb"])
+@pytest.mark.parametrize("name", ["add-add-softmax-1b7e", "relu-square-e1cb"])
 def test_a_pass_in_triton_is_as_eager(name: str):
     done = subprocess.run(
         [sys.executable, ROOT / "benchmarks" / "first_passes.py", name, "--triton"],
