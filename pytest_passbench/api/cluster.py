@@ -7,16 +7,15 @@ A node that is lost costs the tasks that its judges had: others get them. Machin
 from __future__ import annotations
 
 import json
+import platform
 import socket
 import tarfile
-import tempfile
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 from pytest_passbench.api.work import Call, Engine, Judged, Machine, Report, subgraphs
@@ -24,12 +23,14 @@ from pytest_passbench.candidate import archive
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import line
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
+from pytest_passbench.judge.scratch import Scratch
 from pytest_passbench.run.hashes import of_harness
 
-MAX_LOSSES = 3  # of judges that had a task, before the task is taken for the reason
+MAX_LOSSES = 3  # of judges that had a task, before the task is taken for the reason; and of judges at their start
 LOOK_SECONDS = 5.0  # between two looks for machines that have joined
 REACH_SECONDS = 10.0  # for a cluster's head to answer
 NODES_TIMEOUT_SECONDS = 120.0  # for a node to be there, if there is none
@@ -53,7 +54,7 @@ class Remote:
         self._given = settings, thorough, index
         self._engine: Engine | None = None
         self._call, self._candidates, self._homes = b"", list[Candidate](), dict[str, str]()
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._scratch: Scratch | None = None
 
     def start(self, harness: str) -> UserError | None:
         """Start the sandboxes. Return what keeps this machine from judging for one with this ``harness``."""
@@ -79,11 +80,11 @@ class Remote:
 
     def _unpacked(self, packed: list[Packed]) -> list[Candidate]:
         if self._scratch is not None:
-            self._scratch.cleanup()
-        self._scratch = tempfile.TemporaryDirectory(prefix="passbench-ray-")
+            self._scratch.close()
+        self._scratch = Scratch()
         self._homes, candidates = {}, []
         for number, item in enumerate(packed):
-            folder = Path(self._scratch.name) / str(number) / item.name
+            folder = self._scratch.path / str(number) / item.name
             folder.mkdir(parents=True)
             with tarfile.open(fileobj=BytesIO(item.files)) as files:
                 files.extractall(folder, filter="data")
@@ -104,17 +105,16 @@ class Remote:
 
 
 def _host() -> str:
-    import platform
-
     return platform.node()
 
 
 @dataclass
 class _Judge:
-    """An actor on a node, and what it does."""
+    """An actor on a node, and its present work. ``host`` is the node's name for people."""
 
     actor: Any
     node: str
+    host: str
     index: int
     ready: Any  # the future of its start
     job: Any = None  # the future of its task, None while it has none
@@ -123,20 +123,34 @@ class _Judge:
 
 @dataclass
 class _Work:
-    """A call in progress: the tasks that no judge has yet, and how often each was lost."""
+    """A call in progress: the tasks that no judge has yet, how often each was lost, and the lost starts.
+
+    Starts are counted by node and by the judge's index there.
+    """
 
     call: Call
     waiting: deque[Task]
     packed: Any
-    losses: dict[str, int] = field(default_factory=dict)
+    losses: Counter[str] = field(default_factory=Counter)
+    unstarted: Counter[tuple[str, int]] = field(default_factory=Counter)
 
-    def lost(self, task: Task) -> None:
-        """Give a task back. Raises UserError if too many judges were lost with it."""
-        self.losses[task.id] = self.losses.get(task.id, 0) + 1
+    def lost(self, task: Task, how: str) -> None:
+        """Give a task back whose judge was lost, ``how`` says by what. Raises UserError if too many were."""
+        self.losses[task.id] += 1
         if self.losses[task.id] >= MAX_LOSSES:
             remedy = "judge it on one machine, without Ray, to see why"
-            raise UserError(f"{MAX_LOSSES} judges were lost with this task", where=task.path, remedy=remedy)
+            raise UserError(f"{MAX_LOSSES} judges were lost with this task: {how}", where=task.path, remedy=remedy)
         self.waiting.appendleft(task)
+
+    def not_started(self, judge: _Judge, how: str) -> None:
+        """Note that a judge was lost at its start. Raises UserError if too many were in its place.
+
+        Others would follow without end, for example on a machine without this package.
+        """
+        self.unstarted[judge.node, judge.index] += 1
+        if self.unstarted[judge.node, judge.index] >= MAX_LOSSES:
+            remedy = f"{_INSTALL} on each machine, in the same version"
+            raise UserError(f"no judge starts on a machine: {how}", where=f"ray, {judge.host}", remedy=remedy)
 
 
 class Cluster:
@@ -209,13 +223,16 @@ class Cluster:
         judge = next(judge for judge in self._judges if future in (judge.ready, judge.job))
         try:
             said = self._ray.get(future)
-        except self._ray.exceptions.RayError:
+        except self._ray.exceptions.RayError as error:
             self._judges.remove(judge)
             self._looked = 0.0
             with suppress(Exception):
                 self._ray.kill(judge.actor)
+            how = line(str(error).strip().rpartition("\n")[2])  # above it is a traceback
             if judge.task is not None and judge.job is not None:
-                work.lost(judge.task)
+                work.lost(judge.task, how)
+            else:
+                work.not_started(judge, how)
             return []
         if isinstance(said, UserError):
             raise said
@@ -243,7 +260,8 @@ class Cluster:
                 needs = _resources(self._settings)
                 options = {**needs, "scheduling_strategy": strategy(node_id=name, soft=False), "max_restarts": 0}
                 actor = remote.options(**options).remote(self._settings, self._thorough, index)
-                self._judges.append(_Judge(actor, name, index, actor.start.remote(of_harness())))
+                ready = actor.start.remote(of_harness())
+                self._judges.append(_Judge(actor, name, node["NodeManagerHostname"], index, ready))
 
     def _stop(self) -> None:
         """End all judges at once. Their sandboxes end with them."""

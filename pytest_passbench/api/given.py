@@ -9,17 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.options import OPTIONS, Option
+from pytest_passbench.core.options import OPTIONS, PYTEST_ONLY, Option
 from pytest_passbench.core.settings import SUITES, Settings
 from pytest_passbench.core.task import Task
 from pytest_passbench.suite import find
 from pytest_passbench.suite.find import TaskRef
 
-PYTEST_ONLY = {
-    "candidates", "tasks", "report_dir", "fail_under", "shard", "resume",
-    "compare", "max_regression", "compare_strict",
-}  # fmt: skip
-"""The fields of Settings that are arguments of their own here, or that only a pytest run uses."""
+NOT_SETTINGS = frozenset({"candidates", "tasks", "report_dir", "fail_under"})
+"""Fields of Settings that are arguments of their own here, or about files and gates that a caller has none of."""
 
 MAX_KEPT_TASKS = 4096
 """Installed tasks that are kept in memory once they were read."""
@@ -42,7 +39,7 @@ def settings(given: dict[str, Any], where: str, refused: Iterable[str] = ()) -> 
     ``where`` begins its message.
     """
     options = {option.key: option for option in OPTIONS}
-    known = {item.name for item in fields(Settings)} - PYTEST_ONLY - set(refused)
+    known = {item.name for item in fields(Settings)} - PYTEST_ONLY - NOT_SETTINGS - set(refused)
     for name, value in given.items():
         if name not in known:
             raise UserError(f"unknown setting {name!r}", where=where, remedy=f"one of {sorted(known)}")

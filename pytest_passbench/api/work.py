@@ -55,7 +55,7 @@ Report = Selected | Judged | Machine
 
 
 class Backend(Protocol):
-    """Where an evaluator's calls are judged. Calls come one at a time, from any thread."""
+    """A place where an evaluator's calls are judged. Calls come one at a time, from any thread."""
 
     def judge(self, call: Call) -> Generator[Report]:
         """Yield the reports of a call, that of a Machine last. Raises UserError if judging is impossible.

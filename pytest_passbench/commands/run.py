@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_passbench.core.exits import HARNESS_FAILED
-from pytest_passbench.core.options import OPTIONS
+from pytest_passbench.core.options import OPTIONS, PYTEST_ONLY, Option
 from pytest_passbench.core.settings import ScoreSettings, Settings
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ FAILED, INTERRUPTED = 1, 2
 """Exit codes, which are pytest's."""
 
 WRITTEN = ("results.json", "results.md", "report.html")
-LEFT_OUT = frozenset({"candidate", "shard", "resume", "compare", "max-regression", "compare-strict"})
-"""Options of a pytest run alone."""
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -33,12 +31,16 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument("candidates", type=Path, nargs="+", metavar="CANDIDATE", help="folder of passes to judge")
     parser.add_argument("--ray", nargs="?", const="", metavar="ADDRESS", help="judge on a Ray cluster: that at "
                         "ADDRESS, or of RAY_ADDRESS, or else a new one on this machine")  # fmt: skip
-    for option in OPTIONS:
-        if option.name not in LEFT_OUT:
-            action = "append" if option.many else "store"
-            parser.add_argument(f"--{option.name}", dest=option.key, type=option.type, action=action,
-                                metavar=option.metavar, help=option.help)  # fmt: skip
+    for option in _options():
+        action = "append" if option.many else "store"
+        parser.add_argument(f"--{option.name}", dest=option.key, type=option.type, action=action,
+                            metavar=option.metavar, help=option.help)  # fmt: skip
     parser.set_defaults(run=run)
+
+
+def _options() -> list[Option]:
+    """Return the options of the table that the subcommand has. Candidates are arguments without a name."""
+    return [option for option in OPTIONS if option.key not in PYTEST_ONLY | {"candidates"}]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -83,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _settings(args: argparse.Namespace) -> Settings:
-    values = {option.key: getattr(args, option.key) for option in OPTIONS if option.name not in LEFT_OUT}
+    values = {option.key: getattr(args, option.key) for option in _options()}
     given: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in values.items() if value is not None
     }

@@ -24,6 +24,9 @@ from pytest_passbench.core.checks import (
 from pytest_passbench.core.criterion import CRITERIA
 from pytest_passbench.core.settings import LATEST, SUITES
 
+#: Fields of Settings that only a pytest run uses. No other way to judge has options or arguments for them.
+PYTEST_ONLY = frozenset({"shard", "resume", "compare", "max_regression", "compare_strict"})
+
 
 @dataclass(frozen=True)
 class Option:

@@ -1,15 +1,16 @@
 """A reader imports the passes of a directory, sends them as data, and records launch plans on request.
 
-Each recording is made in a fork of its own. So no call finds anything that an earlier one left behind.
+Each recording is made in a fork of its own. So no call finds anything that an earlier one left behind. Those of one
+request are made side by side.
 """
 
 from __future__ import annotations
 
 import contextlib
 import inspect
-import itertools
 import os
 import random
+import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -34,7 +35,7 @@ from pytest_passbench.walls import harden, seccomp
 
 _MAX_PADDING_BYTES = 1 << 22  # between the addresses of two recordings
 _NOT_SUBSCRIPTABLE = "'function' object is not subscriptable"  # Python's words for ``kernel[grid]``
-_ANSWERED = 86  # exit status of a fork that has sent its answer
+_PLAN, _NO_PLAN = b"+", b"-"  # bytes between a reader and its forks
 
 
 def main(message: dict[str, Any], fds: list[int]) -> None:
@@ -58,14 +59,13 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
     sys.stdout.flush()
     send(channel, {"status": "ready", "passes": answer})
     by_name = {item.name: item for item in passes}
-    turns = itertools.cycle((False, True))  # so a plan's two recordings are of two wrappers, if these are closures
     with contextlib.suppress(ProtocolError):
         while True:
             order, _none = receive(channel, max_fds=0)
             if order["op"] == "kernels":
                 _tell_kernels(channel, folder)
             else:
-                _serve(channel, order, by_name, next(turns), folder)
+                _serve(channel, order, by_name, folder)
 
 
 def pass_as_data(item: LoadedPass) -> dict[str, Any]:
@@ -152,28 +152,62 @@ def defined(function: Callable[..., Any], folder: Path) -> tuple[str, int]:
     return _inside(folder, code.co_filename, code.co_firstlineno) if code is not None else ("", 0)
 
 
-def _serve(
-    channel: socket.socket, order: dict[str, Any], passes: dict[str, LoadedPass], anew: bool, folder: Path
-) -> None:
-    """Answer a request for a launch plan, which a fork records. ``anew`` asks for a wrapper that is made anew."""
+def _serve(channel: socket.socket, order: dict[str, Any], passes: dict[str, LoadedPass], folder: Path) -> None:
+    """Answer a request for a launch plan with a recording for each of its seeds, up to the first that is no plan.
+
+    Every second one is of a wrapper that is made anew, so a plan's two recordings are of two wrappers if these are
+    closures.
+    """
     sys.stdout.flush()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            answer = _answer(order, passes, anew, folder)
-            sys.stdout.flush()  # before the answer: once the judge has it, it reads what was printed
-            send(channel, answer)
-        finally:
-            os._exit(_ANSWERED)
-    _pid, status = os.waitpid(pid, 0)
-    if not os.WIFEXITED(status) or os.WEXITSTATUS(status) != _ANSWERED:
-        send(channel, {"ended": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0})
+    forks = [_forked(channel, order, number, passes, folder) for number in range(len(order["seeds"]))]
+    going, statuses = True, dict[int, int]()
+    for pid, turn in forks:
+        with turn:
+            if not going:
+                os.kill(pid, signal.SIGKILL)
+                continue
+            said = b""
+            with contextlib.suppress(OSError):
+                turn.send(_PLAN)
+            with contextlib.suppress(OSError):
+                said = turn.recv(1)
+        going = said not in (b"", _NO_PLAN)
+        if not said:
+            statuses[pid] = status = os.waitpid(pid, 0)[1]
+            send(channel, {"ended": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0})
+    for pid, _turn in forks:  # last: the judge need not wait until their memory is free
+        if pid not in statuses:
+            os.waitpid(pid, 0)
 
 
-def _answer(order: dict[str, Any], passes: dict[str, LoadedPass], anew: bool, folder: Path) -> dict[str, Any]:
+def _forked(
+    channel: socket.socket, order: dict[str, Any], number: int, passes: dict[str, LoadedPass], folder: Path
+) -> tuple[int, socket.socket]:
+    """Fork the process of an order's recording ``number``. Return its process id, and a socket.
+
+    It waits for a byte from the socket, prints and sends its answer on the ``channel``, and then tells the socket
+    whether that was a plan.
+    """
+    mine, theirs = socket.socketpair()
+    with theirs:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                mine.close()
+                answer = _answer(order, number, passes, folder)
+                theirs.recv(1)
+                sys.stdout.flush()  # before the answer: once the judge has it, it reads what was printed
+                send(channel, answer)
+                theirs.send(_PLAN if "plan" in answer else _NO_PLAN)
+            finally:
+                os._exit(0)
+    return pid, mine
+
+
+def _answer(order: dict[str, Any], number: int, passes: dict[str, LoadedPass], folder: Path) -> dict[str, Any]:
     request = parse.request(order["request"])
     item = passes[request.name]
-    chance = random.Random(order["seed"])
+    chance, anew = random.Random(order["seeds"][number]), bool(number % 2)
     # Gives each fork other addresses.
     _padding = torch.empty(64 * chance.randrange(_MAX_PADDING_BYTES // 64), dtype=torch.uint8)
     try:

@@ -14,7 +14,7 @@ import torch
 from torch.fx import GraphModule
 
 from pytest_passbench.core.record import PassReport
-from pytest_passbench.plans.graphs import Traced
+from pytest_passbench.plans.graphs import from_data
 from pytest_passbench.plans.launch import Request
 from pytest_passbench.rewrite.apply import Rewritten, apply_passes
 from pytest_passbench.rewrite.errors import PassError
@@ -85,13 +85,12 @@ def warm_up(pipeline: str) -> None:
     No candidate is involved. With ``torch.set_num_threads(1)`` and ``TORCHINDUCTOR_COMPILE_THREADS=1`` no thread is
     left.
     """
-    graph, pattern, arguments = torch.fx.Graph(), torch.fx.Graph(), torch.fx.Graph()
+    graph, place = torch.fx.Graph(), {"node": 0}
     graph.output((graph.call_function(torch.relu, (graph.placeholder("x"),)),))
-    place = pattern.placeholder("x")
-    pattern.output(pattern.call_function(torch.relu, (place,)))
-    handed = arguments.placeholder("x")
-    arguments.output((handed,))
-    item = Pass("warm_up", Traced(pattern, (place,)), Traced(arguments, (handed,)))
+    calls = [["call_function", "torch.relu", [place], {}]]
+    pattern = from_data({"arguments": ["x"], "calls": calls, "result": {"node": 1}})
+    arguments = from_data({"arguments": ["x"], "calls": [], "result": {"tuple": [place]}})
+    item = Pass("warm_up", pattern, arguments)
     with torch.no_grad():
         build(pipeline, GraphModule({}, graph), [item], [torch.zeros(2, 2)], _Relu())
 

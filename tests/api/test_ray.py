@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
+from types import ModuleType
 
 import pytest
 from workbench import Bench, make_cpp_pass, make_wrapper
@@ -77,6 +79,26 @@ def test_a_cluster_judges_as_one_machine_does_and_outlives_a_node(cluster, bench
     while any(map(processes.alive, doomed)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not any(map(processes.alive, doomed))
+
+
+def test_judges_that_never_start_end_the_call(cluster, bench, monkeypatch):
+    absent = ModuleType("absent")  # which no machine of the cluster has
+
+    class Remote:
+        def __init__(self, *given):
+            pass
+
+        def start(self, harness):
+            pass
+
+    Remote.__module__, Remote.__qualname__ = "absent", "Remote"
+    absent.Remote = Remote
+    monkeypatch.setitem(sys.modules, "absent", absent)
+    monkeypatch.setattr("pytest_passbench.api.cluster.Remote", Remote)
+    said = r"ray, .*: no judge starts on a machine: .*pip install .* on each machine"
+    many = pytest_passbench.Evaluator(bench.tasks, backend="ray", address=cluster.address)
+    with many, pytest.raises(UserError, match=said):
+        many.evaluate(bench.folder / "cand")
 
 
 def test_a_cluster_that_is_not_there_is_named(ray):

@@ -157,8 +157,8 @@ import pytest_passbench.reader.main as reader
 
 told, serve = reader.pass_as_data, reader._serve
 reader.pass_as_data = lambda item: {**told(item), "name": "another"}
-reader._serve = lambda channel, order, passes, anew, folder: serve(
-    channel, order, {**passes, "another": passes["p"]}, anew, folder
+reader._serve = lambda channel, order, passes, folder: serve(
+    channel, order, {**passes, "another": passes["p"]}, folder
 )
 """
 
@@ -168,6 +168,25 @@ def test_a_pass_that_broke_a_rule_stays_out_under_another_name_too(bench, gelu_a
     first = "if x.shape[0] == 16:\n        return torch.nn.functional.gelu(x) + y\n    out = "
     bench.candidate({"p": OTHER_NAME + gelu_add_pass.replace("out = ", first, 1)})
     assert {record.arm.status for record in bench.judge().values()} == {"integrity"}
+
+
+NO_PLAN_OF_16 = """
+import pytest_passbench.reader.main as reader
+from pytest_passbench.plans import parse
+
+answer = reader._answer
+
+def changed(order, *rest):
+    return {"plan": {}} if parse.request(order["request"]).tensors[0].form.shape[0] == 16 else answer(order, *rest)
+
+reader._answer = changed
+"""
+
+
+def test_a_refused_plan_leaves_no_answer_for_the_next_request(bench, gelu_add_pass):
+    bench.task(scales=(1, 2))
+    bench.candidate({"p": NO_PLAN_OF_16 + gelu_add_pass})
+    assert [record.arm.status for record in bench.judge().values()] == ["runtime_fail", "ran"]
 
 
 LEADERLESS = """

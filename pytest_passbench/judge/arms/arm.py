@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -81,6 +82,7 @@ class Arm:
         self.versions: dict[str, str] = {}
         self.zygote = 0
         self._own: set[int] = set()
+        self._earlier: list[int] = []
         #: Processes that stay when their case has ended. No code of a candidate's runs in their sandbox.
         self.lasting: set[int] = set()
         #: Those of them that wait for the next subgraph, by the name of their program.
@@ -244,11 +246,11 @@ class Arm:
             "named_below": self._wants()["paths"]["write"] if device and weak else None,
         }
 
-    def everything_inside(self) -> list[int]:
-        """Return the process ids, as the host sees them, of all processes of the sandbox but the zygote."""
+    def everything_inside(self, but: Collection[int] = ()) -> list[int]:
+        """Return the ids, as the host sees them, of the processes inside, without the zygote and those in ``but``."""
         root = self._process.pid
-        walls_own = {root, self.zygote, processes.parent_if_any(self.zygote)}
-        inside = [pid for pid in processes.descendants(root) if pid not in walls_own]
+        others = {root, self.zygote, processes.parent_if_any(self.zygote), *but}
+        inside = [pid for pid in processes.descendants(root) if pid not in others]
         return [pid for pid in inside if processes.alive(pid)]
 
     def end_strays(self, template: int) -> None:
@@ -279,7 +281,7 @@ class Arm:
         """
         if not self.settings.judged:
             return []
-        return [pid for pid in self.everything_inside() if pid not in self._own]
+        return self.everything_inside(but=self._own)
 
     def end_children(self) -> None:
         """Kill all processes of the sandbox but the zygote, wait until they end, and have the zygote reap them.
@@ -297,6 +299,28 @@ class Arm:
         self._own.clear()
         self.reap()
 
+    def kill_earlier(self) -> None:
+        """Kill all processes of the sandbox but the zygote and lasting ones. :meth:`wait_for_earlier` is to follow.
+
+        New processes may start before they have ended, since a killed process runs no code. Behind weak walls one
+        could escape by forking, and on a device it still has memory: then this waits for their end.
+        """
+        if self._scratch is not None or self.settings.on_device:
+            self.end_children()
+        elif self.zygote:
+            if not self.lasting:
+                self.signal_all(signal.SIGKILL)
+            self._earlier = self.kill_children()
+            self._own.clear()
+            self.reap()
+
+    def wait_for_earlier(self) -> None:
+        """Wait until the processes have ended that :meth:`kill_earlier` killed. The zygote reaps them later."""
+        deadline = time.monotonic() + END_SECONDS
+        while any(map(processes.alive, self._earlier)) and time.monotonic() < deadline:
+            time.sleep(0.001)
+        self._earlier = []
+
     def signal_all(self, number: signal.Signals) -> None:
         """Have the zygote send a signal to all other processes of the sandbox, if bubblewrap is used.
 
@@ -305,12 +329,12 @@ class Arm:
         with contextlib.suppress(ArmFailure):
             self._ask({"op": "signal", "number": int(number)}, (), replies.SIGNALLED)
 
-    def kill_children(self) -> bool:
-        """Kill all processes of the sandbox but the zygote and lasting ones. Return True if there were any."""
-        inside = [pid for pid in self.everything_inside() if pid not in self.lasting] if self.zygote else []
+    def kill_children(self) -> list[int]:
+        """Kill all processes of the sandbox but the zygote and lasting ones. Return their process ids."""
+        inside = self.everything_inside(but=self.lasting) if self.zygote else []
         for pid in inside:
             processes.kill(pid)
-        return bool(inside)
+        return inside
 
     def destroy(self) -> None:
         """End the sandbox at once. All its processes end with its first one, however many they are."""

@@ -109,17 +109,18 @@ class Reader:
 
         Raises Refusal if there is no such plan or they differ, ArmFailure if the wrapper raises or the process fails.
         """
-        first = self._recorded(request, policy)
-        for _ in range(RECORDINGS - 1):
-            other = self._recorded(request, policy)
+        seeds = [secrets.randbits(62) for _ in range(RECORDINGS)]
+        self._send({"op": "record", "request": request.to_data(), "policy": policy, "seeds": seeds}, "plan")
+        answers: list[dict[str, Any]] = []
+        while len(answers) < RECORDINGS and all("plan" in answer for answer in answers):
+            answers.append(self._hear(replies.RECORDED, "plan"))  # all that come, so that none is left for later
+        first, *others = (self._plan(request, answer) for answer in answers)
+        for other in others:
             if other.to_data() != first.to_data():  # compared as data, since NaN does not equal itself
                 raise Refusal("differs", f"recorded twice, differs {_difference(first, other)}")
         return first
 
-    def _recorded(self, request: Request, policy: str) -> LaunchPlan:
-        seed = secrets.randbits(62)
-        self._send({"op": "record", "request": request.to_data(), "policy": policy, "seed": seed}, "plan")
-        answer = self._hear(replies.RECORDED, "plan")
+    def _plan(self, request: Request, answer: dict[str, Any]) -> LaunchPlan:
         ((kind, content),) = answer.items()
         if kind == "raised":
             raise ArmFailure("runtime_fail", "wrapper", f"pass {request.name}: {self._outside(content)}")
