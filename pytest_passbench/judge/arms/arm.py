@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -246,11 +245,11 @@ class Arm:
             "named_below": self._wants()["paths"]["write"] if device and weak else None,
         }
 
-    def everything_inside(self, but: Collection[int] = ()) -> list[int]:
-        """Return the ids, as the host sees them, of the processes inside, without the zygote and those in ``but``."""
+    def everything_inside(self) -> list[int]:
+        """Return the process ids, as the host sees them, of all processes of the sandbox but the zygote."""
         root = self._process.pid
-        others = {root, self.zygote, processes.parent_if_any(self.zygote), *but}
-        inside = [pid for pid in processes.descendants(root) if pid not in others]
+        walls_own = {root, self.zygote, processes.parent_if_any(self.zygote)}
+        inside = [pid for pid in processes.descendants(root) if pid not in walls_own]
         return [pid for pid in inside if processes.alive(pid)]
 
     def end_strays(self, template: int) -> None:
@@ -281,7 +280,7 @@ class Arm:
         """
         if not self.settings.judged:
             return []
-        return self.everything_inside(but=self._own)
+        return [pid for pid in self.everything_inside() if pid not in self._own]
 
     def end_children(self) -> None:
         """Kill all processes of the sandbox but the zygote, wait until they end, and have the zygote reap them.
@@ -308,7 +307,7 @@ class Arm:
         if self._scratch is not None or self.settings.on_device:
             self.end_children()
         elif self.zygote:
-            if not self.lasting:
+            if not self.lasting and self.everything_inside():
                 self.signal_all(signal.SIGKILL)
             self._earlier = self.kill_children()
             self._own.clear()
@@ -331,7 +330,7 @@ class Arm:
 
     def kill_children(self) -> list[int]:
         """Kill all processes of the sandbox but the zygote and lasting ones. Return their process ids."""
-        inside = self.everything_inside(but=self.lasting) if self.zygote else []
+        inside = [pid for pid in self.everything_inside() if pid not in self.lasting] if self.zygote else []
         for pid in inside:
             processes.kill(pid)
         return inside
