@@ -83,9 +83,10 @@ class Subject:
     def judge(self) -> Record:
         """Judge the subgraph and return its record. Failures of arms go into the record and raise nothing."""
         try:
+            # Of the subgraph before, whose processes have mostly ended by now.
             with self.bench.phases("end"), self.bench.deadline.paused():
                 for arm in self.arms.values():
-                    arm.kill_earlier()
+                    arm.end_children()
             with self.bench.phases("build"):
                 with self._device_alone():
                     self._build()
@@ -117,9 +118,6 @@ class Subject:
             self.templates.update(self.built.templates)
         started = {arm: self._start(arm) for arm in self.orders if arm not in self.templates}
         reference = self._start_reference() if started.get(EAGER) is not None else None
-        with self.bench.phases("end"), deadline.paused():
-            for sandbox in self.arms.values():
-                sandbox.wait_for_earlier()  # now that the templates build beside it
         for arm, template in started.items():
             if template is not None:
                 with deadline.paused(arm != CANDIDATE):

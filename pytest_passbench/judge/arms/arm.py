@@ -81,7 +81,6 @@ class Arm:
         self.versions: dict[str, str] = {}
         self.zygote = 0
         self._own: set[int] = set()
-        self._earlier: list[int] = []
         #: Processes that stay when their case has ended. No code of a candidate's runs in their sandbox.
         self.lasting: set[int] = set()
         #: Those of them that wait for the next subgraph, by the name of their program.
@@ -298,28 +297,6 @@ class Arm:
         self._own.clear()
         self.reap()
 
-    def kill_earlier(self) -> None:
-        """Kill all processes of the sandbox but the zygote and lasting ones. :meth:`wait_for_earlier` is to follow.
-
-        New processes may start before they have ended, since a killed process runs no code. Behind weak walls one
-        could escape by forking, and on a device it still has memory: then this waits for their end.
-        """
-        if self._scratch is not None or self.settings.on_device:
-            self.end_children()
-        elif self.zygote:
-            if not self.lasting and self.everything_inside():
-                self.signal_all(signal.SIGKILL)
-            self._earlier = self.kill_children()
-            self._own.clear()
-            self.reap()
-
-    def wait_for_earlier(self) -> None:
-        """Wait until the processes have ended that :meth:`kill_earlier` killed. The zygote reaps them later."""
-        deadline = time.monotonic() + END_SECONDS
-        while any(map(processes.alive, self._earlier)) and time.monotonic() < deadline:
-            time.sleep(0.001)
-        self._earlier = []
-
     def signal_all(self, number: signal.Signals) -> None:
         """Have the zygote send a signal to all other processes of the sandbox, if bubblewrap is used.
 
@@ -328,12 +305,12 @@ class Arm:
         with contextlib.suppress(ArmFailure):
             self._ask({"op": "signal", "number": int(number)}, (), replies.SIGNALLED)
 
-    def kill_children(self) -> list[int]:
-        """Kill all processes of the sandbox but the zygote and lasting ones. Return their process ids."""
+    def kill_children(self) -> bool:
+        """Kill all processes of the sandbox but the zygote and lasting ones. Return True if there were any."""
         inside = [pid for pid in self.everything_inside() if pid not in self.lasting] if self.zygote else []
         for pid in inside:
             processes.kill(pid)
-        return inside
+        return bool(inside)
 
     def destroy(self) -> None:
         """End the sandbox at once. All its processes end with its first one, however many they are."""

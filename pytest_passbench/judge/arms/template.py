@@ -133,7 +133,7 @@ class Template:
 
     def _how_it_ended(self) -> str:
         time.sleep(0.01)
-        signals = [number for pid, number in self.arm.reap() if pid == self._number]  # others are of earlier cases
+        signals = [number for _pid, number in self.arm.reap() if number]
         return ending(signals[-1] if signals else 0, "the process that builds the candidate's program")
 
     def pin(self, core: int) -> None:
