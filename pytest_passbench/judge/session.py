@@ -404,8 +404,13 @@ class Session:
 
     def _stopping(self, pairs: int) -> Stopping:
         """Return when to stop measuring. A ratio to a reference is often near delta, so it may take longer."""
-        width = HALF_WIDTH if self._reference is None else HEAD_TO_HEAD_HALF_WIDTH
-        return Stopping(self._noise.delta, width, max_pairs=pairs, correlation=self._noise.correlation)
+        noise = self._noise
+        delta, width = (
+            (noise.delta, HALF_WIDTH)
+            if self._reference is None
+            else (noise.head_to_head_delta, HEAD_TO_HEAD_HALF_WIDTH)
+        )
+        return Stopping(delta, width, max_pairs=pairs, correlation=noise.correlation)
 
     def _planners(self, case: Case) -> dict[str, Planner]:
         """Return the planner of each arm that has passes. Raises ArmFailure. Some benchmarks give eager one."""

@@ -41,3 +41,18 @@ def aa_floor(log_ratios: Sequence[float], alpha: float = ALPHA) -> Floor:
     quantile = student.two_sided(alpha, worth)
     mean = math.fsum(log_ratios) / count
     return Floor(math.expm1(quantile * rms), abs(mean) + quantile * rms / math.sqrt(worth), count)
+
+
+def unexplained(log_ratios: Sequence[float], stderrs: Sequence[float], alpha: float = ALPHA) -> float:
+    """Return how far apart (relative) such sessions lie by more than their own standard errors explain.
+
+    It is what all processes of an arm share, which no number of pairs shows. The variance of the sessions is the sum
+    of that one and of the mean squared standard error; the rest is as in :func:`aa_floor`. 0 if the errors explain
+    all, or if no session has one.
+    """
+    known = [(value, error) for value, error in zip(log_ratios, stderrs, strict=True) if math.isfinite(error)]
+    if not known:
+        return 0.0
+    variance = math.fsum(value * value - error * error for value, error in known) / len(known)
+    worth = effective_size([value for value, _error in known])
+    return math.expm1(student.two_sided(alpha, worth) * math.sqrt(max(variance, 0.0)))

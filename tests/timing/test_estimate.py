@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_passbench.timing import budget, rounds, series
-from pytest_passbench.timing.aa_floor import aa_floor
+from pytest_passbench.timing.aa_floor import aa_floor, unexplained
 from pytest_passbench.timing.estimate import (
     estimate,
     from_values,
@@ -226,6 +226,18 @@ def test_the_floor_holds_ninety_five_percent_of_the_sessions():
     assert np.mean(hits) == pytest.approx(0.95, abs=0.015)
     with pytest.raises(ValueError):
         aa_floor([])
+
+
+@pytest.mark.parametrize("shared", [0.0, 0.01])
+def test_what_the_sessions_errors_explain_is_no_floor_head_to_head(shared):
+    """What is left holds ninety-five percent of what the sessions share, which is little if that is nothing."""
+    rng, error, count = np.random.default_rng(7), 0.006, 48
+    found = [unexplained(list(rng.normal(0, np.hypot(shared, error), count)), [error] * count) for _ in range(400)]
+    if shared:
+        assert np.mean([abs(rng.normal(0, shared)) <= math.log1p(width) for width in found]) > 0.93
+    else:
+        assert np.mean([width < 0.01 for width in found]) > 0.95
+    assert unexplained([], []) == unexplained([0.1], [math.inf]) == 0.0
 
 
 def test_a_short_budget_takes_rounds_not_pairs():

@@ -13,8 +13,8 @@ from statistics import fmean
 from typing import Any
 
 from pytest_passbench.judge.arms.names import TWIN
-from pytest_passbench.timing.aa_floor import Floor, aa_floor
-from pytest_passbench.timing.estimate import from_values, pair_value
+from pytest_passbench.timing.aa_floor import Floor, aa_floor, unexplained
+from pytest_passbench.timing.estimate import Estimate, from_values, pair_value
 from pytest_passbench.timing.looks import MIN_DELTA
 from pytest_passbench.timing.measurement import Arms
 from pytest_passbench.timing.series import pooled_lag1
@@ -54,14 +54,29 @@ class Noise:
     @property
     def floor(self) -> Floor | None:
         """The A/A floor; None before the first session."""
-        ratios = [from_values(values).log_ratio for values in self.sessions]
+        ratios = [found.log_ratio for found in self._estimates()]
         return aa_floor(ratios) if ratios else None
+
+    def _estimates(self) -> list[Estimate]:
+        return [from_values(values) for values in self.sessions]
 
     @property
     def delta(self) -> float:
         """The smallest relative difference that counts as one on this machine, as far as is known."""
         floor = self.floor
         return MIN_DELTA if floor is None or len(self.sessions) < MIN_SESSIONS else max(MIN_DELTA, floor.width)
+
+    @property
+    def head_to_head_delta(self) -> float:
+        """The smallest relative difference that counts between a candidate and its reference.
+
+        They are measured for longer than the A/A sessions, and their interval covers its own error. So only the
+        scatter counts that the errors of those sessions do not explain.
+        """
+        if len(self.sessions) < MIN_SESSIONS:
+            return MIN_DELTA
+        found = self._estimates()
+        return max(MIN_DELTA, unexplained([one.log_ratio for one in found], [one.stderr for one in found]))
 
     @property
     def correlation(self) -> float:
