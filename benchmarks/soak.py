@@ -1,18 +1,21 @@
 """A long run of the full suite, watched from outside: does the judge grow, or leave anything behind?
 
     python benchmarks/soak.py --minutes 15
+    python benchmarks/soak.py --minutes 90 --reports reports    to its end, on a quiet machine in less than that
 
 Every few seconds it notes the judge's memory, open descriptors and threads, the processes below it, its temporary
 files, and shared memory. Each quantity gets a row: the medians of the first and of the last quarter of the samples,
 the slope of a straight line through all of them per hour, and whether it is flat. It is if the last quarter's
 median exceeds the first's by no more than the margin of the quantity. Tasks come in random order, so that the
 quarters judge the like. The first tenth of the time is left out, and all before the first record: the judge still
-imports then. The run is ended by Ctrl+C, and what it leaves is printed too. Writes reports/benchmarks/soak.json.
+imports then. A run that goes on for longer is ended by Ctrl+C. What it leaves is printed too. Writes
+reports/benchmarks/soak.json.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import subprocess
@@ -62,25 +65,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--minutes", type=float, default=15.0, metavar="M", help="how long (default: 15)")
     parser.add_argument("--every", type=float, default=3.0, metavar="S", help="seconds between looks (default: 3)")
+    parser.add_argument("--reports", type=Path, metavar="DIR", help="keep the run's results there")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        samples, code, left = watch(Path(name), 60 * arguments.minutes, arguments.every)
-    begin = START * 60 * arguments.minutes
+        reports = arguments.reports or Path(name) / "reports"
+        samples, code, left = watch(Path(name), reports.absolute(), 60 * arguments.minutes, arguments.every)
+    begin = START * samples[-1].seconds
     kept = [sample for sample in samples if sample.seconds >= begin and sample.records]
     if len(kept) < FEWEST:
         sys.exit(f"only {len(kept)} looks since the first record: give it more --minutes")
     rows = [row(kept, quantity, margin) for quantity, margin in MARGINS.items()]
     print(tabulate(rows, headers="keys", floatfmt=".1f"))
-    print(f"{samples[-1].records} subgraphs in {samples[-1].seconds:.0f} s, {len(kept)} looks; exit code {code}")
+    print(
+        f"{max(sample.records for sample in samples)} subgraphs in {samples[-1].seconds:.0f} s, {len(kept)} looks; exit code {code}"
+    )
     print(f"left behind: {', '.join(left) or 'nothing'}")
     REPORTS.mkdir(parents=True, exist_ok=True)
     write("soak", {"rows": rows, "left": left, "samples": [asdict(sample) for sample in samples]})
     sys.exit(bool(left) or any(found["flat"] != "yes" for found in rows))
 
 
-def watch(folder: Path, seconds: float, every: float) -> tuple[list[Sample], int, list[str]]:
+def watch(folder: Path, reports: Path, seconds: float, every: float) -> tuple[list[Sample], int, list[str]]:
     """Return what was seen of a run in so many seconds, its exit code, and what it left behind."""
-    temporary, reports = folder / "tmp", folder / "reports"
+    temporary, earlier = folder / "tmp", set(reports.glob("*/journal*.jsonl"))
     temporary.mkdir()
     shared = set(SHM.iterdir())
     path = os.pathsep.join(filter(None, [str(ROOT / "benchmarks"), os.environ.get("PYTHONPATH", "")]))
@@ -93,8 +100,9 @@ def watch(folder: Path, seconds: float, every: float) -> tuple[list[Sample], int
         begin = time.monotonic()
         while run.poll() is None and time.monotonic() - begin < seconds:
             time.sleep(every)
-            if run.poll() is None:
-                samples.append(_look(run.pid, time.monotonic() - begin, temporary, reports, shared))
+            with contextlib.suppress(OSError):  # it has just ended, or removed a file
+                journals = set(reports.glob("*/journal*.jsonl")) - earlier
+                samples.append(_look(run.pid, time.monotonic() - begin, temporary, journals, shared))
         below = processes.descendants(run.pid)
         run.send_signal(signal.SIGINT)
         code = run.wait(STOPPING)
@@ -102,10 +110,9 @@ def watch(folder: Path, seconds: float, every: float) -> tuple[list[Sample], int
     return samples, code, left + [str(path) for path in (*_files(temporary), *_shared(shared))]
 
 
-def _look(judge: int, seconds: float, temporary: Path, reports: Path, before: set[Path]) -> Sample:
+def _look(judge: int, seconds: float, temporary: Path, journals: set[Path], before: set[Path]) -> Sample:
     proc = Path(f"/proc/{judge}")
     sizes = dict(line.split(":") for line in (proc / "smaps_rollup").read_text().splitlines()[1:])
-    journals = reports.glob("*/journal*.jsonl")
     return Sample(
         seconds,
         rss_mib=int(sizes["Rss"].split()[0]) / 1024,
