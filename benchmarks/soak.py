@@ -76,9 +76,8 @@ def main() -> None:
         sys.exit(f"only {len(kept)} looks since the first record: give it more --minutes")
     rows = [row(kept, quantity, margin) for quantity, margin in MARGINS.items()]
     print(tabulate(rows, headers="keys", floatfmt=".1f"))
-    print(
-        f"{max(sample.records for sample in samples)} subgraphs in {samples[-1].seconds:.0f} s, {len(kept)} looks; exit code {code}"
-    )
+    judged = max(sample.records for sample in samples)
+    print(f"{judged} subgraphs in {samples[-1].seconds:.0f} s, {len(kept)} looks; exit code {code}")
     print(f"left behind: {', '.join(left) or 'nothing'}")
     REPORTS.mkdir(parents=True, exist_ok=True)
     write("soak", {"rows": rows, "left": left, "samples": [asdict(sample) for sample in samples]})

@@ -19,8 +19,11 @@ MAX_TASKS = 15  # rows of the slowest and fastest tasks
 def render(run: Run) -> str:
     """Return the comment, ending in a newline. Everything that a candidate wrote is made inert."""
     found = failures(run)
-    passed = len(run.tasks) * len(run.names) - len(found)
-    head = [f"### PassBench: {passed} passed, {len(found)} failed", ""]
+    tasks = {(record.task, record.candidate) for record in run.records}
+    judged = {(record.task, record.candidate) for record in run.records if record.judged}
+    counts = [f"{len(judged) - len(found)} passed, {len(found)} failed"]
+    counts += [f"{len(tasks - judged)} not judged"] if tasks != judged else []
+    head = [f"### PassBench: {', '.join(counts)}", ""]
     head += _table(tables.board_table(run), 8)
     said = [f"> {cell(note, MAX_TEXT)}" for note in notes(run)[:MAX_NOTES]]
     lines = [*head, "", *([*said, ""] if said else [])]

@@ -14,3 +14,10 @@ def test_what_a_run_was_compared_with_is_in_it():
     assert "**Changes: cand, since old.json**, the worst first" in text
     assert text.index("Changes") < text.index("**Tasks")
     assert text.count("\n") <= comment.MAX_LINES
+
+
+def test_a_task_that_could_not_be_judged_has_not_passed():
+    data = goodinput.results()
+    for record in data["records"]:
+        record["arm"] = {**record["arm"], "status": "harness_fail", "message": "eager: killed", "correct_from": []}
+    assert comment.render(Run.from_json(data)).startswith("### PassBench: 0 passed, 0 failed, 1 not judged\n")
