@@ -12,7 +12,14 @@ from pytest_passbench.forge.conditions import condition
 from pytest_passbench.forge.corpus import Graph
 from pytest_passbench.forge.decompose import calls, cut
 from pytest_passbench.forge.dtypes import DTYPES
-from pytest_passbench.forge.eager_time import MAX_SECONDS, MIN_SECONDS, eager_seconds, suits, too_long
+from pytest_passbench.forge.eager_time import (
+    MAX_EXCESS_SECONDS,
+    MAX_SECONDS,
+    MIN_SECONDS,
+    eager_seconds,
+    suits,
+    too_long,
+)
 from pytest_passbench.forge.group import spread
 from pytest_passbench.forge.instances import Instance, curated, instances
 from pytest_passbench.forge.windows import Window, siblings
@@ -90,7 +97,8 @@ def measured(instance: Instance) -> tuple[Instance | None, str]:
     if made is None:
         return None, found[0]
     seconds = eager_seconds(made.probe())
-    if not suits(seconds):
-        allowed = f"{MIN_SECONDS * 1e6:g} us to {MAX_SECONDS * 1e3:g} ms are allowed"
+    if not suits(seconds - MAX_EXCESS_SECONDS):
+        least = MIN_SECONDS + MAX_EXCESS_SECONDS
+        allowed = f"{least * 1e6:g} us to {MAX_SECONDS * 1e3:g} ms are allowed"
         return None, f"eager_time: {seconds * 1e6:.1f} us; {allowed}"
     return dataclasses.replace(made, meta=(*made.meta, ("eager_us", round(seconds * 1e6, 1)))), ""

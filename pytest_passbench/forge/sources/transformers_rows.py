@@ -26,7 +26,8 @@ TEXT: Rows = {
     "deberta-v2": {**BASE, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
     "gpt2": {},
     "gpt_neox": {"hidden_size": 2048, "num_attention_heads": 16, "intermediate_size": 8192},
-    "opt": {"hidden_size": 768, "num_attention_heads": 12, "ffn_dim": 3072},
+    "opt": {"hidden_size": 768, "num_attention_heads": 12, "ffn_dim": 3072,
+            "variants": [(1, 128), (4, 128), (1, 512), (256, 128)]},
     "bloom": {"hidden_size": 1024, "n_head": 16},
     "llama": {"hidden_size": 2048, "intermediate_size": 8192, "num_attention_heads": 32, "num_key_value_heads": 8},
     "mistral": {"hidden_size": 2048, "intermediate_size": 7168, "num_attention_heads": 32, "num_key_value_heads": 8},
@@ -98,7 +99,7 @@ STATE_SPACE: Rows = {
     "xlstm": {"hidden_size": 1024, "num_heads": 4, "variants": [(1, 64), (2, 64)]},
     "zamba2": {**SMALL},
     "bamba": {**SMALL, "mamba_n_heads": 32, "mamba_d_head": 64},
-    "nemotron_h": {**SMALL, "mamba_num_heads": 32},
+    "nemotron_h": {**SMALL, "mamba_num_heads": 32, "variants": [(1, 64), (2, 64), (1, 128), (512, 64)]},
     "falcon_h1": {**SMALL, "mamba_d_ssm": 1024, "mamba_n_heads": 16},
     "granitemoehybrid": {**MOE, "mamba_n_heads": 32},
     "qwen3_next": {**MOE, **HYBRID},
@@ -113,7 +114,7 @@ VISION: Rows = {
     "swin": {"depths": [2, 2, 2, 2]},
     "swinv2": {"depths": [2, 2, 2, 2]},
     "convnext": {"depths": [2, 2, 2, 2]},
-    "convnextv2": {"depths": [2, 2, 2, 2]},
+    "convnextv2": {"depths": [2, 2, 2, 2], "variants": [(1, 224), (4, 224), (64, 224)]},
     "beit": {"use_relative_position_bias": True},
     "dinov2": {},
     "resnet": {"depths": [2, 2, 2, 2]},
@@ -158,12 +159,14 @@ AUDIO: Rows = {
             " audio-spectrogram-transformer encodec dac mimi vits univnet clap_audio_model moonshine"
             " parakeet_encoder speech_to_text granite_speech_encoder qwen2_audio_encoder lasr_encoder"
             " speecht5_hifigan seamless_m4t fastspeech2_conformer voxtral_encoder xcodec musicgen_decoder"),
+    **plain("wavlm audio-spectrogram-transformer", variants=[(1, 16000), (4, 16000), (32, 16000)]),
 }  # fmt: skip
 
 VISION_TEXT: Rows = {
     "clip": {},
     **plain("siglip align altclip blip chinese_clip clipseg flava groupvit owlvit vilt bridgetower xclip owlv2"
             " layoutlmv3 visual_bert siglip2 metaclip_2"),
+    "owlv2": {"variants": [(1, 224), (4, 224), (64, 224)]},
 }  # fmt: skip
 
 MINI = {"hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024}
