@@ -25,7 +25,7 @@ def speed_of(measured: Arms, name: str, result: Result) -> Speed:
         verdict=result.decision.verdict,
         eager_us=measured.per_call(first) * 1e6,
         other_us=measured.per_call(second) * 1e6,
-        pairs=[list(pair) for pair in measured.log_ratios(name)],
+        pairs=measured.log_ratios(name),
     )
 
 
@@ -61,6 +61,9 @@ def _report(item: Mapping[str, Any], untuned: Collection[str], plans: Mapping[st
     )
 
 
+_EMPTY: list[str] = []  # one for all misses, of which a run keeps tens of thousands
+
+
 @lru_cache(maxsize=1000)
 def _missed(name: str, miss: str, nearness: float) -> PassReport:
-    return PassReport(name, miss=miss, nearness=nearness)
+    return PassReport(name, miss=miss, nearness=nearness, operators=_EMPTY, computed=_EMPTY, plan=_EMPTY)
