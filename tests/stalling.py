@@ -9,9 +9,10 @@ from workbench import AS_EAGER, GELU_ADD, GELU_ADD_KERNEL, Bench, make_cpp_pass,
 
 SLEEP = "import time; time.sleep(600)"
 STOP = "import os, signal; os.kill({whom}, signal.SIGSTOP)"
+#: A plan's two recordings are made side by side, and have fewer processes together than a sandbox may.
 FORKS = """
 import os, time
-for _ in range(40):
+for _ in range(25):
     if os.fork() == 0:
         while True:
             pass
