@@ -1,7 +1,7 @@
 """The pictures of report.html in docs/img, taken of real runs in headless Chromium.
 
     python benchmarks/report_pictures.py spoil /tmp/spoiled
-    pytest --passbench --candidate=candidates/cpu-fused --passbench-pipeline=direct
+    pytest --passbench --candidate=candidates/cpu-fused --passbench-pipeline=direct --passbench-suite=full
     pytest --passbench --candidate=/tmp/spoiled --passbench-pipeline=direct --passbench-budget=2m
     python benchmarks/report_pictures.py take reports/<first run> reports/<second run>
 
@@ -51,12 +51,13 @@ def spoil(folder: Path) -> None:
         path.write_text(text.replace(old, new, 1))
 
 
-def take(first: Path, second: Path) -> None:
-    """Write the pictures of a run and of one with faults."""
+def take(first: Path, second: Path | None) -> None:
+    """Write the pictures of a run, and of one with faults if there is one."""
     with tempfile.TemporaryDirectory() as scratch, browser(Path(scratch) / "profile") as page:
-        full, faulty = made(first, Path(scratch) / "a.html"), made(second, Path(scratch) / "b.html")
+        full = made(first, Path(scratch) / "a.html")
         shot(page, full, "report-run", height=2050)
-        shot(page, faulty, "report-failures", height=2450)
+        if second is not None:
+            shot(page, made(second, Path(scratch) / "b.html"), "report-failures", height=2450)
         shot(page, full, "report-dark", height=2050, dark=True)
         opened(page, full, "report-subgraph")
         shot(page, full, "report-phone", width=PHONE_WIDTH, height=2600)
@@ -80,13 +81,15 @@ def shot(page: Browser, path: Path, name: str, height: int, width: int = WIDTH, 
 
 
 def opened(page: Browser, path: Path, name: str) -> None:
-    """Write a picture of a task with its first subgraph opened."""
+    """Write a picture of the first task that is faster, with its first subgraph opened."""
     page.screen(WIDTH)
     page.open(path)
-    page.run("document.querySelector('#t0 button.open').click()")
-    page.run("document.querySelector('#t0 .inner button.open').click()")
+    tasks = "[...document.querySelectorAll('[id]')].filter(item => /^t[0-9]+$/.test(item.id))"
+    task = "#" + page.run(f"{tasks}.find(item => item.textContent.includes('faster')).id")
+    page.run(f"document.querySelector('{task} button.open').click()")
+    page.run(f"document.querySelector('{task} .inner button.open').click()")
     page.settle()
-    page.picture(IMAGES / f"{name}.png", selector="#t0")
+    page.picture(IMAGES / f"{name}.png", selector=task)
     print(f"docs/img/{name}.png")
 
 
@@ -99,7 +102,7 @@ def main() -> None:
     spoiling.set_defaults(run=lambda args: spoil(args.folder))
     taking = commands.add_parser("take", help="take the pictures")
     taking.add_argument("first", type=Path, help="a run's folder, or its results.json")
-    taking.add_argument("second", type=Path, help="one of the candidate with faults")
+    taking.add_argument("second", type=Path, nargs="?", help="one of the candidate with faults")
     taking.set_defaults(run=lambda args: take(args.first, args.second))
     args = parser.parse_args()
     args.run(args)
