@@ -160,7 +160,7 @@ def _serve(channel: socket.socket, order: dict[str, Any], passes: dict[str, Load
     """
     sys.stdout.flush()
     forks = [_forked(channel, order, number, passes, folder) for number in range(len(order["seeds"]))]
-    going, statuses = True, dict[int, int]()
+    going, reaped = True, set[int]()
     for pid, turn in forks:
         with turn:
             if not going:
@@ -173,10 +173,11 @@ def _serve(channel: socket.socket, order: dict[str, Any], passes: dict[str, Load
                 said = turn.recv(1)
         going = said not in (b"", _NO_PLAN)
         if not said:
-            statuses[pid] = status = os.waitpid(pid, 0)[1]
+            reaped.add(pid)
+            status = os.waitpid(pid, 0)[1]
             send(channel, {"ended": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0})
     for pid, _turn in forks:  # last: the judge need not wait until their memory is free
-        if pid not in statuses:
+        if pid not in reaped:
             os.waitpid(pid, 0)
 
 
