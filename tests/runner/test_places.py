@@ -63,7 +63,8 @@ def test_the_rounds_of_a_pair_run_at_depths_of_the_stack_that_differ_both_arms_a
     depths, pairs, block, measure = [], [], runner.Runner.block, subject.measure
 
     def noted(self, calls, empty=False, depth=0):
-        depths.append(depth)
+        if calls > 1:  # a block of one call is no round: a call may be verified in float64 between rounds
+            depths.append(depth)
         return block(self, calls, empty, depth)
 
     def measured(*arguments, **options):
