@@ -9,7 +9,7 @@ from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.record import RAN, ArmResult, Record
 from pytest_passbench.judge.case import Case
 from pytest_passbench.suite.taskfile import task_hash
-from pytest_passbench.timing.looks import LOOKS
+from pytest_passbench.timing.looks import FIRST_LOOK
 
 #: Endings that may be the machine's. A later candidate's measurement tries anew.
 TRANSIENT = ("crash", "timeout")
@@ -73,4 +73,4 @@ def _lasts(arm: ArmResult) -> bool:
     """Return True if a result is worth keeping: no fault that may pass, and no measurement that was cut short."""
     if arm.status in TRANSIENT or (arm.status == RAN and not arm.correct_from):
         return False
-    return arm.speed is None or len(arm.speed.pairs) >= LOOKS[0]
+    return arm.speed is None or len(arm.speed.pairs) >= FIRST_LOOK

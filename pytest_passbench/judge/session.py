@@ -38,7 +38,7 @@ from pytest_passbench.judge.machine.awake import Awake
 from pytest_passbench.judge.machine.cores import Cores
 from pytest_passbench.judge.machine.gpu import HeldOpen
 from pytest_passbench.judge.machine.heap import give_back
-from pytest_passbench.judge.measure.allowance import AGAIN, DEFAULT, QUICK, Budget
+from pytest_passbench.judge.measure.allowance import AGAIN, AGAIN_TO_REFERENCE, DEFAULT, QUICK, Budget
 from pytest_passbench.judge.measure.floor import Noise
 from pytest_passbench.judge.programs import Programs
 from pytest_passbench.judge.reading.planning import Planner
@@ -52,7 +52,7 @@ from pytest_passbench.protocol import Order
 from pytest_passbench.suite.build import check_graphs
 from pytest_passbench.suite.limits import check_memory
 from pytest_passbench.suite.taskfile import task_hash
-from pytest_passbench.timing.looks import HALF_WIDTH, HEAD_TO_HEAD_HALF_WIDTH, Stopping
+from pytest_passbench.timing.looks import TO_EAGER, TO_REFERENCE, Stopping
 from pytest_passbench.timing.measurement import Arms
 
 AGAIN_SHARE = 0.75  # of a candidate's time that must be left to measure again, which takes longer than the first time
@@ -378,7 +378,8 @@ class Session:
             orders.pop(TWIN, None)
         for name in self._baselines.beside_others(case).arms:
             orders.pop(name, None)
-        allowance = self._budget.allowance(len(orders)) if earlier is None else AGAIN
+        again = AGAIN if self._reference is None else AGAIN_TO_REFERENCE
+        allowance = self._budget.allowance(len(orders)) if earlier is None else again
         secret = case.secret(self._seed, ("again" if earlier is not None else "") + attempt)
         keeps = self._programs.kept and earlier is None
         built = self._programs.of(case, arms[EAGER]) if keeps else None
@@ -405,12 +406,10 @@ class Session:
     def _stopping(self, pairs: int) -> Stopping:
         """Return when to stop measuring. A ratio to a reference is often near delta, so it may take longer."""
         noise = self._noise
-        delta, width = (
-            (noise.delta, HALF_WIDTH)
-            if self._reference is None
-            else (noise.head_to_head_delta, HEAD_TO_HEAD_HALF_WIDTH)
+        delta, looks = (
+            (noise.delta, TO_EAGER) if self._reference is None else (noise.head_to_head_delta, TO_REFERENCE)
         )
-        return Stopping(delta, width, max_pairs=pairs, correlation=noise.correlation)
+        return Stopping(delta, looks, max_pairs=pairs, correlation=noise.correlation)
 
     def _planners(self, case: Case) -> dict[str, Planner]:
         """Return the planner of each arm that has passes. Raises ArmFailure. Some benchmarks give eager one."""

@@ -24,7 +24,7 @@ from pytest_passbench.plugin.select import read
 from pytest_passbench.plugin.state import State
 from pytest_passbench.report import gates
 from pytest_passbench.run.ledger import fresh_folder, write
-from pytest_passbench.timing.looks import LOOKS
+from pytest_passbench.timing.looks import FIRST_LOOK
 
 TRUSTED = "trusted: nothing is scored"
 MAX_OVERRUN = 1.1  # times the budget, which does not cover the start of the sandboxes
@@ -217,7 +217,7 @@ def overdrawn(budget: float | None, spent: float) -> list[str]:
     """Return a line about a run that took longer than its budget in seconds; no line if it was about as long."""
     if budget is None or spent < MAX_OVERRUN * budget:
         return []
-    why = f"starting up comes on top, and every subgraph gets {LOOKS[0]} short pairs at least"
+    why = f"starting up comes on top, and every subgraph gets {FIRST_LOOK} short pairs at least"
     return [f"took {spell(spent)}, more than the budget of {spell(budget)}: {why}"]
 
 

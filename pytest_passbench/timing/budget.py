@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pytest_passbench.timing.looks import LOOKS
+from pytest_passbench.timing.looks import FIRST_LOOK
 from pytest_passbench.timing.rounds import MAX_PAIR_SECONDS
 
 #: The fewest seconds of timed blocks per pair. With less, a run spends its time on forks and warming up.
@@ -25,5 +25,5 @@ def pair_seconds(fixed: Sequence[float], budget: float, share: float = 0.7) -> f
     """
     if not fixed:
         return MAX_PAIR_SECONDS
-    left = share * budget / LOOKS[0] - math.fsum(fixed)
+    left = share * budget / FIRST_LOOK - math.fsum(fixed)
     return min(MAX_PAIR_SECONDS, max(MIN_PAIR_SECONDS, left / len(fixed)))

@@ -13,8 +13,8 @@ the t statistics themselves. 4 million series of 32 normal pair values were simu
 t tests at 6, 8, 12, 16 and 32 values. The 5 % quantile of the smallest p-value of a series is 0.0143 (with a
 known variance: 0.0155). If the first pairs were cut short and weigh less, successive looks depend on each other
 even less. With first 6 to 16 pairs of two to four times the others' variance, and weights to match, the
-quantile is 0.0131 to 0.0139. The smallest is used. ``tests/timing/test_looks.py`` repeats the simulation on a
-smaller scale.
+quantile is 0.0131 to 0.0139. The smallest is used. With a sixth look at 48 values it is 0.0112 (one-sided: 0.0241).
+``tests/timing/test_looks.py`` repeats the simulation on a smaller scale.
 
 SAME is two one-sided claims: the ratio lies above the lower end of the band, and below its upper end. Two
 one-sided tests of 5 % each decide it (Schuirmann 1987, J. Pharmacokin. Biopharm. 15:657). This is the same as a
@@ -35,19 +35,30 @@ from pytest_passbench.timing.series import independent
 Verdict = Literal["FASTER", "SLOWER", "SAME", "UNRESOLVED"]
 Reason = Literal["clear", "narrow", "pairs", "time", "more"]
 
-#: Numbers of pairs at which to look. The last is for subgraphs that are measured again at the end of a task.
-LOOKS = (6, 8, 12, 16, 32)
-#: The greatest number of pairs of a subgraph: usually, and when it is measured again.
-USUAL_PAIRS, MAX_PAIRS = LOOKS[-2:]
-#: The two-sided nominal error of each look; the error of all looks together is at most 5 %.
-NOMINAL = 0.0131
-#: The nominal error of the interval that must lie inside the band for SAME; together at most 5 % to either side.
-EQUIVALENCE = 0.0273
 #: Smaller differences (relative) are never claimed, on any machine.
 MIN_DELTA = 0.02
-#: An open answer is not measured further if the half width (relative) is below this: for a ratio to eager, and to a
-#: reference. Two versions of a candidate often differ by little more than delta, which the first would leave open.
-HALF_WIDTH, HEAD_TO_HEAD_HALF_WIDTH = 0.01, 0.005
+
+
+@dataclass(frozen=True)
+class Looks:
+    """The numbers of pairs at which to look, and the errors of each look.
+
+    ``nominal`` is the two-sided error of an interval; that of all looks together is at most 5 %. ``equivalence`` is
+    the error of the interval that must lie inside the band for SAME; together at most 5 % to either side. An open
+    answer is not measured further if its half width (relative) is below ``half_width``.
+    """
+
+    pairs: tuple[int, ...]
+    nominal: float
+    equivalence: float
+    half_width: float
+
+
+#: The last look is for subgraphs that are measured again, the one before it for a run with a budget.
+TO_EAGER = Looks((6, 8, 12, 16, 32), nominal=0.0131, equivalence=0.0273, half_width=0.01)
+#: Two versions of a candidate often differ by little more than delta, which takes more pairs to tell.
+TO_REFERENCE = Looks((6, 8, 12, 16, 32, 48), nominal=0.0112, equivalence=0.0241, half_width=0.005)
+FIRST_LOOK = TO_EAGER.pairs[0]
 
 
 @dataclass(frozen=True)
@@ -78,26 +89,26 @@ class Stopping:
     half width must be at most ``clear_half_width``, or ``clear_share`` of the ratio's distance from 1, in logs.
     ``correlation`` is that of successive pairs on this machine
     (:func:`pytest_passbench.timing.series.pooled_lag1` of the A/A sessions); it widens every interval. Raises
-    ValueError if ``delta`` is below :data:`MIN_DELTA`, or if ``max_pairs`` is not one of :data:`LOOKS`.
+    ValueError if ``delta`` is below :data:`MIN_DELTA`, or if there is no look at ``max_pairs``.
     """
 
     delta: float = MIN_DELTA
-    target_half_width: float = HALF_WIDTH
+    looks: Looks = TO_EAGER
     clear_half_width: float = 0.05
     clear_share: float = 0.15
-    max_pairs: int = USUAL_PAIRS
+    max_pairs: int = 16
     seconds: float | None = None
     correlation: float = 0.0
 
     def __post_init__(self) -> None:
         if self.delta < MIN_DELTA:
             raise ValueError(f"delta {self.delta} is below {MIN_DELTA}")
-        if self.max_pairs not in LOOKS:
-            raise ValueError(f"max_pairs {self.max_pairs} is not one of the looks {LOOKS}")
+        if self.max_pairs not in self.looks.pairs:
+            raise ValueError(f"max_pairs {self.max_pairs} is not one of the looks {self.looks.pairs}")
 
     def next_look(self, pairs: int) -> int | None:
         """Return the next number of pairs at which to look, or None after the last."""
-        return next((look for look in LOOKS if pairs < look <= self.max_pairs), None)
+        return next((look for look in self.looks.pairs if pairs < look <= self.max_pairs), None)
 
     def look(
         self, pairs: Sequence[Sequence[float]], *, spent: float = 0.0, resolution: float = 0.0
@@ -108,15 +119,15 @@ class Stopping:
         A number of pairs between two looks stands for the later one, at which a run looks if it was cut short.
         """
         effective = independent(len(pairs), self.correlation)
-        result = estimate(pairs, NOMINAL, effective=effective, resolution=resolution)
+        result = estimate(pairs, self.looks.nominal, effective=effective, resolution=resolution)
         return result, self.decide(result, spent)
 
     def decide(self, result: Estimate, spent: float = 0.0) -> Decision:
         """Return the decision after ``spent`` seconds. The reason is "time" if the next look would exceed the
         limit.
         """
-        verdict = judge(result, self.delta)
-        if result.half_width <= math.log1p(self.target_half_width):
+        verdict = judge(result, self.delta, self.looks)
+        if result.half_width <= math.log1p(self.looks.half_width):
             return Decision(True, verdict, "clear" if verdict != "UNRESOLVED" else "narrow")
         clear = max(math.log1p(self.clear_half_width), self.clear_share * abs(result.log_ratio))
         if verdict != "UNRESOLVED" and result.half_width <= clear:
@@ -129,22 +140,22 @@ class Stopping:
         return Decision(False, verdict, "more")
 
 
-def judge(result: Estimate, delta: float) -> Verdict:
+def judge(result: Estimate, delta: float, looks: Looks = TO_EAGER) -> Verdict:
     """Return the verdict of an interval on the band of +-``delta``.
 
-    FASTER or SLOWER: the interval lies wholly outside the band. SAME: the interval of error :data:`EQUIVALENCE`
+    FASTER or SLOWER: the interval lies wholly outside the band. SAME: the interval of error ``looks.equivalence``
     lies wholly inside. UNRESOLVED: neither. The band is symmetric in logs, 1/(1 + delta) to 1 + delta, so
     exchanging the arms exchanges FASTER and SLOWER.
     """
     band, distance = math.log1p(delta), abs(result.log_ratio)
     if distance - result.half_width > band:
         return "FASTER" if result.log_ratio > 0 else "SLOWER"
-    return "SAME" if distance + _narrower(result) <= band else "UNRESOLVED"
+    return "SAME" if distance + _narrower(result, looks) <= band else "UNRESOLVED"
 
 
-def _narrower(result: Estimate) -> float:
-    """Return the half width at error :data:`EQUIVALENCE`. The part that a coarse clock adds to the interval stays."""
+def _narrower(result: Estimate, looks: Looks) -> float:
+    """Return the half width at the error for SAME. The part that a coarse clock adds to the interval stays."""
     if not math.isfinite(result.half_width):
         return math.inf
-    spare = student.two_sided(NOMINAL, result.df) - student.two_sided(EQUIVALENCE, result.df)
+    spare = student.two_sided(looks.nominal, result.df) - student.two_sided(looks.equivalence, result.df)
     return result.half_width - spare * result.stderr

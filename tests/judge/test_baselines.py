@@ -14,7 +14,7 @@ from pytest_passbench.judge.baselines import Baselines
 from pytest_passbench.judge.case import Case
 from pytest_passbench.judge.session import Session
 from pytest_passbench.suite.taskfile import read_task
-from pytest_passbench.timing.looks import LOOKS
+from pytest_passbench.timing.looks import FIRST_LOOK
 
 SECRET = b"a secret of the tests"
 
@@ -32,7 +32,7 @@ def test_later_candidates_have_the_result_of_the_first(bench, wrapper):
         measured, copied, missed = (bench.judged_by(session, path)[-1] for path in (first, other, missing))
     inductor = measured.baselines["inductor"]
     assert inductor.status == "ran"
-    assert len(inductor.speed.pairs) >= LOOKS[0]
+    assert len(inductor.speed.pairs) >= FIRST_LOOK
     assert copied.correct
     assert copied.arm.speed.pairs != measured.arm.speed.pairs
     assert copied.baselines == measured.baselines
@@ -51,7 +51,7 @@ def cases(bench, wrapper):
 
 
 def measured(case: Case, **values: object) -> Record:
-    pairs = [[0.5, 0.5]] * LOOKS[0]
+    pairs = [[0.5, 0.5]] * FIRST_LOOK
     speed = Speed(1.6, 1.5, 1.7, "FASTER", 16.0, 10.0, pairs)
     record = case.record()
     record.dtypes, record.null_from = ["float32"], -1

@@ -14,7 +14,7 @@ from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.session import Session
 from pytest_passbench.judge.subject import Subject
 from pytest_passbench.suite.taskfile import read_task
-from pytest_passbench.timing.looks import LOOKS, MIN_DELTA
+from pytest_passbench.timing.looks import FIRST_LOOK, MIN_DELTA
 
 PHASES = {
     "start", "read", "inputs", "build", "wait", "fork", "warm-up", "blocks", "verify", "audit", "measure", "end",
@@ -63,7 +63,7 @@ def test_a_record_tells_of_the_candidate_and_not_of_the_machines_noise(told):
         speed = record.arm.speed
         assert speed is not None
         assert speed.low <= speed.ratio <= speed.high
-        assert len(speed.pairs) >= LOOKS[0]
+        assert len(speed.pairs) >= FIRST_LOOK
         assert speed.high > 1 / 1.5  # whatever the noise: it is not found to take half as long again
 
 
@@ -77,7 +77,7 @@ def test_phases_are_known_and_disjoint(told):
 def test_a_budget_is_kept_by_shorter_pairs_and_every_subgraph_still_gets_its_interval(twin):
     records = twin.records(policy="open", budget=0.01)
     assert [record.subgraph for record in records] == ["float32-x1", "float32-x4", "float32-x16"]
-    assert all(len(record.arm.speed.pairs) == LOOKS[0] for record in records)
+    assert all(len(record.arm.speed.pairs) == FIRST_LOOK for record in records)
     rounds = [len(pair) for record in records for pair in record.arm.speed.pairs]
     assert max(rounds) <= 8  # of 32
 

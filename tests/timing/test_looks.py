@@ -9,7 +9,7 @@ import pytest
 
 from pytest_passbench.timing import student
 from pytest_passbench.timing.estimate import Estimate, from_values
-from pytest_passbench.timing.looks import EQUIVALENCE, LOOKS, NOMINAL, Stopping, judge
+from pytest_passbench.timing.looks import TO_EAGER, TO_REFERENCE, Looks, Stopping, judge
 
 #: (degrees of freedom, one-sided quantile) -> scipy.stats.t.ppf 1.x
 SCIPY = {
@@ -32,8 +32,8 @@ def sessions(values: np.ndarray, stopping: Stopping) -> list[tuple[Estimate, str
     """Every row of ``values`` (one session's pair values) measured until the rule stops."""
     results = []
     for row in values:
-        for look in LOOKS:
-            result = from_values(row[:look].tolist(), NOMINAL)
+        for look in stopping.looks.pairs:
+            result = from_values(row[:look].tolist(), stopping.looks.nominal)
             decision = stopping.decide(result)
             if decision.stop:
                 results.append((result, decision.verdict, decision.reason))
@@ -55,26 +55,31 @@ def share(results, verdict: str) -> float:
     return float(np.mean([found == verdict for _, found, _ in results]))
 
 
-def errors(short: int, weight: float, count: int = 100_000) -> tuple[float, float]:
+def errors(looks: Looks, short: int, weight: float, count: int = 100_000) -> tuple[float, float]:
     """How often any look's interval misses the truth, and how often any one-sided one does, where the first
     ``short`` pairs count only ``weight``, and are as much vaguer."""
-    rng = np.random.default_rng(7)
-    w = np.where(np.arange(max(LOOKS)) < short, weight, 1.0)
-    x = rng.standard_normal((count, max(LOOKS))) / np.sqrt(w)
+    rng, most = np.random.default_rng(7), max(looks.pairs)
+    w = np.where(np.arange(most) < short, weight, 1.0)
+    x = rng.standard_normal((count, most)) / np.sqrt(w)
     missed, above = np.zeros(count, bool), np.zeros(count, bool)
-    for n in LOOKS:
+    for n in looks.pairs:
         equal = w[:n].sum() ** 2 / (w[:n] ** 2).sum()
         mean = x[:, :n] @ w[:n] / w[:n].sum()
         off = ((x[:, :n] - mean[:, None]) ** 2) @ w[:n] ** 2
         stderr = np.sqrt(off * equal / (equal - 1)) / w[:n].sum()
-        missed |= np.abs(mean) > student.two_sided(NOMINAL, equal - 1) * stderr
-        above |= mean > student.two_sided(EQUIVALENCE, equal - 1) * stderr
+        missed |= np.abs(mean) > student.two_sided(looks.nominal, equal - 1) * stderr
+        above |= mean > student.two_sided(looks.equivalence, equal - 1) * stderr
     return float(missed.mean()), float(above.mean())
 
 
-def test_all_looks_together_err_five_percent():
-    assert errors(0, 1.0) == pytest.approx((0.0465, 0.0445), abs=0.002)
-    found = [errors(short, weight) for short in (6, 8, 12, 16) for weight in (0.5, 0.25)]
+@pytest.mark.parametrize(
+    ("looks", "of_equal_pairs"),
+    [(TO_EAGER, (0.0465, 0.0445)), (TO_REFERENCE, (0.047, 0.046))],
+    ids=["eager", "reference"],
+)
+def test_all_looks_together_err_five_percent(looks, of_equal_pairs):
+    assert errors(looks, 0, 1.0) == pytest.approx(of_equal_pairs, abs=0.002)
+    found = [errors(looks, short, weight) for short in (6, 8, 12, 16) for weight in (0.5, 0.25)]
     assert [max(column) for column in zip(*found, strict=True)] == pytest.approx([0.05, 0.05], abs=0.002)
 
 
@@ -134,9 +139,9 @@ def test_a_difference_of_delta_is_called_the_same_once_in_twenty_at_most(sd):
 
 
 def test_a_coarse_clock_is_not_certain_of_sameness_either():
-    agreeing = from_values([0.0] * 6, NOMINAL, resolution=0.05)
+    agreeing = from_values([0.0] * 6, TO_EAGER.nominal, resolution=0.05)
     assert judge(agreeing, 0.02) == "UNRESOLVED"
-    assert judge(from_values([0.0], NOMINAL), 0.02) == "UNRESOLVED"
+    assert judge(from_values([0.0], TO_EAGER.nominal), 0.02) == "UNRESOLVED"
 
 
 @pytest.mark.parametrize(
@@ -159,16 +164,18 @@ def test_a_clear_case_costs_six_pairs_and_a_noisy_one_stays_open():
 def test_a_clear_verdict_with_a_vague_ratio_is_worth_repeating():
     """A score uses the ratio: 2.1 between 1.6 and 2.8 is not an answer, although FASTER it is."""
     vague = [math.log(2.1) + x for x in (-0.2, 0.2, 0.05, -0.1, 0.15, 0)]
-    decision = Stopping(max_pairs=6).decide(from_values(vague, NOMINAL))
+    decision = Stopping(max_pairs=6).decide(from_values(vague, TO_EAGER.nominal))
     assert (decision.stop, decision.verdict, decision.reason) == (True, "FASTER", "pairs")
     assert decision.worth_repeating
-    sure = Stopping(max_pairs=6).decide(from_values([math.log(2.1) + x / 10 for x in (-0.2, 0.2, 0.1, 0)], NOMINAL))
+    sure = Stopping(max_pairs=6).decide(
+        from_values([math.log(2.1) + x / 10 for x in (-0.2, 0.2, 0.1, 0)], TO_EAGER.nominal)
+    )
     assert (sure.verdict, sure.reason, sure.worth_repeating) == ("FASTER", "clear", False)
 
 
 def test_a_ratio_at_delta_is_unresolved_but_not_worth_repeating():
     stopping = Stopping()
-    result = from_values([math.log(1.02) + x for x in (-1e-3, 1e-3, 5e-4, -5e-4, 0, 0)], NOMINAL)
+    result = from_values([math.log(1.02) + x for x in (-1e-3, 1e-3, 5e-4, -5e-4, 0, 0)], TO_EAGER.nominal)
     decision = stopping.decide(result)
     assert (decision.stop, decision.verdict, decision.reason) == (True, "UNRESOLVED", "narrow")
     assert not decision.worth_repeating

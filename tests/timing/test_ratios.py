@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 from fake_clock import FakeClock, MachineNoise
 
-from pytest_passbench.timing.looks import HEAD_TO_HEAD_HALF_WIDTH, Stopping
+from pytest_passbench.timing.looks import TO_REFERENCE, Stopping
 from pytest_passbench.timing.measurement import measure
 from pytest_passbench.timing.rounds import Shape
 
@@ -23,10 +23,9 @@ def session(extra: float, seed: object, noise: MachineNoise = NOISE):
     """Measure a candidate with extra work against the reference as a judge does: six pairs, more if it is open."""
     rng = random.Random(f"{seed}")
     clock = FakeClock({"eager": 2 * CALL, "candidate": (1 + extra) * CALL, "reference": CALL}, noise, rng)
-    rule = {"target_half_width": HEAD_TO_HEAD_HALF_WIDTH}
-    measured, results = measure(clock, ARMS, FIRST, Stopping(max_pairs=6, **rule), rng, ratios=RATIOS)
+    measured, results = measure(clock, ARMS, FIRST, Stopping(looks=TO_REFERENCE, max_pairs=6), rng, ratios=RATIOS)
     if results["against"].decision.worth_repeating:
-        more = Stopping(max_pairs=32, **rule)
+        more = Stopping(looks=TO_REFERENCE, max_pairs=48)
         measured, results = measure(clock, ARMS, AGAIN, more, rng, earlier=measured, ratios=RATIOS)
     return measured, results
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from pytest_passbench.timing.budget import pair_seconds
-from pytest_passbench.timing.looks import LOOKS, MAX_PAIRS, USUAL_PAIRS
+from pytest_passbench.timing.looks import FIRST_LOOK, TO_EAGER, TO_REFERENCE
 from pytest_passbench.timing.rounds import MAX_PAIR_SECONDS
 
 #: Phases of a subgraph's time that do not come with every pair.
@@ -33,16 +33,18 @@ class Allowance:
 
     pair: float = MAX_PAIR_SECONDS
     seconds: float | None = None
-    pairs: int = USUAL_PAIRS
+    pairs: int = TO_EAGER.pairs[-2]
     precise: float | None = None
 
 
 #: What a subgraph may take in a run without a budget: the pairs of the first look, on a noisy machine cut short.
-DEFAULT = Allowance(pair=0.024, pairs=LOOKS[0])
+DEFAULT = Allowance(pair=0.024, pairs=FIRST_LOOK)
 #: What a subgraph may take in a call of an evaluator, which is to answer soon: as many pairs, of fewer rounds.
-QUICK = Allowance(pair=0.008, pairs=LOOKS[0])
+QUICK = Allowance(pair=0.008, pairs=FIRST_LOOK)
 #: What it may take when it is measured again because noise left it open. The rounds are noisy, so pairs are longer.
-AGAIN = Allowance(seconds=4.0, pairs=MAX_PAIRS, precise=0.01)
+AGAIN = Allowance(seconds=4.0, pairs=TO_EAGER.pairs[-1], precise=0.01)
+#: The same beside a reference.
+AGAIN_TO_REFERENCE = replace(AGAIN, seconds=6.0, pairs=TO_REFERENCE.pairs[-1])
 
 
 @dataclass
