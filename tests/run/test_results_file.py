@@ -286,6 +286,7 @@ def test_a_folder_that_cannot_be_written_to(tmp_path):
         (("records", 0, "baselines"), [], "another form|baselines"),
         (("records", 0, "dtypes"), 3, r"records\[0\].dtypes: 3 is not of type array"),
         (("tasks",), "one", "tasks: 'one' is not of type array"),
+        (("settings", "audit_skip"), [["clock"]], r"settings.audit_skip\[0\]: \['clock'\] is not of type string"),
         (("candidates",), ["one"], r"candidates\[0\]: 'one' is not of type object"),
         (("records", 0, "arm", "colour"), "red", "colour"),
         (("records",), None, "records: None is not"),
