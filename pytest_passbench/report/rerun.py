@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import fields
+from dataclasses import asdict
 from typing import Any
 
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.options import OPTIONS
 from pytest_passbench.core.run import Run
-from pytest_passbench.core.settings import ScoreSettings, Settings
-
-_ELSEWHERE = ("candidate", "task", "suite", "shard", "budget", "report-dir", "fail-under", "seed", "resume")
-"""Options of the whole run, and those that the command has in any case."""
+from pytest_passbench.core.settings import ScoreSettings, Settings, same_in
 
 MAX_CHARACTERS = 2000
 
@@ -22,21 +19,16 @@ def command(run: Run, candidate: str, task: str) -> str:
     path = next((item.get("path") for item in run.candidates if item.get("name") == candidate), candidate)
     words = ["pytest", "--passbench", f"--candidate={path}", f"--passbench-task={task}"]
     given = {**run.settings, **(run.settings.get("score") or {})}
+    usual = {**asdict(Settings()), **asdict(ScoreSettings())}
+    named = {*same_in("command"), *asdict(ScoreSettings())} & given.keys()
     for option in OPTIONS:
-        if option.name in _ELSEWHERE or option.key not in given:
-            continue
-        value, usual = _plain(given[option.key]), _plain(_default(option.key))
-        if value == usual:
+        if option.key not in named or (value := _plain(given[option.key])) == _plain(usual[option.key]):
             continue
         words += [f"--passbench-{option.name}={item}" for item in (value if isinstance(value, list) else [value])]
+    words += ["--passbench-compare-strict"] if given.get("compare_strict") else []
     if run.seed.get("revealed"):
         words.append(f"--passbench-seed={run.seed['revealed']}")
     return line(" ".join(shlex.quote(str(word)) for word in words), MAX_CHARACTERS)
-
-
-def _default(name: str) -> Any:
-    known = [*fields(Settings), *fields(ScoreSettings)]
-    return next((field.default for field in known if field.name == name), None)
 
 
 def _plain(value: Any) -> Any:

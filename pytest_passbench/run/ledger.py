@@ -20,7 +20,7 @@ from pytest_passbench.core.device import gpu_index, is_cuda
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
-from pytest_passbench.core.settings import Settings
+from pytest_passbench.core.settings import Settings, same_in
 from pytest_passbench.kernels import toolchain
 from pytest_passbench.run.disqualify import disqualify
 from pytest_passbench.run.hashes import of_harness
@@ -28,10 +28,6 @@ from pytest_passbench.run.hashes import of_harness
 if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
     from pytest_passbench.run.stored import StoredRun
-
-#: The settings that decide what is judged, and how.
-DECIDING = ("tasks", "suite", "shard", "tolerance", "criterion", "device", "pipeline", "policy", "audit",
-            "audit_skip", "sandbox", "baselines", "threads", "timeout")  # fmt: skip
 
 
 def run_seed(given: str | None) -> bytes:
@@ -148,10 +144,9 @@ class Ledger:
 
     def header(self) -> dict[str, Any]:
         """Return what decides the records of the run: for its journal, and to compare runs by."""
-        given = {name: str(value) for name, value in asdict(self.settings).items() if name in DECIDING}
         return {
             "seed": self.seed.hex(),
-            "settings": given,
+            "settings": {name: str(getattr(self.settings, name)) for name in same_in("resume")},
             "candidates": {candidate.name: candidate.content_hash for candidate in self.candidates},
             "against": self.reference.content_hash if self.reference is not None else "",
             "compared": self._compared(),

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.run import Run
+from pytest_passbench.core.settings import Settings, same_in
 from pytest_passbench.run.results_file import check_untouched
 
-MAY_DIFFER = frozenset({"shard", "report_dir", "seed", "tasks", "candidates", "against", "compare"})
-"""Settings that say where and on what a shard ran, not how. Candidates and references are compared by content."""
+MAY_DIFFER = {setting.name for setting in fields(Settings)}.difference(same_in("merge"))
 
 
 def merge(shards: Sequence[tuple[Path, Run]]) -> Run:

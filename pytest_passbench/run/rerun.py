@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core import seed as seeds
 from pytest_passbench.core.record import Record, Speed
 from pytest_passbench.core.run import Run
-from pytest_passbench.core.settings import Settings
+from pytest_passbench.core.settings import Settings, same_in
 from pytest_passbench.core.task import Task
 from pytest_passbench.run import judging
 from pytest_passbench.run.judging import Judge, records
@@ -28,18 +28,11 @@ def disagreements(run: Run, tasks: Mapping[str, Task], candidate: Candidate, cou
     known = [item["name"] for item in run.candidates if item.get("content_hash") == candidate.content_hash]
     judged = [r for r in run.records if r.candidate in known and r.task in tasks and r.judged]
     chosen = random.SystemRandom().sample(judged, min(count, len(judged)))
-    settings = _settings(run)
-    with closing(judging.make_judge(settings, seeds.draw())) as judge:
+    given: dict[str, Any] = {name: run.settings[name] for name in same_in("rerun") if name in run.settings}
+    given["audit_skip"] = tuple(given.get("audit_skip", ()))  # JSON has no tuples
+    with closing(judging.make_judge(Settings(**given), seeds.draw())) as judge:
         for record in chosen:
             yield from _again(judge, record, tasks[record.task], candidate)
-
-
-def _settings(run: Run) -> Settings:
-    """Return those of the run's settings that say how subgraphs are judged."""
-    named = ("tolerance", "device", "pipeline", "policy", "audit", "sandbox", "threads", "timeout")
-    known = {field.name for field in fields(Settings)}
-    given: dict[str, Any] = {name: run.settings[name] for name in named if name in known & run.settings.keys()}
-    return Settings(**given)
 
 
 def _again(judge: Judge, record: Record, task: Task, candidate: Candidate) -> Iterator[str]:

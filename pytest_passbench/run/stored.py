@@ -11,11 +11,10 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.ladder import right_at
 from pytest_passbench.core.record import Record, Stored
 from pytest_passbench.core.run import Run
+from pytest_passbench.core.settings import same_in
 from pytest_passbench.report import changes
 from pytest_passbench.run import results_file
 
-#: Settings that must be equal: a speed-up means something else under another one.
-SAME = ("device", "pipeline", "threads")
 #: Entries of the environment whose change may change eager itself.
 MACHINE = ("cpu", "cores", "gpu", "torch")
 
@@ -96,7 +95,7 @@ def matching(path: Path, before: Run, names: Iterable[str]) -> dict[str, str]:
 
 def check(path: Path, before: Run, settings: Mapping[str, Any], editions: Iterable[str]) -> None:
     """Raise UserError if an earlier run is not comparable with one of these settings and editions of the suite."""
-    for name in SAME:
+    for name in same_in("compare"):
         then, now = before.settings.get(name), settings.get(name)
         if then is not None and now is not None and then != now:
             what = f"is not comparable: {name} was {then} and is {now}"

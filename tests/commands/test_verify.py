@@ -188,6 +188,30 @@ def test_rerun_agrees_or_says_what_differs(made, capsys, monkeypatch):
     assert "1.500 times as fast in the file, 1.100 now" in capsys.readouterr().out
 
 
+class Clocked(Judge):
+    """Finds that the clock was cheated, if the audit has that layer."""
+
+    def __init__(self, settings, seed, worker=0):
+        self.skipped = settings.audit_skip
+
+    def judge(self, task, candidate):
+        for found in super().judge(task, candidate):
+            if "clock" not in self.skipped:
+                found.arm = ArmResult("integrity", "clock", "cheated")
+            yield found
+
+
+@pytest.mark.parametrize("skipped", [(), ("clock",)])
+def test_rerun_leaves_out_the_layers_of_the_audit_that_the_run_left_out(made, capsys, monkeypatch, skipped):
+    from pytest_passbench.api import evaluate
+
+    run = evaluate(made / "cand", made / "tasks", judge=Clocked, audit_skip=skipped)
+    results_file.write(made / "run", run)
+    monkeypatch.setattr("pytest_passbench.run.judging.make_judge", Clocked)
+    assert verify(made, "--rerun=4") == 0
+    assert "4 subgraphs judged anew agree" in capsys.readouterr().out
+
+
 def record(task: str, name: str, status: str = "ran", folder: str = "") -> Record:
     speed = Speed(2.0, 1.9, 2.1, "FASTER", 2.0, 1.0)
     arm = ArmResult(status, message="caught" if status != "ran" else "", correct_from=[-11], speed=speed)

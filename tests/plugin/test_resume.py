@@ -166,6 +166,9 @@ def test_a_task_that_changed_since_is_not_mixed_with_what_it_was(bench):
     ("change", "options", "said"),
     [
         ("", ["--passbench-tolerance=-4"], "tolerance was '-5' and is '-4'"),
+        ("", ["--passbench-task=b"], "task_ids was '()' and is *'b'*"),
+        ("", ["--passbench-only-matching"], "only_matching was 'False' and is 'True'"),
+        ("", ["--passbench-trusted"], "trusted was 'False' and is 'True'"),
         ("", ["--passbench-seed=1"], "the seed is another one"),
         ("", ["--candidate=others"], "the candidates were passes and are others, passes"),
         ("passes/fuse.py", [], "the files of the candidate passes have changed"),
@@ -181,6 +184,15 @@ def test_another_run_is_refused_and_the_difference_named(bench, change, options,
     result = bench.run(*options, "--candidate=passes", "--passbench-resume")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*cannot be resumed: {said}*"])
+
+
+def test_gates_scores_and_budget_may_be_others_when_a_run_goes_on(bench):
+    bench.conftest(ONCE.replace("{end}", KILL))
+    bench.run_apart("--candidate=passes")
+    options = ("--passbench-b=0.2", "--passbench-fail-under=correct=0.1", "--passbench-budget=1h")
+    result = bench.run_apart(*options, "--candidate=passes", "--passbench-resume")
+    result.stdout.fnmatch_lines(["*b.task.yaml . 4/4 correct*"])
+    assert last(bench)["settings"]["score"]["b"] == 0.2
 
 
 def test_a_run_that_came_to_its_end_leaves_nothing_to_resume(bench):

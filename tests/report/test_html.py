@@ -143,6 +143,13 @@ def test_the_command_repeats_the_run_with_its_settings(tmp_path):
     ]  # fmt: skip
 
 
+def test_the_command_is_as_strict_with_an_earlier_run_as_the_run_was():
+    run = made_runs.full_run(1, 1)
+    run.settings.update(compare="old.json", compare_strict=True)
+    words = shlex.split(rerun.command(run, "made-up", "the-task"))
+    assert {"--passbench-compare=old.json", "--passbench-compare-strict"} <= set(words)
+
+
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'><!--{{ 1234*5678 }}\u202e\x00\x1b[2J&lt;"
 
 

@@ -286,6 +286,7 @@ def test_a_folder_that_cannot_be_written_to(tmp_path):
         (("records", 0, "baselines"), [], "another form|baselines"),
         (("records", 0, "dtypes"), 3, r"records\[0\].dtypes: 3 is not of type array"),
         (("tasks",), "one", "tasks: 'one' is not of type array"),
+        (("settings", "audit_skip"), [["clock"]], r"settings.audit_skip\[0\]: \['clock'\] is not of type string"),
         (("candidates",), ["one"], r"candidates\[0\]: 'one' is not of type object"),
         (("records", 0, "arm", "colour"), "red", "colour"),
         (("records",), None, "records: None is not"),
@@ -337,6 +338,14 @@ def test_a_merged_run_knows_what_was_to_be_judged_and_which_shard_is_lacking(tmp
     assert board.metric(run, "mine", "correct") == len(run.records) / 8
 
 
+def test_a_shard_that_was_interrupted_and_went_on_is_merged_with_the_others(tmp_path):
+    other = small("two")
+    other.settings = {**other.settings, "shard": [2, 2], "resume": "latest"}
+    files = [stored(tmp_path / "1", small("one")), stored(tmp_path / "2", other)]
+    assert main(["merge", str(tmp_path / "all"), *map(str, files)]) == 0
+    assert results_file.read(tmp_path / "all").tasks == ["one", "two"]
+
+
 def test_merging_twice_keeps_every_part(tmp_path):
     shards = [results_file.read(stored(tmp_path / name, small(name))) for name in ("a", "b", "c")]
     first = merge([(tmp_path / "a", shards[0]), (tmp_path / "b", shards[1])])
@@ -349,6 +358,7 @@ def test_merging_twice_keeps_every_part(tmp_path):
     [
         (small("one"), "one::a"),
         (small("two", settings={"tolerance": -4}), "has score|has tolerance"),
+        (small("two", settings={**small().settings, "made_up": 1}), "has made_up = 1, .* has None"),
         (small("two", candidates=[{"name": "mine", "content_hash": "bb"}]), "other candidates"),
         (small("two", hashes={"editions": ["2"]}), "edition 2 of the suite, .* edition 1"),
     ],

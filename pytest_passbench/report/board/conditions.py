@@ -8,14 +8,15 @@ results went, or how long was measured, which the intervals show.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.run import Run
-from pytest_passbench.core.settings import ScoreSettings, Settings
+from pytest_passbench.core.settings import ScoreSettings, Settings, same_in
 
-SETTINGS = ("pipeline", "policy", "threads", "audit", "audit_skip", "timeout", "only_matching", "trusted")
+ALWAYS = ("device", "pipeline", "policy", "threads")  # mentioned even if they are the defaults, and first
+_USUAL = {name: getattr(Settings, name) for name in (*ALWAYS, *same_in("board")) if name != "score"}
 """The settings that two runs must share. A file that lacks one is of before there was a choice: the default."""
 
 _UNKNOWN = "unknown"
@@ -51,18 +52,17 @@ class Group:
 
 def conditions(run: Run) -> dict[str, str]:
     """Return a run's conditions as text, by their names for people; ``tasks`` has only their number."""
-    environment, score = run.environment, run.score_settings
     device = str(run.settings.get("device", Settings.device)).partition(":")[0]
-    machine = environment.get("gpu" if device == "cuda" else "cpu", _UNKNOWN)
+    given = {**_USUAL, **run.settings, "device": device}
     values: dict[str, Any] = {
         "suite edition": ", ".join(run.editions) or _UNKNOWN,
         "tasks": len(set(run.tasks)),
         "device": device,
-        "machine": machine,
-        "torch": environment.get("torch", _UNKNOWN),
-        "sandbox": environment.get("sandbox", _UNKNOWN),
-        **{name: run.settings.get(name, _DEFAULTS[name]) for name in SETTINGS},
-        **{field.name: getattr(score, field.name) for field in fields(ScoreSettings)},
+        "machine": run.environment.get("gpu" if device == "cuda" else "cpu", _UNKNOWN),
+        "torch": run.environment.get("torch", _UNKNOWN),
+        "sandbox": run.environment.get("sandbox", _UNKNOWN),
+        **{name: given[name] for name in _USUAL},
+        **asdict(run.score_settings),
     }
     return {name.replace("_", " "): _text(value) for name, value in values.items()}
 
@@ -74,7 +74,7 @@ def grouped(sources: Sequence[Source]) -> list[Group]:
     """
     groups: list[list[Source]] = []
     for source in sources:
-        home = next((group for group in groups if all(comparable(source.run, one.run) for one in group)), None)
+        home = next((group for group in groups if not any(differences(source.run, one.run) for one in group)), None)
         if home is None:
             groups.append([source])
         else:
@@ -87,13 +87,8 @@ def grouped(sources: Sequence[Source]) -> list[Group]:
     return made
 
 
-def comparable(a: Run, b: Run) -> bool:
-    """Return True if two runs judged the same tasks under the same conditions."""
-    return not differences(a, b)
-
-
 def differences(a: Run, b: Run) -> list[str]:
-    """Return in words how the conditions of run ``a`` differ from those of ``b``."""
+    """Return in words how the tasks or conditions of run ``a`` differ from those of ``b``."""
     mine, other = conditions(a), conditions(b)
     said = [f"{name} {mine[name]} here, {other[name]} there" for name in mine if mine[name] != other[name]]
     if mine["tasks"] == other["tasks"] and set(a.tasks) != set(b.tasks):
@@ -119,9 +114,8 @@ def _hashes(run: Run) -> dict[str, str]:
 
 def _usual(group: Group) -> set[str]:
     """Return the names of conditions that are the defaults, and need no mention."""
-    usual = {name.replace("_", " "): _text(_DEFAULTS[name]) for name in SETTINGS}
-    usual |= {field.name: _text(field.default) for field in fields(ScoreSettings)}
-    usual = {name: value for name, value in usual.items() if name not in ("pipeline", "policy", "threads")}
+    known = {**_USUAL, **asdict(ScoreSettings())}
+    usual = {name.replace("_", " "): _text(value) for name, value in known.items() if name not in ALWAYS}
     return {name for name, value in group.conditions.items() if usual.get(name) == value}
 
 
@@ -131,6 +125,3 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-_DEFAULTS = {field.name: field.default for field in fields(Settings)}
