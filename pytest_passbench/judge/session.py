@@ -190,6 +190,11 @@ class Session:
         for case in cases:
             attempt = partial(self._first, case)
             record, subject = self._tried(case, attempt) if case.fault() is None else attempt("")
+            if subject is None:
+                self._budget.skip()
+            else:
+                pairs = 0 if subject.measured is None else len(subject.measured.pairs)
+                self._budget.done(record.durations, pairs, len(subject.orders))
             self._baselines.keep(case, record)
             if self.thorough and self.repeats and subject is not None and subject.noisy and record.arm.status == RAN:
                 deadline = subject.bench.deadline
@@ -238,7 +243,6 @@ class Session:
     def _without_result(self, case: Case, status: str, message: str) -> Record:
         record = case.record()
         record.arm = ArmResult(status, "harness", message)
-        self._budget.skip()
         return record
 
     def _witness(self, case: Case) -> str:
@@ -267,7 +271,6 @@ class Session:
         fault = case.fault() or self._read(case, record, deadline)
         if fault is not None:
             record.arm = fault
-            self._budget.skip()
             self._complete(record)
             return record, None
         subject = self._judged(case, record, deadline, attempt)
@@ -326,9 +329,6 @@ class Session:
             self._complete(record)
             if subject.measured is not None:
                 self._noise.add(subject.measured, case.subgraph.elements)
-        if earlier is None:
-            pairs = 0 if subject.measured is None else len(subject.measured.pairs)
-            self._budget.done(record.durations, pairs, len(subject.orders))
         if record.arm.status == "integrity":
             self._readings.caught(case.candidate, case.passes, set(subject.culprits) or layers.culprits(record))
         if record.arm.status in ("crash", "timeout", "integrity") and record.arm.phase in ("wrapper", "plan", "load"):
