@@ -25,6 +25,8 @@ from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.judge.arms.arm import ArmSettings
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
+from pytest_passbench.judge.case_judge import CaseJudge
+from pytest_passbench.judge.equipment import Equipment
 from pytest_passbench.judge.sandboxes import Sandboxes
 from pytest_passbench.judge.session import Session
 from pytest_passbench.protocol import Order
@@ -74,21 +76,29 @@ class TwinSandboxes(Sandboxes):
         return super()._for_arm(EAGER if name == CANDIDATE else name, pipeline)
 
 
+class TwinJudge(CaseJudge):
+    """Gives every arm eager's program, or what ``sources`` makes of it."""
+
+    def __init__(self, equipment: Equipment, sources: Callable[[str, str], str]) -> None:
+        super().__init__(equipment)
+        self._sources = sources
+
+    def orders(self, case: Any, arms: Any, passes: Any) -> dict[str, Order]:
+        orders = super().orders(case, arms, passes)
+        return {
+            arm: replace(order, arm=EAGER, source=self._sources(arm, order.source)) for arm, order in orders.items()
+        }
+
+
 class Twins(Session):
     """Judges eager against eager; ``sources`` may exchange the program of either arm for another."""
 
     def __init__(self, settings: Settings, sources: Callable[[str, str], str] | None = None) -> None:
         super().__init__(settings, os.urandom(32))
         self.thorough = False
-        self._readings = NO_READINGS
-        self._sandboxes = TwinSandboxes(settings, self._walls)
-        self.sources = sources or (lambda _arm, source: source)
-
-    def _orders(self, case: Any, arms: Any, passes: Any) -> dict[str, Order]:
-        orders = super()._orders(case, arms, passes)
-        return {
-            arm: replace(order, arm=EAGER, source=self.sources(arm, order.source)) for arm, order in orders.items()
-        }
+        self.equipment.readings = NO_READINGS
+        self.equipment.sandboxes = TwinSandboxes(settings, self.equipment.walls)
+        self.case_judge = TwinJudge(self.equipment, sources or (lambda _arm, source: source))
 
     def against(self, case: Case) -> list[Record]:
         """One session as in any run."""

@@ -35,6 +35,7 @@ from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.arms.names import TWIN
+from pytest_passbench.judge.case_judge import CaseJudge
 from pytest_passbench.judge.session import Session
 from pytest_passbench.score.interval import quotient
 
@@ -74,19 +75,23 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+class WithoutTwin(CaseJudge):
+    """A judge that does not look into the machine's noise, and still measures again what noise kept open."""
+
+    def orders(self, *about: Any) -> dict[str, Any]:
+        orders = super().orders(*about)
+        orders.pop(TWIN, None)
+        return orders
+
+
 class Judging(Session):
     """A judge as in any run, or one that does not look into the machine's noise."""
 
     def __init__(self, against: Path | None, quiet_floor: bool) -> None:
         settings = Settings(pipeline="direct", policy="open", audit="off", sandbox="required", against=against)
         super().__init__(settings, os.urandom(32))
-        self._quiet_floor = quiet_floor
-
-    def _orders(self, *about: Any) -> dict[str, Any]:
-        orders = super()._orders(*about)
-        if self._quiet_floor:
-            orders.pop(TWIN, None)
-        return orders
+        if quiet_floor:
+            self.case_judge = WithoutTwin(self.equipment)
 
 
 def _measure(store: Store, chosen: Sequence[Case], extra: float, args: argparse.Namespace, deadline: float) -> None:

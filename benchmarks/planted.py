@@ -33,6 +33,8 @@ from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
+from pytest_passbench.judge.case_judge import CaseJudge
+from pytest_passbench.judge.equipment import Equipment
 from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.judge.reading.readings import Readings
 from pytest_passbench.judge.session import Session
@@ -101,30 +103,38 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+class PlantedJudge(CaseJudge):
+    """Gives eager's arm the program of the candidate ``plain``, whose passes ``others`` read."""
+
+    def __init__(self, equipment: Equipment, plain: Candidate, others: Readings) -> None:
+        super().__init__(equipment)
+        self._plain, self._others = plain, others
+
+    def planners(self, case: Any) -> dict[str, Planner]:
+        passes = self._plain.passes_for(case.task.id)
+        assert passes is not None
+        return {**super().planners(case), EAGER: self._others.planner(self._plain, passes)}
+
+    def orders(self, case: Any, arms: Any, passes: Any) -> dict[str, Order]:
+        orders = super().orders(case, arms, passes)
+        own = self._plain.passes_for(case.task.id)
+        assert own is not None
+        plain = self._others.passes(self._plain, own)
+        return {EAGER: replace(orders[CANDIDATE], passes=plain), CANDIDATE: orders[CANDIDATE]}  # the reference first
+
+
 class Planted(Session):
     """Judges one candidate against another in eager's place."""
 
     def __init__(self, plain: Candidate) -> None:
         super().__init__(Settings(pipeline="direct", policy="open", audit="off", sandbox="required"), os.urandom(32))
-        self.floor, self._plain = False, plain
-        builders = Builder(self._walls, None), TritonBuilder(self._walls, None)
-        self._others = Readings("open", *builders, self._sandboxes.start_reading)
+        builders = Builder(self.equipment.walls, None), TritonBuilder(self.equipment.walls, None)
+        self._others = Readings("open", *builders, self.equipment.sandboxes.start_reading)
+        self.case_judge = PlantedJudge(self.equipment, plain, self._others)
 
     def close(self) -> None:
         self._others.close()
         super().close()
-
-    def _planners(self, case: Any) -> dict[str, Planner]:
-        passes = self._plain.passes_for(case.task.id)
-        assert passes is not None
-        return {**super()._planners(case), EAGER: self._others.planner(self._plain, passes)}
-
-    def _orders(self, case: Any, arms: Any, passes: Any) -> dict[str, Order]:
-        orders = super()._orders(case, arms, passes)
-        own = self._plain.passes_for(case.task.id)
-        assert own is not None
-        plain = self._others.passes(self._plain, own)
-        return {EAGER: replace(orders[CANDIDATE], passes=plain), CANDIDATE: orders[CANDIDATE]}  # the reference first
 
 
 def _measure(store: Store, chosen: Sequence[Case], extra: float) -> None:

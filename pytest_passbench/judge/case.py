@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_passbench.candidate.layout import Candidate, PassDir
@@ -22,12 +22,14 @@ from pytest_passbench.suite.taskfile import task_hash
 class Case:
     """A subgraph of a task to be judged for a candidate.
 
-    ``turn`` is how often it was judged before in the run. ``hashed`` is the task's hash, if it is known.
+    ``seed`` is the run's secret. ``turn`` is how often the case was judged before in the run. ``hashed`` is the
+    task's hash, if it is known.
     """
 
     task: Task
     subgraph: Subgraph
     candidate: Candidate
+    seed: bytes = field(repr=False)
     turn: int = 0
     hashed: str = ""
 
@@ -55,10 +57,10 @@ class Case:
         record.operators = list(self.task.header.ops)
         return record
 
-    def secret(self, seed: bytes, attempt: str) -> Secret:
+    def secret(self, attempt: str) -> Secret:
         """Return the case's part of the run's secret. Each ``attempt`` at judging it has another one."""
         turn = [f"turn {self.turn}"] if self.turn else []
-        return Secret(seed, self.task.id, self.subgraph.id, self.candidate.name, attempt, *turn)
+        return Secret(self.seed, self.task.id, self.subgraph.id, self.candidate.name, attempt, *turn)
 
     def orders(self, settings: Settings, arms: Iterable[str], passes: tuple[dict[str, Any], ...]) -> dict[str, Order]:
         """Return the program of each arm: the subgraph's source text, and the candidate's with its ``passes``."""

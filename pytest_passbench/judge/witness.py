@@ -25,7 +25,7 @@ SPARE_FILES = 48  # for a candidate: compilers' pipes, compiled kernels on their
 PROCESS_FAILED = frozenset({"crash", "timeout", "integrity"})
 
 
-def run(order: Order, arms: Mapping[str, Arm], bench: Bench, locks: list[str]) -> None:
+def run(order: Order, arms: Mapping[str, Arm], bench: Bench) -> None:
     """Build eager's program in all of ``arms``, and call it in fresh processes, as for a measurement.
 
     Raises one of :data:`~pytest_passbench.judge.arms.faults.FAULTS` if that fails. A graph that eager refuses is no
@@ -34,12 +34,12 @@ def run(order: Order, arms: Mapping[str, Arm], bench: Bench, locks: list[str]) -
     templates: dict[str, Template] = {}
     try:
         bench.inputs.write(bench.inputs.draw(1), bench.pages)
-        with exclusive(device_locks(locks)):
+        with exclusive(device_locks(bench.locks)):
             for name, arm in arms.items():
                 templates[name] = start_template(arm, order, bench.layout, bench.pages.fd)
             reports = [template.wait() for template in templates.values()]
         program = Effects(list(reports[0]["mutated"]), int(reports[0]["outputs"]))
-        with exclusive(locks), pinned(bench.cores.judge), _spare_files():
+        with exclusive(bench.locks), pinned(bench.cores.judge), _spare_files():
             _call(templates, program, bench, order.device)
     except ArmFailure as failure:
         raise_if_fault(EAGER, failure)

@@ -41,7 +41,7 @@ def run(session: Session, bench: Bench, name: str = "cand"):
 
 def templates(session: Session) -> set[int]:
     """The processes that stay in eager's sandbox between two runs."""
-    return set(session._sandboxes.arms(["eager"])["eager"].lasting)
+    return set(session.equipment.sandboxes.arms(["eager"])["eager"].lasting)
 
 
 def test_eagers_programs_serve_the_next_run_which_draws_other_inputs(session, bench, monkeypatch):

@@ -73,7 +73,7 @@ def test_behind_weak_walls_a_device_is_opened_measured_and_audited(weak, tmp_pat
         poison(self)
 
     monkeypatch.setattr(cuda, "place", noted)
-    monkeypatch.setattr("pytest_passbench.judge.subject.exclusive", locked)
+    monkeypatch.setattr("pytest_passbench.judge.bench.exclusive", locked)
     monkeypatch.setattr(CudaRunner, "settle_threads", settled)
     monkeypatch.setattr(CudaRunner, "poison", noted_poison)
     there = Keeper._there_for

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_passbench.judge.subject import FLOAT64, MAX_PROBES, Subject
+from pytest_passbench.judge.arms.names import FLOAT64
+from pytest_passbench.judge.trial.probe import MAX_PROBES, probe
 from pytest_passbench.timing.clock import Block
 from pytest_passbench.timing.rounds import Disturbance
 
@@ -20,8 +21,8 @@ def test_the_probe_ends_when_blocks_are_long_enough_however_slow_float64_is():
 
     apart = {"fork": lambda: None, "take_out": lambda _arm: None}
     clock = SimpleNamespace(**apart, block=block, warm=seconds, block_seconds=5e-4)
-    subject = SimpleNamespace(templates=seconds, bench=SimpleNamespace(layout=SimpleNamespace(slots=64)))
-    times = Subject._probe(subject, clock, SimpleNamespace())
+    bench = SimpleNamespace(layout=SimpleNamespace(slots=64))
+    times = probe(clock, SimpleNamespace(), bench, seconds)
     assert times == pytest.approx({"eager": 1e-4, "candidate": 5e-5})
     assert blocks[-1][1] * seconds["eager"] == pytest.approx(5e-4)
     assert len(blocks) < MAX_PROBES

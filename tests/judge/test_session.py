@@ -12,7 +12,7 @@ from workbench import AS_EAGER
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.session import Session
-from pytest_passbench.judge.subject import Subject
+from pytest_passbench.judge.trial.trial import Trial
 from pytest_passbench.suite.taskfile import read_task
 from pytest_passbench.timing.looks import FIRST_LOOK, MIN_DELTA
 
@@ -84,13 +84,13 @@ def test_a_budget_is_kept_by_shorter_pairs_and_every_subgraph_still_gets_its_int
 
 @pytest.mark.slow
 def test_what_noise_left_open_is_measured_again_and_goes_on_where_it_was(twin, monkeypatch):
-    run = Subject._run
+    judge = Trial.judge
 
     def noisy_once(self):
-        run(self)
-        self.noisy = self.earlier is None and self.record.subgraph == "float32-x4"
+        judge(self)
+        self.noisy = self.subject.earlier is None and self.subject.record.subgraph == "float32-x4"
 
-    monkeypatch.setattr(Subject, "_run", noisy_once)
+    monkeypatch.setattr(Trial, "judge", noisy_once)
     with Session(Settings(pipeline="direct", audit="off", policy="open"), b"a secret of the tests") as session:
         records = twin.judged_by(session)
     assert [record.subgraph[9:] for record in records] == ["1", "4", "16", "4"]

@@ -156,6 +156,11 @@ class Template:
         return self.arm.settings.threads == 1
 
     @property
+    def interpreted(self) -> bool:
+        """True if Triton's interpreter runs the program's kernels, which says nothing of their speed."""
+        return bool(self.report.get("interpreted"))
+
+    @property
     def resting(self) -> list[int]:
         """The process ids of the zygote and the template. They use no time unless they get an order."""
         return [self.arm.zygote, self.pid]

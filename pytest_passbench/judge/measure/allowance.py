@@ -13,7 +13,7 @@ from statistics import fmean
 
 from pytest_passbench.timing.budget import pair_seconds
 from pytest_passbench.timing.looks import FIRST_LOOK, TO_EAGER, TO_REFERENCE
-from pytest_passbench.timing.rounds import MAX_PAIR_SECONDS
+from pytest_passbench.timing.rounds import BLOCK_SECONDS, MAX_PAIR_SECONDS, Shape, shape
 
 #: Phases of a subgraph's time that do not come with every pair.
 OUTSIDE_PAIRS = ("read", "build", "inputs", "wait", "end", "other", "verify", "audit")
@@ -35,6 +35,15 @@ class Allowance:
     seconds: float | None = None
     pairs: int = TO_EAGER.pairs[-2]
     precise: float | None = None
+
+    def shape(self, call: float, block: float, max_calls: int) -> Shape:
+        """Return the calls and rounds of a pair, for a subgraph whose slowest arm takes ``call`` seconds.
+
+        Its blocks take about ``block`` seconds, and have ``max_calls`` calls at most. If all pairs together have no
+        limit, a pair with longer blocks than usual may be longer than ``pair`` in the same proportion.
+        """
+        longer = block / BLOCK_SECONDS if self.seconds is None else 1.0
+        return shape(call, target=block, pair=self.pair * longer, max_calls=max_calls, precise=self.precise)
 
 
 #: What a subgraph may take in a run without a budget: the pairs of the first look, on a noisy machine cut short.

@@ -112,24 +112,27 @@ threading.Thread(target=spin, daemon=True).start()
 
 
 def test_what_a_pass_starts_while_it_is_read_stands_still_while_blocks_run(bench, wrapper, monkeypatch):
+    from pytest_passbench.judge.measure.cpu_clock import CpuClock
     from pytest_passbench.judge.reading import reader
-    from pytest_passbench.judge.subject import Subject
 
     bench.task()
     bench.candidate({"p": wrapper("return torch.nn.functional.gelu(x) + y", SPINNING)})
-    readers, seen, freeze, run = [], [], reader.freeze, Subject._run
+    readers, seen, freeze = [], [], reader.freeze
 
     def noted(arm, *limit):
         readers.append(arm)
         freeze(arm, *limit)
 
-    def watched(self):
-        seen.append([states(pid) for arm in readers for pid in arm.everything_inside()])
-        run(self)
-        seen.append([states(pid) for arm in readers for pid in arm.everything_inside()])
+    def watched(do):
+        def watching(self, *arguments, **named):
+            seen.append([states(pid) for arm in readers for pid in arm.everything_inside()])
+            return do(self, *arguments, **named)
+
+        return watching
 
     monkeypatch.setattr(reader, "freeze", noted)
-    monkeypatch.setattr(Subject, "_run", watched)
+    monkeypatch.setattr(CpuClock, "fork", watched(CpuClock.fork))  # before the blocks of a pair
+    monkeypatch.setattr(CpuClock, "close", watched(CpuClock.close))  # after all blocks
     records = bench.judge(policy="open")
     assert records["gelu-add/float32-x1"].correct
     assert seen

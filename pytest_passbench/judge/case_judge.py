@@ -1,0 +1,214 @@
+"""The judge of one case: its passes are read, its arms get their programs, and a trial of them follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pytest_passbench.core.escape import LINES, printable
+from pytest_passbench.core.record import Against, ArmResult, Record
+from pytest_passbench.judge.arms.arm import Arm
+from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.arms.faults import HarnessFault, fault_line, is_fault
+from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, REFERENCE, TWIN
+from pytest_passbench.judge.audits import layers
+from pytest_passbench.judge.audits.auditor import Auditor
+from pytest_passbench.judge.baselines import Baselines, put
+from pytest_passbench.judge.case import Case, keep_found
+from pytest_passbench.judge.deadline import Deadline
+from pytest_passbench.judge.devices import max_slots
+from pytest_passbench.judge.equipment import Equipment
+from pytest_passbench.judge.inputs import chosen
+from pytest_passbench.judge.measure.allowance import AGAIN, AGAIN_TO_REFERENCE, Allowance, Budget
+from pytest_passbench.judge.measure.floor import Noise
+from pytest_passbench.judge.reading.planning import Planner
+from pytest_passbench.judge.stopwatch import Stopwatch
+from pytest_passbench.judge.trial.subject import Subject
+from pytest_passbench.judge.trial.trial import Trial
+from pytest_passbench.protocol import Order
+from pytest_passbench.timing.looks import TO_EAGER, TO_REFERENCE, Stopping
+from pytest_passbench.timing.measurement import Arms
+
+
+@dataclass
+class _Attempt:
+    """An attempt at judging a case, with its record and its time. ``earlier`` is a measurement to be continued."""
+
+    case: Case
+    record: Record
+    deadline: Deadline
+    last: bool
+    earlier: Arms | None = None
+    phases: Stopwatch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.phases = Stopwatch(self.record.durations)
+
+    @property
+    def name(self) -> str:
+        """The name of its part of the run's secret."""
+        return ("again" if self.earlier is not None else "") + ("retry" if self.last else "")
+
+
+class CaseJudge:
+    """The judge of one case at a time. It keeps what earlier cases tell for later ones.
+
+    ``budget`` divides the run's time among the cases. ``noise`` is what eager against eager showed of the machine.
+    ``baselines`` are the results of baselines that are measured once for all candidates.
+    """
+
+    def __init__(self, equipment: Equipment) -> None:
+        self._equipment, self._settings = equipment, equipment.settings
+        self.budget, self.noise, self.baselines = Budget(self._settings.budget), Noise(), Baselines()
+
+    def begin(self, usual: Allowance) -> None:
+        """Begin a new run, in which a subgraph has the ``usual`` allowance unless there is a budget."""
+        self.budget = self.budget.renewed(usual)
+        self.baselines.of_others()
+
+    def first(self, case: Case, last: bool) -> tuple[Record, Trial | None]:
+        """Judge a case for the first time. Return its record, and its trial if there was something to judge.
+
+        A fault in the ``last`` attempt may be the baseline's or the reference's own. Raises ArmFailure or one of
+        :data:`~pytest_passbench.judge.arms.faults.FAULTS` if a fault ends the attempt.
+        """
+        attempt = _Attempt(case, self._record(case), Deadline(self._settings.timeout), last)
+        trial = self._judge(attempt)
+        attempt.deadline.pause()  # until it is measured again, if it is
+        return attempt.record, trial
+
+    def again(self, first: Trial, last: bool) -> tuple[Record, None]:
+        """Measure a case again, and go on where its ``first`` trial ended. What that has found stays found.
+
+        Raises as :meth:`first` does.
+        """
+        case, found, deadline = first.subject.case, first.subject.record, first.subject.bench.deadline
+        attempt = _Attempt(case, self._record(case), deadline, last, first.measured)
+        attempt.record.findings = list(found.findings)
+        with deadline.running():
+            self._judge(attempt)
+        keep_found(attempt.record, found)
+        return attempt.record, None
+
+    def _record(self, case: Case) -> Record:
+        record = case.record()
+        if self._equipment.reference is not None:
+            record.against = Against()
+        return record
+
+    def _judge(self, attempt: _Attempt) -> Trial | None:
+        fault = attempt.case.fault() or self._read(attempt)
+        if fault is None:
+            return self._try(attempt)
+        attempt.record.arm = fault
+        if self._equipment.reference is not None:
+            self._equipment.reference.after(attempt.record)
+        return None
+
+    def _read(self, attempt: _Attempt) -> ArmResult | None:
+        """Have the candidate's passes read. Return what speaks against running them, if anything does."""
+        case, equipment = attempt.case, self._equipment
+        with attempt.phases("start"), attempt.deadline.paused():
+            reading = equipment.readings.arm()
+            reading.deadline = attempt.deadline
+            others = [equipment.reference.readings.arm()] if equipment.reference is not None else []
+            equipment.arms()  # they start beside it
+            for starting in (reading, *others):
+                starting.ready()
+        with attempt.phases("read"):
+            try:
+                passes = equipment.readings.passes(case.candidate, case.passes)
+            except ArmFailure as failure:
+                if is_fault(failure):
+                    raise HarnessFault(fault_line(failure)) from failure
+                return ArmResult(failure.status, failure.phase, printable(failure.message, LINES))
+        if passes or not case.passes.stems:
+            return None
+        return ArmResult("integrity", "disqualified", "its passes broke a rule on another subgraph of the run")
+
+    def _try(self, attempt: _Attempt) -> Trial:
+        """Take a case through its trial, and learn from it for later cases."""
+        case, record, equipment = attempt.case, attempt.record, self._equipment
+        with attempt.phases("start"), attempt.deadline.paused():
+            chosen()  # compiled when it is first asked for
+            arms = equipment.arms()
+            arms[CANDIDATE].deadline = attempt.deadline
+            for arm in arms.values():
+                arm.ready()
+        with attempt.phases("other"):
+            trial = Trial(self._subject(attempt, arms))
+            trial.judge()
+            if trial.built is not trial.subject.built and trial.built is not None:
+                equipment.programs.keep(case, trial.built)
+            put(self.baselines.beside_others(case), record)
+            if equipment.reference is not None:
+                equipment.reference.after(record)
+            if trial.measured is not None:
+                self.noise.add(trial.measured, case.subgraph.elements)
+        if record.arm.status == "integrity":
+            equipment.readings.caught(case.candidate, case.passes, set(trial.culprits) or layers.culprits(record))
+        if record.arm.status in ("crash", "timeout", "integrity") and record.arm.phase in ("wrapper", "plan", "load"):
+            equipment.readings.forget()  # a reader that gave no answer is replaced
+        return trial
+
+    def _subject(self, attempt: _Attempt, arms: dict[str, Arm]) -> Subject:
+        case, again, equipment = attempt.case, attempt.earlier is not None, self._equipment
+        with attempt.phases("read"):
+            planners = self.planners(case)
+        orders = self.orders(case, arms, equipment.readings.passes(case.candidate, case.passes))
+        self._add_reference(attempt, planners, orders)
+        if again or not self.noise.wants(case.subgraph.elements):
+            orders.pop(TWIN, None)
+        for name in self.baselines.beside_others(case).arms:
+            orders.pop(name, None)
+        longer = AGAIN if equipment.reference is None else AGAIN_TO_REFERENCE
+        allowance = longer if again else self.budget.allowance(len(orders))
+        keeps = equipment.programs.kept and not again
+        built = equipment.programs.of(case, arms[EAGER]) if keeps else None
+        pages, slots = None if built is None else built.pages, max_slots(self._settings.device)
+        bench = equipment.bench(case, attempt.name, attempt.phases, attempt.deadline, pages, slots)
+        return Subject(
+            case=case,
+            record=attempt.record,
+            orders=orders,
+            planners=planners,
+            arms=arms,
+            bench=bench,
+            stopping=self._stopping(allowance.pairs),
+            allowance=allowance,
+            auditor=Auditor(self._settings, bench, arms[CANDIDATE]),
+            earlier=attempt.earlier,
+            last=attempt.last,
+            built=built,
+            keeps=keeps,
+        )
+
+    def planners(self, case: Case) -> dict[str, Planner]:
+        """Return the planner of each arm that has passes. Raises ArmFailure. Some benchmarks give eager one."""
+        return {CANDIDATE: self._equipment.readings.planner(case.candidate, case.passes)}
+
+    def orders(self, case: Case, arms: dict[str, Arm], passes: tuple[dict[str, Any], ...]) -> dict[str, Order]:
+        """Return the program of each arm. The benchmarks exchange some: eager for the candidate, for example."""
+        return case.orders(self._settings, arms, passes)
+
+    def _add_reference(self, attempt: _Attempt, planners: dict[str, Planner], orders: dict[str, Order]) -> None:
+        """Add the reference's planner and program, if there is one, or write what speaks against running it."""
+        reference, against = self._equipment.reference, attempt.record.against
+        if reference is None or against is None:
+            return
+        with attempt.phases("read"), attempt.deadline.paused():
+            read = reference.read(attempt.case, attempt.last)
+        if isinstance(read, ArmResult):
+            against.arm = read
+            orders.pop(REFERENCE)
+        else:
+            planners[REFERENCE] = read[0]
+            orders[REFERENCE] = replace(orders[CANDIDATE], passes=read[1])
+
+    def _stopping(self, pairs: int) -> Stopping:
+        """Return when to stop measuring. A ratio to a reference is often near delta, so it may take longer."""
+        noise = self.noise
+        delta, looks = (
+            (noise.delta, TO_EAGER) if self._equipment.reference is None else (noise.head_to_head_delta, TO_REFERENCE)
+        )
+        return Stopping(delta, looks, max_pairs=pairs, correlation=noise.correlation)

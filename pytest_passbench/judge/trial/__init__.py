@@ -1,0 +1,1 @@
+"""The trial of a subgraph: build, probe, measure, audit, record."""
