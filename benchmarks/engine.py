@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
@@ -83,6 +83,9 @@ class Twins(Session):
         self._readings = NO_READINGS
         self._sandboxes = TwinSandboxes(settings, self._walls)
         self.sources = sources or (lambda _arm, source: source)
+
+    def __enter__(self) -> Self:
+        return self
 
     def _orders(self, case: Any, arms: Any, passes: Any) -> dict[str, Order]:
         orders = super()._orders(case, arms, passes)

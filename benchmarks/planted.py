@@ -106,7 +106,7 @@ class Planted(Session):
 
     def __init__(self, plain: Candidate) -> None:
         super().__init__(Settings(pipeline="direct", policy="open", audit="off", sandbox="required"), os.urandom(32))
-        self.floor, self._plain = False, plain
+        self._plain = plain
         builders = Builder(self._walls, None), TritonBuilder(self._walls, None)
         self._others = Readings("open", *builders, self._sandboxes.start_reading)
 

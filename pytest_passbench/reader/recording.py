@@ -65,7 +65,7 @@ class WrongCall(Refused):
         super().__init__("call", message)
 
 
-class Recording(TorchDispatchMode):  # type: ignore[misc]
+class Recording(TorchDispatchMode):
     """The steps of a call so far. It is active as a context while the wrapper runs."""
 
     def __init__(self, request: Request, tensors: list[torch.Tensor], policy: str) -> None:

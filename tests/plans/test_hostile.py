@@ -12,7 +12,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-import hostile
+import hostile_plans as hostile
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
