@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.judge.arms.arm import ArmSettings
-from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
+from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, TWIN
 from pytest_passbench.judge.case_judge import CaseJudge
 from pytest_passbench.judge.equipment import Equipment
 from pytest_passbench.judge.sandboxes import Sandboxes
@@ -85,6 +85,7 @@ class TwinJudge(CaseJudge):
 
     def orders(self, case: Any, arms: Any, passes: Any) -> dict[str, Order]:
         orders = super().orders(case, arms, passes)
+        orders.pop(TWIN, None)  # the candidate is one
         return {
             arm: replace(order, arm=EAGER, source=self._sources(arm, order.source)) for arm, order in orders.items()
         }
@@ -95,10 +96,12 @@ class Twins(Session):
 
     def __init__(self, settings: Settings, sources: Callable[[str, str], str] | None = None) -> None:
         super().__init__(settings, os.urandom(32))
-        self.thorough = False
         self.equipment.readings = NO_READINGS
         self.equipment.sandboxes = TwinSandboxes(settings, self.equipment.walls)
         self.case_judge = TwinJudge(self.equipment, sources or (lambda _arm, source: source))
+
+    def __enter__(self) -> Self:
+        return self
 
     def against(self, case: Case) -> list[Record]:
         """One session as in any run."""

@@ -67,8 +67,7 @@ def answers(folder: Path, name: str, same: bool) -> Iterator[dict[str, str]]:
 
 def measured(args: argparse.Namespace, texts: Iterator[dict[str, str]], count: int) -> dict[str, Any]:
     """Return the seconds of a new evaluator's calls with ``count`` candidates each, and of pytest runs."""
-    begin, runs = time.perf_counter(), list[list[Outcome]]()
-    seconds = []
+    begin, runs, seconds = time.perf_counter(), list[list[Outcome]](), list[float]()
     with pytest_passbench.Evaluator(args.task, pipeline="direct", budget=args.budget) as evaluator:
         for _ in range(args.calls + 1):
             start = time.perf_counter() if seconds else begin

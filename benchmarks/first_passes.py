@@ -21,7 +21,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
-from pytest_passbench.core.task import Task
+from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.judge.trusted import TrustedSession
 from pytest_passbench.scaffold.write import draft, write
 from pytest_passbench.suite import find
@@ -32,7 +32,7 @@ def outcome(task: Task, triton: bool, folder: Path) -> tuple[str, str]:
     try:
         found = draft(task, triton)
         write(found, folder, force=False)
-        chosen = {}
+        chosen: dict[tuple[str, str], Subgraph] = {}
         for subgraph in sorted(task.subgraphs, key=lambda one: one.elements):
             chosen.setdefault((subgraph.graph, subgraph.dtype), subgraph)
         small = replace(task, subgraphs=tuple(chosen.values()))

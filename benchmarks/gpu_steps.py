@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -287,7 +288,7 @@ def costs(context: Context) -> None:
         "L2 flush": flush.zero_,
     }
     for name, piece in pieces.items():
-        context.row(name, us=_tried(lambda piece=piece: _microseconds(piece, cuda._synchronize)))
+        context.row(name, us=_tried(partial(_microseconds, piece, cuda._synchronize)))
     context.row(
         "100 launches",
         us=_tried(lambda: _microseconds(lambda: [small.zero_() for _ in range(100)], cuda._synchronize)),
@@ -588,12 +589,12 @@ def aa(context: Context) -> None:
         context.row("all", subgraphs=len(errors), error_95=quantile, covered=covered / len(errors))
 
 
-def _twins(context: Context, count: int, sources: Any, **limits: float) -> Iterator[tuple[str, Any]]:
+def _twins(context: Context, count: int, sources: Any) -> Iterator[tuple[str, Any]]:
     import engine
 
     from pytest_passbench.core.settings import Settings
 
-    found = engine.spread(engine.cases(**limits), count)
+    found = engine.spread(engine.cases(), count)
     settings = Settings(device=context.device, pipeline="direct", audit="off")
     with judging(context), engine.Twins(settings, sources) as twins:
         for case in found:

@@ -18,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-import hostile
+import hostile_plans as hostile
 
 TEST = Path(hostile.__file__).parent / "plans/test_hostile.py"
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from engine import REPORTS, write
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-import soak
+import misbehaviour
 
 
 def main() -> None:
@@ -29,11 +29,11 @@ def main() -> None:
     REPORTS.mkdir(parents=True, exist_ok=True)
     begin = time.perf_counter()
     with tempfile.TemporaryDirectory(dir=REPORTS) as folder:
-        outcome = soak.run(count, Path(folder))
+        outcome = misbehaviour.run(count, Path(folder))
     summary = {"subgraphs": count, "seconds": time.perf_counter() - begin, **asdict(outcome)}
     write("misbehaving", summary)
     print(summary)
-    sys.exit(bool(outcome.wrong or outcome.left or outcome.grown >= soak.MOST_GROWN))
+    sys.exit(bool(outcome.wrong or outcome.left or outcome.grown >= misbehaviour.MOST_GROWN))
 
 
 if __name__ == "__main__":

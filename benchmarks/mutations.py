@@ -144,6 +144,11 @@ def _replace(file: Path, rng: random.Random) -> None:
         file.write_bytes(data)
 
 
+def _closed_file(file: Path) -> None:
+    file.write_text("x")
+    file.chmod(0)
+
+
 def _other_kind(file: Path, rng: random.Random) -> None:
     file.unlink()
     choices: list[Callable[[], object]] = [
@@ -153,8 +158,8 @@ def _other_kind(file: Path, rng: random.Random) -> None:
         lambda: file.symlink_to(
             rng.choice(("/dev/zero", "/dev/null", file.name, "nowhere", "/", "/proc/self/mem", "/dev/tty"))
         ),
-        lambda: (file.write_text("x"), file.chmod(0)),
-        lambda: (file.mkdir(), file.chmod(0)),
+        lambda: _closed_file(file),
+        lambda: file.mkdir(0),
         lambda: None,
     ]
     rng.choice(choices)()

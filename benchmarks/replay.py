@@ -15,9 +15,11 @@ import json
 import random
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from tabulate import tabulate
@@ -60,13 +62,8 @@ def _function(kernel: CppKernel) -> Any:
 
 def _loaded(stand_in: bool) -> list[Any]:
     names = json.loads((FUSED / "sorted_output_pass_rule_names.json").read_text())
-    plain = cpp.load
-    try:
-        if stand_in:
-            cpp.load = launches.load_library
+    with patch.object(cpp, "load", launches.load_library) if stand_in else nullcontext():
         return load_passes(FUSED, names)
-    finally:
-        cpp.load = plain
 
 
 def _times(programs: list[Callable[..., Any]], inputs: list[torch.Tensor]) -> list[float]:

@@ -48,12 +48,12 @@ def main() -> None:
 
 
 def _sessions(chosen: Sequence[Case], path: str | None) -> Iterator[dict[str, Any]]:
+    session: Session
     if path is None:
         candidate, session = NOBODY, Twins(Settings(pipeline="direct", audit="off"))
     else:
         (candidate,), session = open_candidates([Path(path)]), Session(Settings(pipeline="direct"), os.urandom(32))
     with session:
-        session.floor = False
         for case in chosen:
             begin = time.perf_counter()
             records = judged(session, case, candidate)

@@ -42,7 +42,6 @@ ATTENTION = (
     "    tmp_1 = tmp_0[0]\n"
     "    return (tmp_1,)\n"
 )
-FLOATS = {"dtype": "float32", "mean": 0.0, "std": 1.0}
 
 
 def main() -> int:
@@ -159,18 +158,23 @@ def graphs() -> Iterator[Task]:
     mask = (
         TensorSpec("in_0", (2, 5), "bool"),
         TensorSpec("in_1", (5,), "int64", min=0, max=4),
-        TensorSpec("in_2", (2, 1, 5, 5), **FLOATS),
+        floats("in_2", (2, 1, 5, 5)),
     )
     for number in range(MASKS):
         yield alone("mask", mask_source(PLACES[number % 2]), mask)
     shapes = ((2, 3, 8), (24, 8), (24,), (8, 8), (8,))
-    inputs = tuple(TensorSpec(f"in_{i}", shape, **FLOATS) for i, shape in enumerate(shapes))
+    inputs = tuple(floats(f"in_{i}", shape) for i, shape in enumerate(shapes))
     for _ in range(ATTENTIONS):
         yield alone("attention", ATTENTION, inputs)
     for ref in discover(installed_tasks()):
         task = ref.load()
         for subgraph in task.subgraphs:
             yield replace(task, graphs={subgraph.graph: task.graphs[subgraph.graph]}, subgraphs=(subgraph,))
+
+
+def floats(name: str, shape: tuple[int, ...]) -> TensorSpec:
+    """Return an input of normally distributed numbers."""
+    return TensorSpec(name, shape, "float32", mean=0.0, std=1.0)
 
 
 def alone(name: str, source: str, inputs: tuple[TensorSpec, ...]) -> Task:
@@ -207,7 +211,7 @@ def insert(call: str) -> Callable[[Path, Path], None]:
     )
 
 
-FAULTS: tuple[Callable[[Path, Path], None], ...] = (
+FAULTS: tuple[Callable[[Path, Path], object], ...] = (
     insert("torch.load('weights.pt')"),
     insert("torch.ops.torchvision.nms(in_0, in_0, 0.5)"),
     insert("torch._functorch.predispatch._vmap_increment_nesting(2, 'error')"),

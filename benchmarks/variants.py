@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-import variants
+import wrapper_variants as variants
 
 from pytest_passbench.judge.reading.reader import Refusal
 

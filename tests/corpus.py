@@ -83,7 +83,6 @@ def judge(candidate: Path, **settings: Any) -> dict[str, list[Any]]:
     chosen = Candidate.open(candidate)
     found: dict[str, list[Any]] = {}
     with Session(Settings(**settings), b"a secret of the corpus") as session:
-        session.floor = False
         for path in sorted((candidate.parent / "tasks").glob("*.yaml")):
             for record in session.judge(read_task(path), chosen):
                 found.setdefault(record.task, []).append(record)

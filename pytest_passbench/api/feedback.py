@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pytest_passbench.core import misses
 from pytest_passbench.core.escape import LINES, line, printable
 from pytest_passbench.core.ladder import NEVER
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import RAN, Finding, PassReport, Record, Speed
 
 LIMIT = 4000
@@ -159,7 +160,7 @@ def _matches(judged: Iterable[Record]) -> str:
             elif report.nearness >= missed.get(report.name, report).nearness:
                 missed[report.name] = report
     rows = [
-        f"Pass {line(name, 80)} matched {number} subgraphs: {line(', '.join(operators[name]), 200)}."
+        f"Pass {line(name, 80)} matched {counted(number, 'subgraph')}: {line(', '.join(operators[name]), 200)}."
         for name, number in list(count.items())[:MAX_PASSES]
     ]
     if len(count) > MAX_PASSES:

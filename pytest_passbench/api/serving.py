@@ -1,7 +1,7 @@
 """The judge's own process of an evaluator on this machine.
 
-The caller's process may train a model: its threads would take the interpreter from the judge's clock, and a thread of
-its that ends would take along the sandboxes that it has started. So the judge has a process of its own.
+The caller's process may train a model. Its threads would take the interpreter from the judge's clock. If one of them
+had started a sandbox, that would end with it. So the judge has a process of its own.
 """
 
 from __future__ import annotations

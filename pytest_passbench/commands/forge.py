@@ -12,6 +12,7 @@ from pytest_passbench.core.checks import count, seconds, whole
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line, shown
 from pytest_passbench.core.files import kind_of
+from pytest_passbench.core.plurals import counted
 
 if TYPE_CHECKING:
     from pytest_passbench.core.task import Task
@@ -94,7 +95,8 @@ def would_do(args: argparse.Namespace) -> UserError:
 
     cases = all_cases()
     hours = len(cases) * args.timeout / args.processes / 3600
-    made = f"{args.tasks or 200} tasks in {args.out}, from {len(cases)} architectures, by the steps {args.steps}"
+    tasks, sources = counted(args.tasks or 200, "task"), counted(len(cases), "architecture")
+    made = f"{tasks} in {args.out}, from {sources}, by the steps {args.steps}"
     long = f"up to {args.timeout:g} s for each architecture, {hours:.1f} hours in all, before the other steps"
     remedy = "add --all to begin; --only=NAME, --model or --hub make fewer; --list names the architectures"
     return UserError(f"would make {made}: {long}", where="forge", remedy=remedy)
@@ -169,7 +171,7 @@ def shortfall(made: Made) -> Iterator[str]:
     """Yield lines that say why fewer tasks were made than asked for; no line if all were made."""
     if len(made.tasks) >= made.asked:
         return
-    head = f"asked for {made.asked} tasks, made {len(made.tasks)}"
+    head = f"asked for {counted(made.asked, 'task')}, made {len(made.tasks)}"
     if not made.refused:
         yield f"{head}: the model has no further run of operators"
         return
@@ -182,7 +184,7 @@ def shortfall(made: Made) -> Iterator[str]:
 
 
 def _runs(count: int) -> str:
-    return f"{count} run of operators was" if count == 1 else f"{count} runs of operators were"
+    return counted(count, "run of operators was", "runs of operators were")
 
 
 def _remedy(made: Made) -> str:
@@ -228,9 +230,9 @@ def describe_suite(args: argparse.Namespace) -> int:
     describe.pictures(tasks, rows, args.docs / "img")
     print(describe.sources_table(tasks), describe.modalities_table(tasks), sep="\n\n")
     duplicates = sum(1 for _ in suite_check.between(refs, args.processes))
-    counted = {**describe.counts(tasks), **summary.counts(tasks), "duplicates by normal form": duplicates,
+    figures = {**describe.counts(tasks), **summary.counts(tasks), "duplicates by normal form": duplicates,
                "long tail": longtail.counts(rows)}  # fmt: skip
-    for name, value in counted.items():
+    for name, value in figures.items():
         print(f"{name}: {value}")
     return 0
 
@@ -240,7 +242,8 @@ def _write(args: argparse.Namespace, tasks: list[Task]) -> int:
 
     for path in write_step(tasks, args.out, args.layout):
         print(path)
-    print(f"{len(tasks)} tasks, {sum(task.header.subgraphs for task in tasks)} subgraphs")
+    subgraphs = sum(task.header.subgraphs for task in tasks)
+    print(f"{counted(len(tasks), 'task')}, {counted(subgraphs, 'subgraph')}")
     return 0
 
 

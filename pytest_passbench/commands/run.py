@@ -48,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
     from pytest_passbench.api.evaluator import make_backend
     from pytest_passbench.api.given import load
     from pytest_passbench.api.work import Call, take
+    from pytest_passbench.core.plurals import counted
     from pytest_passbench.core.progress import Progress
     from pytest_passbench.core.record import Record
     from pytest_passbench.run.journal import Journal
@@ -73,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         progress.update(f"{done} of {total} subgraphs judged, {sum(item.correct for item in ledger.records)} correct")
 
     try:
-        progress.stage(f"seed commitment {_commitment(ledger)}; {len(tasks)} tasks")
+        progress.stage(f"seed commitment {_commitment(ledger)}; {counted(len(tasks), 'task')}")
         take(backend, Call(ledger.seed, tasks, ledger.candidates), ledger, judged)
     except KeyboardInterrupt:
         ledger.interrupted = True
@@ -104,8 +105,6 @@ def _commitment(ledger: Ledger) -> str:
 
 
 def _conclude(ledger: Ledger, folder: Path, settings: Settings) -> int:
-    import shutil
-
     from pytest_passbench.core.escape import printable
     from pytest_passbench.report import gates, terminal
     from pytest_passbench.run.ledger import write
@@ -115,7 +114,7 @@ def _conclude(ledger: Ledger, folder: Path, settings: Settings) -> int:
     if not found.interrupted and not ledger.missing() and all(record.judged for record in found.records):
         for path in folder.glob("journal*.jsonl"):
             path.unlink()
-    print(terminal.summary(found, max(80, shutil.get_terminal_size((100, 24)).columns)))
+    print(terminal.summary(found, terminal.columns()))
     print("\n" + "\n".join(f"results: {printable(str(folder / name))}" for name in WRITTEN))
     print(f"seed: {ledger.seed.hex()}")
     verdicts = gates.check(found, settings.fail_under)

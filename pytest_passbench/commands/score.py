@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_passbench.commands.results import warn_if_changed
-from pytest_passbench.core.checks import tolerance
+from pytest_passbench.core.checks import exponent, failure_value, tolerance
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.ladder import T_STRICT
 from pytest_passbench.core.settings import ScoreSettings
@@ -30,8 +30,8 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         metavar="T",
         help=f"t of gmean, correct and fast1, -10 to 0 (default: {T_STRICT})",
     )
-    parser.add_argument("--b", type=float, help="what a failure counts (default: the file's, else 0.1)")
-    parser.add_argument("--p", type=float, help="extra power of slowdowns (default: the file's, else 0)")
+    parser.add_argument("--b", type=failure_value, help="what a failure counts (default: the file's, else 0.1)")
+    parser.add_argument("--p", type=exponent, help="extra power of slowdowns (default: the file's, else 0)")
     parser.add_argument(
         "--interpretation",
         choices=("default", "mismatch_extended"),

@@ -82,19 +82,32 @@ def duration(text: str) -> float:
 
 
 def failure_value(text: str) -> float:
-    """Return b, the worth of a failure in the scores: above 0 and below 1."""
+    """Return b, the worth of a failure in the scores."""
     value = _number(text)
-    if not 0 < value < 1:
-        raise _wrong(f"{shown(text)} is not a number between 0 and 1")
+    if not is_failure_value(value):
+        raise _wrong(f"{shown(text)} is not a number above 0 and up to 1")
     return value
+
+
+def is_failure_value(b: float) -> bool:
+    """Return True if a failure may count ``b``: above 0, since scores take its logarithm, and up to 1.
+
+    With 1 a failure counts as a run of eager, as a tolerated one does. With more it would beat eager.
+    """
+    return 0 < b <= 1
 
 
 def exponent(text: str) -> float:
-    """Return p, the extra power of slowdowns in the scores: 0 or more, finite."""
+    """Return p, the extra power of slowdowns in the scores."""
     value = _number(text)
-    if not 0 <= value <= MAX_EXPONENT:
+    if not is_exponent(value):
         raise _wrong(f"{shown(text)} is not a number from 0 to {MAX_EXPONENT:g}")
     return value
+
+
+def is_exponent(p: float) -> bool:
+    """Return True if slowdowns may have the extra power ``p``."""
+    return 0 <= p <= MAX_EXPONENT
 
 
 def device(text: str) -> str:

@@ -91,7 +91,7 @@ def dtype_name(value: torch.Tensor) -> str:
     return str(value.dtype).removeprefix("torch.")
 
 
-class _Recorder(fx.Interpreter):  # type: ignore[misc]
+class _Recorder(fx.Interpreter):
     """An interpreter that runs a captured graph once and notes each value's statistics."""
 
     def __init__(self, module: fx.GraphModule, captured: Captured) -> None:

@@ -1,8 +1,8 @@
 """Head-room: how much faster than eager a subgraph could be at most.
 
-The bound is a program that moves as many bytes as a graph's inputs and outputs have, as fast as a copy of that size
-does in one call, and does the matrix products and convolutions at the best rate. Eager's time over the
-bound's is the head-room (the roofline model: Williams, Waterman and Patterson 2009, CACM 52:65).
+The bound is a program that moves as many bytes as a graph's inputs and outputs have, as fast as one copy does. It
+does the matrix products and convolutions at the best rate. Eager's time over the bound's is the head-room (the
+roofline model: Williams, Waterman and Patterson 2009, CACM 52:65).
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.progress import Progress
 from pytest_passbench.core.task import Task
 from pytest_passbench.forge.choose import Choice, Ops, candidates, select
@@ -100,7 +101,9 @@ class _Search:
 
     def run(self) -> None:
         """Try the fusible and the repeated runs, then short ones: first about operators that no task has yet."""
-        self.progress.stage(f"looking for runs in {len(self.graphs)} graphs with {len(self.names)} operators")
+        self.progress.stage(
+            f"looking for runs in {counted(len(self.graphs), 'graph')} with {counted(len(self.names), 'operator')}"
+        )
         self._try(self._ranked([*fusible(self.graphs), *self._typical()]))
         if not self._ended():
             self.progress.stage("looking for short runs about operators that no task has yet")
@@ -129,7 +132,7 @@ class _Search:
             if self._ended():
                 break
             self.progress.update(
-                f"{self.made.tried} runs tried, {len(self.made.tasks)} of {self.made.asked} tasks made; "
+                f"{counted(self.made.tried, 'run')} tried, {len(self.made.tasks)} of {self.made.asked} tasks made; "
                 f"next: {' '.join(one.ops)}"
             )
             self._curate(one.ops)

@@ -15,6 +15,7 @@ import torch
 
 from pytest_passbench.candidate.layout import Candidate, PassDir
 from pytest_passbench.core import misses
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import ArmResult, Record
 from pytest_passbench.core.seed import Secret
 from pytest_passbench.core.settings import Settings
@@ -97,7 +98,7 @@ class TrustedSession:
     ) -> None:
         if len(expected) != len(found):
             record.arm.status = "type_mismatch"
-            record.arm.message = f"eager returns {len(expected)} outputs, the candidate {len(found)}"
+            record.arm.message = f"eager returns {counted(len(expected), 'output')}, the candidate {len(found)}"
             return
         names = [f"output {index}" for index in range(len(expected))]
         verdict = compare(expected, found, self.settings.tolerance, names)

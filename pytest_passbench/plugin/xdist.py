@@ -61,7 +61,7 @@ def end_with(controller: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-class LongestFirst(LoadScheduling):  # type: ignore[misc]
+class LongestFirst(LoadScheduling):
     """A scheduler that hands out one item at a time, the most costly first: no long task is left for the end.
 
     Each worker holds the item it runs and one more, which xdist's workers need in order to start. The order

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.kernels import cpp, signatures
 from pytest_passbench.plans.launch import CppKernel, Launch, TritonKernel, TritonLaunch, TritonType, Tuned
 from pytest_passbench.reader import streams
@@ -68,7 +69,9 @@ class RecordedLibrary:
 
         def launch(*arguments: Any) -> None:
             if len(arguments) != len(signature.parameters):
-                raise TypeError(f"{name} takes {len(signature.parameters)} arguments, not {len(arguments)}")
+                raise TypeError(
+                    f"{name} takes {counted(len(signature.parameters), 'argument')}, not {len(arguments)}"
+                )
             recording = current()
             with torch._C.DisableTorchFunction():
                 values = [

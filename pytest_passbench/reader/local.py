@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.plans.launch import Request
 from pytest_passbench.plans.values import decode
 from pytest_passbench.reader.importing import LoadedPass
@@ -41,7 +42,7 @@ class LocalKernels:
             if isinstance(result, torch.Tensor) and request.outputs == 1:
                 return (result,)
             if not isinstance(result, (tuple, list)) or len(result) != request.outputs:
-                got = f"{len(result)} values" if isinstance(result, (tuple, list)) else type(result).__name__
+                got = counted(len(result), "value") if isinstance(result, (tuple, list)) else type(result).__name__
                 raise RuntimeError(
                     f"pass {request.name}: the kernel wrapper returned {got}, the pattern returns {request.outputs}"
                 )

@@ -10,6 +10,7 @@ import contextlib
 import inspect
 import os
 import random
+import select
 import signal
 import socket
 import sys
@@ -36,6 +37,7 @@ from pytest_passbench.walls import harden, seccomp
 _MAX_PADDING_BYTES = 1 << 22  # between the addresses of two recordings
 _NOT_SUBSCRIPTABLE = "'function' object is not subscriptable"  # Python's words for ``kernel[grid]``
 _PLAN, _NO_PLAN = b"+", b"-"  # bytes between a reader and its forks
+_POLL_SECONDS = 0.05  # between two looks whether a fork still lives
 
 
 def main(message: dict[str, Any], fds: list[int]) -> None:
@@ -170,7 +172,7 @@ def _serve(channel: socket.socket, order: dict[str, Any], passes: dict[str, Load
             with contextlib.suppress(OSError):
                 turn.send(_PLAN)
             with contextlib.suppress(OSError):
-                said = turn.recv(1)
+                said = _said(pid, turn)
         going = said not in (b"", _NO_PLAN)
         if not said:
             reaped.add(pid)
@@ -179,6 +181,22 @@ def _serve(channel: socket.socket, order: dict[str, Any], passes: dict[str, Load
     for pid, _turn in forks:  # last: the judge need not wait until their memory is free
         if pid not in reaped:
             os.waitpid(pid, 0)
+
+
+def _said(pid: int, turn: socket.socket) -> bytes:
+    """Return the byte that a fork tells on its socket, or nothing if the fork has ended.
+
+    A process that the fork has started may hold the socket open after the fork's end, so the fork is looked at too.
+    """
+    while not _readable(turn, _POLL_SECONDS):
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        if ended and not _readable(turn, 0):
+            return b""
+    return turn.recv(1)
+
+
+def _readable(turn: socket.socket, seconds: float) -> bool:
+    return bool(select.select([turn], [], [], seconds)[0])
 
 
 def _forked(

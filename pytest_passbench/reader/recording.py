@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.plans.launch import (
     MAX_TABLE_BYTES,
     Allocate,
@@ -65,7 +66,7 @@ class WrongCall(Refused):
         super().__init__("call", message)
 
 
-class Recording(TorchDispatchMode):  # type: ignore[misc]
+class Recording(TorchDispatchMode):
     """The steps of a call so far. It is active as a context while the wrapper runs."""
 
     def __init__(self, request: Request, tensors: list[torch.Tensor], policy: str) -> None:
@@ -94,7 +95,7 @@ class Recording(TorchDispatchMode):  # type: ignore[misc]
         elif isinstance(result, (tuple, list)) and len(result) == self._request.outputs:
             values = tuple(result)
         else:
-            got = f"{len(result)} values" if isinstance(result, (tuple, list)) else _kind(result)
+            got = counted(len(result), "value") if isinstance(result, (tuple, list)) else _kind(result)
             raise Refused("result", f"returns {got}, and the pattern returns {self._request.outputs}")
         for value in values:
             if not isinstance(value, torch.Tensor):

@@ -46,7 +46,7 @@ def _tensor(argument: Argument, chance: random.Random) -> torch.Tensor:
     return whole.set_(memory.untyped_storage(), start // item, form.shape, form.strides)
 
 
-class Device(TorchFunctionMode):  # type: ignore[misc]
+class Device(TorchFunctionMode):
     """A mode in which tensors and factories answer as on ``device``. Reading values raises Refused."""
 
     def __init__(self, device: str) -> None:

@@ -25,7 +25,7 @@ _CHECKS = (
 _SIZED = ("zeros", "ones", "empty", "rand", "randn")
 
 
-class _Factories(TorchFunctionMode):  # type: ignore[misc]
+class _Factories(TorchFunctionMode):
     """A mode in which calls without a symbol that make a tensor (``torch.arange(8)``) become nodes.
 
     They run on the meta device only.
@@ -57,7 +57,7 @@ def _has_proxy(value: Any) -> bool:
     return isinstance(value, (tuple, list)) and any(_has_proxy(item) for item in value)
 
 
-class _Symbol(Proxy):  # type: ignore[misc]
+class _Symbol(Proxy):
     """A symbol that keeps ``x += y`` for a tensor, whose views see it. FX would make it ``x = x + y``."""
 
 
@@ -76,7 +76,7 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"
 _Symbol.__iand__, _Symbol.__ior__ = _augmented("and_"), _augmented("or_")
 
 
-class _Tracer(Tracer):  # type: ignore[misc]
+class _Tracer(Tracer):
     """A tracer for which each function and method of torch is a leaf."""
 
     def __init__(self) -> None:

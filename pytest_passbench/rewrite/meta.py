@@ -74,7 +74,7 @@ def metadata_nodes(graph: torch.fx.Graph) -> set[Node]:
     return found
 
 
-class _Recorder(Interpreter):  # type: ignore[misc]
+class _Recorder(Interpreter):
     """An interpreter that keeps each value in ``node.meta['passbench']`` and notes the nodes that write in place."""
 
     def record(self, inputs: list[Any]) -> None:

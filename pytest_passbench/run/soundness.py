@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import HARNESS_FAIL, RAN, ArmResult, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.score.subgraph import possible
@@ -67,11 +68,11 @@ def _of_record(record: Record) -> Iterator[str]:
 
 def _of_arm(arm: ArmResult, outputs: int) -> Iterator[str]:
     if arm.status == RAN and outputs and len(arm.correct_from) not in (0, outputs):
-        yield f"correct_from: {len(arm.correct_from)} values, and {outputs} outputs"
+        yield f"correct_from: {counted(len(arm.correct_from), 'value')}, and {counted(outputs, 'output')}"
     for name in ("greatest_ratio64", "mean_ratio64"):
         ratios = getattr(arm, name)
         if ratios and outputs and len(ratios) != outputs:
-            yield f"{name}: {len(ratios)} values, and {outputs} outputs"
+            yield f"{name}: {counted(len(ratios), 'value')}, and {counted(outputs, 'output')}"
         if any(ratio < 0 for ratio in ratios):
             yield f"{name}: a ratio below 0"
     if arm.speed is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from pytest_passbench.rewrite.normalise import Call
 from pytest_passbench.scaffold.emitter import Unsupported, literal, refuse
+from pytest_passbench.scaffold.formulas import ARITHMETIC, COMPARISONS, FORMULAS, Formula
 
 Operand = Callable[[Any], str]
 """Gives the C++ text of an argument: a loaded element, a local value or a number."""
@@ -36,14 +37,10 @@ def expression(call: Call, kind: str, rounded: Callable[[str], str], at: Operand
     return make(call, kind, rounded, at)
 
 
-def _unary(text: str) -> Callable[..., str]:
+def _unary(known: Formula) -> Callable[..., str]:
     def make(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
-        refuse(kind in ("int", "bool"), f"{call.op} of whole numbers")
-        return (
-            text.replace("x", at(call.args["input"]))
-            if text.count("x") == 1
-            else formula(text, at(call.args["input"]))
-        )
+        refuse(kind in ("int", "bool") and not known.whole, f"{call.op} of whole numbers")
+        return formula(known.cpp, at(call.args["input"]))
 
     return make
 
@@ -186,26 +183,14 @@ def _batch_norm(call: Call, kind: str, rounded: Callable[[str], str], at: Operan
 
 
 _MAKERS: dict[str, Callable[..., str]] = {
-    "add": _infix("+"), "sub": _infix("-"), "mul": _infix("*"), "div": _infix("/"),
-    "bitwise_and": _infix("&"), "bitwise_or": _infix("|"), "bitwise_xor": _infix("^"),
-    "eq": _compare("=="), "ne": _compare("!="), "lt": _compare("<"), "le": _compare("<="), "gt": _compare(">"),
-    "ge": _compare(">="), "pow": _power, "gelu": _gelu, "clamp": _clamp, "hardtanh": _clamp, "leaky_relu": _leaky,
+    **{op: _unary(known) for op, known in FORMULAS.items()},
+    **{op: _infix(sign) for op, sign in ARITHMETIC.items()},
+    **{op: _compare(sign) for op, sign in COMPARISONS.items()},
+    "bitwise_xor": _infix("^"),
+    "pow": _power, "gelu": _gelu, "clamp": _clamp, "hardtanh": _clamp, "leaky_relu": _leaky,
     "prelu": _prelu,
     "softplus": _softplus, "where": _where, "masked_fill": _masked_fill, "lerp": _lerp, "remainder": _remainder,
     "bitwise_not": _bitwise_not, "logical_not": _bitwise_not, "to": _to, "batch_norm": _batch_norm,
-    "neg": lambda call, _kind, _rounded, at: f"-{at(call.args['input'])}",
-    "relu": lambda call, _kind, _rounded, at: formula("x < 0 ? 0 : x", at(call.args["input"])),
-    "abs": _unary("std::fabs(x)"), "sqrt": _unary("std::sqrt(x)"), "rsqrt": _unary("1 / std::sqrt(x)"),
-    "reciprocal": _unary("1 / x"), "exp": _unary("float(std::exp(double(x)))"),
-    "log": _unary("float(std::log(double(x)))"), "log1p": _unary("float(std::log1p(double(x)))"),
-    "expm1": _unary("float(std::expm1(double(x)))"), "erf": _unary("float(std::erf(double(x)))"),
-    "sin": _unary("float(std::sin(double(x)))"), "cos": _unary("float(std::cos(double(x)))"),
-    "tanh": _unary("float(std::tanh(double(x)))"), "sigmoid": _unary("1 / (1 + std::exp(-x))"),
-    "silu": _unary("x / (1 + std::exp(-x))"),
-    "elu": _unary("x > 0 ? x : std::expm1(x)"),
-    "relu6": _unary("std::min(std::max(x, 0.0f), 6.0f)"),
-    "hardsigmoid": _unary("std::min(std::max(x + 3, 0.0f), 6.0f) / 6"),
-    "hardswish": _unary("x * std::min(std::max(x + 3, 0.0f), 6.0f) / 6"),
     "glu": lambda call, _kind, _rounded, at: f"{at(call.args['input'])} / (1 + std::exp(-{at(call.args['other'])}))",
     "copy": lambda call, _kind, _rounded, at: at(call.args["input"]),
 }  # fmt: skip

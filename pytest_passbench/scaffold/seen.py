@@ -54,7 +54,7 @@ def values_of(gm: GraphModule, subgraph: Subgraph, examples: bool = True) -> dic
             return _Recorder(gm).values(example_inputs(subgraph))
 
 
-class _Recorder(Interpreter):  # type: ignore[misc]
+class _Recorder(Interpreter):
     """An interpreter that notes what each value is."""
 
     def values(self, inputs: list[Any]) -> dict[int, Seen]:

@@ -19,25 +19,17 @@ from pytest_passbench.scaffold.emitter import (
     refuse,
     wrapped_call,
 )
+from pytest_passbench.scaffold.formulas import ARITHMETIC, COMPARISONS, FORMULAS
 from pytest_passbench.scaffold.helpers import TEXTS
 from pytest_passbench.scaffold.lowering.lower import Lowering
 from pytest_passbench.scaffold.lowering.wrapper import Stage
 from pytest_passbench.scaffold.parts import Part
 
 _FIXED = {"float": "tl.float32", "pb::bf16": "tl.bfloat16", "pb::f16": "tl.float16", "double": "tl.float64"}
-_FORMULAS = {
-    "relu": "tl.where(x < 0, 0.0, x)", "abs": "tl.abs(x)", "sqrt": "tl.sqrt(x)", "rsqrt": "1.0 / tl.sqrt(x)",
-    "reciprocal": "1.0 / x", "exp": "tl.exp(x)", "log": "tl.log(x)", "erf": "tl.erf(x)", "sin": "tl.sin(x)",
-    "cos": "tl.cos(x)", "sigmoid": "1.0 / (1.0 + tl.exp(-x))", "silu": "x / (1.0 + tl.exp(-x))", "neg": "-x",
-    "tanh": "2.0 / (1.0 + tl.exp(-2.0 * x)) - 1.0", "elu": "tl.where(x > 0, x, tl.exp(tl.minimum(x, 0.0)) - 1.0)",
-    "relu6": "tl.minimum(tl.maximum(x, 0.0), 6.0)",
-    "hardsigmoid": "tl.minimum(tl.maximum(x + 3.0, 0.0), 6.0) / 6.0",
-    "hardswish": "x * tl.minimum(tl.maximum(x + 3.0, 0.0), 6.0) / 6.0", "to": "(x).to(tl.float32)",
-}  # fmt: skip
+_FORMULAS = {op: known.triton for op, known in FORMULAS.items() if known.triton} | {"to": "(x).to(tl.float32)"}
 _GELU = "0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))"
 _GELU_TANH = "x * (1.0 - 1.0 / (1.0 + tl.exp(1.5957691216057308 * (x + 0.044715 * x * x * x))))"
-_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">",
-          "ge": ">=", "bitwise_and": "&", "bitwise_or": "|"}  # fmt: skip
+_INFIX = ARITHMETIC | COMPARISONS
 
 # A block of `HEIGHT` rows, each padded to `BLOCK` elements. The last block has the last row several times.
 _ROW = """\

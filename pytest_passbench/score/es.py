@@ -12,7 +12,7 @@ from math import log10
 from pathlib import Path
 from typing import Any
 
-from pytest_passbench.core.checks import MAX_EXPONENT
+from pytest_passbench.core.checks import MAX_EXPONENT, is_exponent, is_failure_value
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import shown
 from pytest_passbench.core.ladder import T_FROZEN, T_MIN
@@ -69,9 +69,9 @@ def check(settings: ScoreSettings, where: Path | None = None) -> None:
     for name, value in (("b", settings.b), ("p", settings.p)):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise UserError(f"{name} = {shown(value)} is not a number", where=where, remedy="0 < b <= 1, 0 <= p")
-    if not 0.0 < settings.b <= 1.0:
+    if not is_failure_value(settings.b):
         raise UserError(f"b = {settings.b} is out of range", where=where, remedy="0 < b <= 1")
-    if not 0.0 <= settings.p <= MAX_P:
+    if not is_exponent(settings.p):
         raise UserError(f"p = {settings.p} is out of range", where=where, remedy=f"0 <= p <= {MAX_P:g}")
     if settings.interpretation not in tuple(LEVELS):
         what = f"unknown interpretation {shown(settings.interpretation)}"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.task import Task
 from pytest_passbench.suite import scalars
 from pytest_passbench.suite.limits import MAX_STATEMENTS
@@ -162,7 +163,7 @@ class _Builder(ast.NodeVisitor):
         if isinstance(value, self.torch.fx.Node):
             return self.call(operator.getitem, value, position)
         if not isinstance(value, tuple | list) or len(value) != len(target.elts):
-            self.fail(f"cannot unpack into {len(target.elts)} names", target)
+            self.fail(f"cannot unpack into {counted(len(target.elts), 'name')}", target)
         return value[position]
 
     # Expressions

@@ -83,11 +83,18 @@ def at(name: str | Path) -> list[TaskRef]:
     """Return the tasks that a word of the user's names, in the order of their paths.
 
     The word is a path, the id of an installed task, or the path or node id that pytest prints for an installed task.
-    A path that exists goes first. Raises UserError if nothing is called that.
+    A path that exists goes first, but an id goes before a folder of its name without tasks, such as a candidate's.
+    Raises UserError if nothing is called that, or if the word is an id and a path with tasks.
     """
     path = Path(name)
     if kind_of(path) is not None:
-        return discover(path)
+        task = _installed(str(name))
+        if task is None:
+            return discover(path)
+        if any(_Walk(path).below(path)):
+            remedy = f"write {task.path} or {path.resolve()}"
+            raise UserError("is the id of an installed task, and holds tasks here", where=name, remedy=remedy)
+        return [task]
     printed = Path(str(name).partition("::")[0])
     if printed.parts[:1] == (INSTALLED,):
         inside = installed_tasks().joinpath(*printed.parts[1:])
@@ -96,6 +103,14 @@ def at(name: str | Path) -> list[TaskRef]:
     if len(path.parts) != 1 or path.name.endswith(taskfile.SUFFIX):
         return discover(path)  # which says that it is not there
     return named(discover(installed_tasks()), [str(name)])
+
+
+def _installed(name: str) -> TaskRef | None:
+    """Return the installed task whose file is called by this id, or None. No other file is read."""
+    if os.sep in name:
+        return None
+    files = (path for path, _kind in walk(installed_tasks()) if path.name == f"{name}{taskfile.SUFFIX}")
+    return next((TaskRef(path, taskfile.read_header(path), "task") for path in files), None)
 
 
 def one(name: str | Path) -> TaskRef:

@@ -11,6 +11,7 @@ from pathlib import Path
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import shown
 from pytest_passbench.core.files import decode, opened, read_text
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.suite.document import Cursor, Document
 from pytest_passbench.suite.limits import MAX_FILE_BYTES, MAX_HEADER_BYTES, MAX_SUBGRAPHS, shape_problem
@@ -219,7 +220,7 @@ def spec_problem(spec: TensorSpec) -> str | None:
         return problem
     count = math.prod(spec.shape)
     if spec.data is not None and len(spec.data) != count:
-        return f"{len(spec.data)} values in data, shape {list(spec.shape)} holds {count}"
+        return f"{counted(len(spec.data), 'value')} in data, shape {list(spec.shape)} holds {count}"
     return None
 
 
@@ -227,7 +228,7 @@ def _check_whole(
     root: Cursor, header: TaskHeader, subgraphs: tuple[Subgraph, ...], programs: dict[str, ParsedSource]
 ) -> None:
     if len(subgraphs) != header.subgraphs:
-        what = f"{len(subgraphs)} subgraphs, the header says {header.subgraphs}"
+        what = f"{counted(len(subgraphs), 'subgraph')}, the header says {header.subgraphs}"
         root.at("subgraphs").fail(what, f"set 'subgraphs: {len(subgraphs)}'")
     ids: set[str] = set()
     for position, subgraph in enumerate(subgraphs):

@@ -86,7 +86,7 @@ def _run(subgraph: Subgraph, gm: torch.fx.GraphModule) -> None:
                 _Named(gm).run(*example_inputs(subgraph))
 
 
-class _Named(torch.fx.Interpreter):  # type: ignore[misc]
+class _Named(torch.fx.Interpreter):
     """An interpreter that names the node in every error."""
 
     def run_node(self, node: torch.fx.Node) -> Any:

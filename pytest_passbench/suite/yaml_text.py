@@ -9,7 +9,7 @@ import yaml
 _SafeDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
-class _Dumper(_SafeDumper):  # type: ignore[misc]
+class _Dumper(_SafeDumper):
     """A dumper that quotes strings with line breaks or control characters, so that a value is one line."""
 
 

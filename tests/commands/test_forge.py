@@ -150,7 +150,7 @@ def test_a_module_becomes_task_files_and_the_next_command_is_named(
     assert task.header.sources == ("mine/Block",)
     assert {s.dtype for s in task.subgraphs} >= {"float32", "bfloat16"}
     said = capsys.readouterr()
-    assert "1 tasks" in said.out
+    assert "1 task, " in said.out
     assert "pytest --passbench --candidate=DIR out" in said.out
     assert "refused" not in said.out
     assert said.err.startswith("forge: capturing mine/Block\n")

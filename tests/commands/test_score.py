@@ -83,6 +83,7 @@ def test_a_results_file(run_folder, capsys):
 
 def test_the_folder_of_a_run_will_do(run_folder, capsys):
     assert output(capsys, run_folder, "--b=0.5")["as"] == pytest.approx((4.0 * 0.5) ** 0.5)
+    assert output(capsys, run_folder, "--b=1")["as"] == pytest.approx(2.0)
 
 
 def test_the_columns_at_another_t(tmp_path, run_folder, capsys):
@@ -199,10 +200,10 @@ def test_a_missing_file(tmp_path, capsys):
     assert "no such file" in message(capsys, tmp_path / "none.json")
 
 
-def test_a_bad_option(run_folder, capsys):
-    assert "out of range" in message(capsys, run_folder, "--b=0")
+@pytest.mark.parametrize("option", ["--b=0", "--b=1.1", "--p=-1", "--interpretation=mine"])
+def test_a_bad_option(run_folder, option):
     with pytest.raises(SystemExit) as stopped:
-        main(["score", str(run_folder), "--interpretation=mine"])
+        main(["score", str(run_folder), option])
     assert stopped.value.code == 2
 
 

@@ -28,7 +28,6 @@ def test_later_candidates_have_the_result_of_the_first(bench, wrapper):
     )
     settings = Settings(pipeline="direct", audit="off", policy="open", baselines=("inductor",))
     with Session(settings, SECRET) as session:
-        session.floor = False
         measured, copied, missed = (bench.judged_by(session, path)[-1] for path in (first, other, missing))
     inductor = measured.baselines["inductor"]
     assert inductor.status == "ran"

@@ -42,6 +42,22 @@ def records(bench, wrapper):
     return bench.judge(timeout=4.0, policy="open")
 
 
+CHILD = "import ctypes, os, time\nif os.fork() == 0:\n    time.sleep(600)\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "head", "phase"),
+    [(f"{CHILD}ctypes.string_at(8)", "", "wrapper"), (HONEST, f"{CHILD}ctypes.string_at(8)", "load")],
+    ids=["recording", "reading"],
+)
+def test_a_crash_is_no_timeout_if_a_process_that_was_started_lives_on(bench, wrapper, body, head, phase):
+    bench.task()
+    bench.candidate({"p": wrapper(body, head)})
+    (record,) = bench.judge(timeout=10.0, policy="open").values()
+    assert (record.arm.status, record.arm.phase) == ("crash", phase)
+    assert "SIGSEGV" in record.arm.message
+
+
 def test_every_fault_has_its_status_and_says_why(records):
     for name, (_body, status, text) in FAULTS.items():
         arm = records[f"{name}/float32-x1"].arm

@@ -38,7 +38,6 @@ SETTINGS = Settings(pipeline="direct", audit="off", policy="open")
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
     with Session(SETTINGS, b"a secret of the tests") as session:
-        session.floor = False
         yield session
 
 

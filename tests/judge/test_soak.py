@@ -5,15 +5,15 @@ The same with 300 subgraphs: ``benchmarks/misbehaving.py``.
 
 from __future__ import annotations
 
+import misbehaviour
 import pytest
-import soak
 
 
 @pytest.mark.slow
 def test_a_run_survives_what_its_runners_do_and_leaves_nothing_behind(tmp_path):
-    outcome = soak.run(25, tmp_path, budget=5.0)
+    outcome = misbehaviour.run(25, tmp_path, budget=5.0)
     assert outcome.wrong == []
     assert outcome.left == []
     assert sum(outcome.statuses.values()) == 25
     assert outcome.statuses["well: correct"] == 20
-    assert outcome.grown < soak.MOST_GROWN
+    assert outcome.grown < misbehaviour.MOST_GROWN

@@ -12,7 +12,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-import hostile
+import hostile_plans as hostile
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -146,7 +146,8 @@ def test_whatever_a_reader_says_ends_as_a_plan_or_as_its_failure(seed: int) -> N
         theirs.shutdown(socket.SHUT_WR)
         arm: Any = _Arm()
         try:
-            Reader(arm, mine, log, "/candidate", PassDir(Path("cand"), ("p",))).record(hostile.request(), "kernels")
+            reader = Reader(arm, mine, log, "/candidate", PassDir(Path("cand"), ("p",)), os.getpid())
+            reader.record(hostile.request(), "kernels")
         except (ArmFailure, Refusal):
             return
 

@@ -228,7 +228,7 @@ def test_a_candidate_on_sys_path_or_as_a_path_argument_is_refused(bench, monkeyp
         ("--passbench-shard=3/2", "*'3/2' is not i/N with 1 <= i <= N"),
         ("--passbench-fail-under=speed=2", "*'speed=2' is not NAME=VALUE with NAME one of AS, correct,*"),
         ("--passbench-fail-under=AS=x", "*'x' is not a number"),
-        ("--passbench-b=1", "*'1' is not a number between 0 and 1"),
+        ("--passbench-b=1.1", "*'1.1' is not a number above 0 and up to 1"),
         ("--passbench-p=-1", "*'-1' is not a number from 0 to 10"),
         ("--passbench-tasks=nowhere", "ERROR: *nowhere: no such file or folder*"),
         ("--candidate=nowhere", "ERROR: *nowhere: the candidate directory does not exist*"),

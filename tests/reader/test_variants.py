@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import variants
+import wrapper_variants as variants
 
 
 @pytest.mark.parametrize("hidden", variants.HIDDEN)

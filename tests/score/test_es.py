@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from argparse import ArgumentTypeError
 from dataclasses import replace
 from itertools import pairwise
 
@@ -13,6 +14,7 @@ from checkout import DATA
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_passbench.core.checks import failure_value
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.ladder import BITWISE, LADDER, NEVER, tolerances
 from pytest_passbench.core.record import HARNESS_FAIL, STATUSES, ArmResult, Record, Speed
@@ -211,6 +213,24 @@ def test_the_slowest_and_the_fastest_make_numbers():
 def test_settings_out_of_range_are_refused(settings):
     with pytest.raises(UserError, match="out of range"):
         es.evaluate([correct(1.0)], settings)
+
+
+@pytest.mark.parametrize(
+    ("b", "valid"), [("0", False), ("1e-300", True), ("0.1", True), ("1", True), ("1.01", False)]
+)
+def test_a_file_may_have_the_b_that_the_command_line_takes(b, valid):
+    if valid:
+        es.check(ScoreSettings(b=failure_value(b)))
+        return
+    with pytest.raises(ArgumentTypeError, match="not a number above 0 and up to 1"):
+        failure_value(b)
+    with pytest.raises(UserError, match="out of range"):
+        es.check(ScoreSettings(b=float(b)))
+
+
+def test_with_b_of_1_a_failure_counts_as_a_run_of_eager():
+    subgraphs = [correct(4.0, BITWISE), Judged("integrity")]
+    assert es.evaluate(subgraphs, ScoreSettings(b=1.0)).as_ == pytest.approx(2.0)
 
 
 def test_a_record_becomes_what_the_scores_need():

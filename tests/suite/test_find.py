@@ -13,7 +13,7 @@ from checkout import DATA
 from pytest_passbench.commands.main import main
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.task import Subgraph, TensorSpec
-from pytest_passbench.suite.find import discover, installed_tasks, select
+from pytest_passbench.suite.find import at, discover, installed_tasks, select
 from pytest_passbench.suite.instantiate import example_inputs
 from pytest_passbench.suite.published import write_sample
 from pytest_passbench.suite.taskfile import DTYPES, read_task
@@ -123,6 +123,26 @@ def test_samples_that_no_parent_tells_apart_are_numbered(tmp_path, sample):
     shutil.copytree(sample, root / "a-x-2")
     assert found_ids(root) == {"a-x-2": "a-x-2", "a/x": "a-x", "b/x": "a-x-3", "c/x": "a-x-4"}
     assert [ref.load().id for ref in discover(root)] == [ref.id for ref in discover(root)]
+
+
+def test_an_id_goes_before_a_folder_of_its_name_without_tasks(tmp_path, monkeypatch):
+    installed = discover(installed_tasks())[0]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / installed.id / "pass_dir").mkdir(parents=True)
+    assert [ref.path for ref in at(installed.id)] == [installed.path]
+    with pytest.raises(UserError, match="holds no tasks"):
+        at(f"./{installed.id}")
+
+
+def test_an_id_that_is_a_folder_of_tasks_too_is_refused_with_both_spellings(tmp_path, monkeypatch, everything):
+    installed = discover(installed_tasks())[0]
+    monkeypatch.chdir(tmp_path)
+    everything.rename(tmp_path / installed.id)
+    with pytest.raises(UserError, match="is the id of an installed task, and holds tasks here") as refused:
+        at(installed.id)
+    for path in (installed.path, tmp_path / installed.id):
+        assert str(path) in str(refused.value)
+        assert [ref.path for ref in at(path)] == [ref.path for ref in discover(path)]
 
 
 def test_suites_go_by_tags(everything):

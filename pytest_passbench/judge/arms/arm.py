@@ -18,6 +18,7 @@ from pytest_passbench.core.paths import IMPORTED_FROM
 from pytest_passbench.judge.arms import processes, replies, sandbox
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.faults import SandboxFailed
+from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.wire import hear, peer, socket_pair
 from pytest_passbench.judge.deadline import Deadline
 from pytest_passbench.judge.scratch import Scratch
@@ -250,6 +251,17 @@ class Arm:
         walls_own = {root, self.zygote, processes.parent_if_any(self.zygote)}
         inside = [pid for pid in processes.descendants(root) if pid not in walls_own]
         return [pid for pid in inside if processes.alive(pid)]
+
+    def outer(self, number: int) -> int | None:
+        """Return the host's id of the zygote's child with that id inside, or None if it is not found.
+
+        The kernel may leave children out of its list while others end.
+        """
+        for pid in processes.descendants(self.zygote):
+            with contextlib.suppress(Gone):
+                if processes.inner(pid) == number:
+                    return pid
+        return None
 
     def end_strays(self, template: int) -> None:
         """End the other processes of the sandbox once a template is built, such as compilers.

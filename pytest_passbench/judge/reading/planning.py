@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from pytest_passbench.candidate.triton import KernelText, stored
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Finding
 from pytest_passbench.core.settings import Policy
 from pytest_passbench.judge.arms.failures import ArmFailure
@@ -198,7 +199,9 @@ class Planner:
 def check(request: Request, plan: LaunchPlan, policy: Policy) -> None:
     """Raise Refusal for a well-formed plan that ``policy`` does not allow, or that does not fit the request."""
     if len(plan.returns) != request.outputs:
-        raise Refusal("result", f"returns {len(plan.returns)} values, and the pattern returns {request.outputs}")
+        raise Refusal(
+            "result", f"returns {counted(len(plan.returns), 'value')}, and the pattern returns {request.outputs}"
+        )
     operators = [step.name for step in plan.steps if isinstance(step, Operator)]
     if policy != "open":
         if operators:
@@ -218,7 +221,7 @@ def check(request: Request, plan: LaunchPlan, policy: Policy) -> None:
 def _check_arguments(kernel: CppKernel, signature: Signature, arguments: tuple[Any, ...]) -> None:
     parameters, name = signature.parameters, kernel.function
     if len(parameters) != len(arguments):
-        raise Refusal("argument", f"launches {name} with {len(arguments)} arguments of {len(parameters)}")
+        raise Refusal("argument", f"launches {name} with {counted(len(arguments), 'argument')} of {len(parameters)}")
     for position, (kind, value) in enumerate(zip(parameters, arguments, strict=True)):
         if not _fits(kind, value):
             raise Refusal("argument", f"launches {name} with a wrong argument {position + 1}: no {kind}")

@@ -70,16 +70,22 @@ def start_reader(arm: Arm, folder: str, passes: PassDir) -> Reader:
 
     ``folder`` is the directory's path inside the sandbox.
     """
-    channel, log, _number = arm.fork({"op": "reader", "folder": folder, "stems": list(passes.stems)})
-    return Reader(arm, channel, log, folder, passes)
+    channel, log, number = arm.fork({"op": "reader", "folder": folder, "stems": list(passes.stems)})
+    return Reader(arm, channel, log, folder, passes, arm.outer(number))
 
 
 class Reader:
     """A process with the modules of a pass directory. It starts in the background; :meth:`passes` waits for it."""
 
-    def __init__(self, arm: Arm, channel: socket.socket, log: Any, folder: str, passes: PassDir) -> None:
-        """Take over a forked process. ``folder`` is the path inside the sandbox of the ``passes`` that it reads."""
+    def __init__(
+        self, arm: Arm, channel: socket.socket, log: Any, folder: str, passes: PassDir, pid: int | None
+    ) -> None:
+        """Take over a forked process, whose id is ``pid`` if it is known.
+
+        ``folder`` is the path inside the sandbox of the ``passes`` that it reads.
+        """
         self._arm, self._channel, self._log, self._folder, self._passes = arm, channel, log, folder, passes
+        self._pid = pid
         self._told: list[dict[str, Any]] | None = None
         self._imported = self._printed = 0  # bytes printed while the modules were loaded, and so far
         self._frozen = False
@@ -182,13 +188,22 @@ class Reader:
         return self._arm.late(phase, what)
 
     def _wait(self, deadline: float, phase: str) -> None:
-        """Wait for an answer. Raises TimeoutError, and ArmFailure if there are too many processes meanwhile."""
-        while not select.select([self._channel], [], [], POLL_SECONDS)[0]:
+        """Wait for an answer.
+
+        Raises TimeoutError, ProtocolError if the process has ended, ArmFailure if there are too many processes. A
+        process that it has started may hold the channel open after its end, so it is looked at itself.
+        """
+        while not self._answers(POLL_SECONDS):
             if time.monotonic() > deadline:
                 raise TimeoutError
+            if self._pid is not None and not processes.alive(self._pid) and not self._answers(0):
+                raise ProtocolError("the process has ended")
             if len(self._arm.everything_inside()) > MAX_PROCESSES:
                 self._arm.destroy()
                 raise ArmFailure("crash", phase, f"started more than {MAX_PROCESSES} processes while it was read")
+
+    def _answers(self, seconds: float) -> bool:
+        return bool(select.select([self._channel], [], [], seconds)[0])
 
     def output(self) -> str:
         """Return the output of loading the modules and the output since the last call, capped and escaped."""

@@ -52,7 +52,7 @@ def _values(graph: GraphModule, subgraph: Subgraph) -> dict[str, Shape]:
     return recorder.found
 
 
-class _Recorder(Interpreter):  # type: ignore[misc]
+class _Recorder(Interpreter):
     """An interpreter that notes what each tensor is."""
 
     def __init__(self, graph: GraphModule) -> None:

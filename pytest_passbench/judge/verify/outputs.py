@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
+from pytest_passbench.core.plurals import counted
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.protocol import (
@@ -70,7 +71,7 @@ class OutputForm:
         if self.kind == KIND_TENSOR:
             return f"a {self.dtype} tensor of shape {list(self.shape)} on {self.device}"
         if self.kind == KIND_COUNT:
-            return f"{self.count} outputs" if self.count >= 0 else "no tuple of outputs"
+            return counted(self.count, "output") if self.count >= 0 else "no tuple of outputs"
         return "a number" if self.kind == KIND_SCALAR else "an object that is no plain tensor"
 
 

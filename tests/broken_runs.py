@@ -1,8 +1,8 @@
 """Faults made on purpose in a real run, and what is left of the run afterwards.
 
-As a program it is the caller of a run: ``python tests/faults.py FAULT,... FOLDER [--busy] [OPTION...]`` starts it in
-a folder that :func:`prepare` made, and prints an :class:`Outcome` of each as JSON. Whatever the run leaves without
-a parent becomes a child of this program. So nothing escapes it.
+As a program it is the caller of a run: ``python tests/broken_runs.py FAULT,... FOLDER [--busy] [OPTION...]`` starts
+it in a folder that :func:`prepare` made, and prints an :class:`Outcome` of each as JSON. Whatever the run leaves
+without a parent becomes a child of this program. So nothing escapes it.
 """
 
 from __future__ import annotations

@@ -85,7 +85,6 @@ def run(count: int, folder: Path, **settings: Any) -> Outcome:
     chosen = {"pipeline": "direct", "timeout": TIMEOUT, "policy": "open", **settings}
     outcome, before, first = Outcome(), _state(), 0.0
     with Session(Settings(**chosen), os.urandom(32)) as session:
-        session.floor = False
         for number, path in enumerate(sorted((folder / "tasks").glob("*.yaml"))):
             *_, record = session.judge(read_task(path), candidate)
             kind = record.task.partition("-")[2]
