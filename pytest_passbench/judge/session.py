@@ -34,14 +34,14 @@ class Session:
     """A judge of tasks for candidates, and a context manager; its sandboxes end with it.
 
     ``expected`` is the number of subgraphs that it will be asked for, as far as its caller knows: a budget is spread
-    over them. The machine's noise (eager against eager) is found out on the way. If it ``repeats``, subgraphs whose
-    verdict noise kept open are measured again.
+    over them. If it is ``thorough``, the machine's noise (eager against eager) is found out on the way. If it also
+    ``repeats``, subgraphs whose verdict noise kept open are measured again.
     """
 
     def __init__(self, settings: Settings, seed: bytes, worker: int = 0) -> None:
         """``worker`` tells parallel judges apart, from 0. Raises UserError if this machine has no sandbox."""
         self.settings, self._seed = settings, seed
-        self.expected, self.repeats = 0, True
+        self.expected, self.thorough, self.repeats = 0, True, True
         self.equipment = Equipment(settings, worker)
         self.case_judge = CaseJudge(self.equipment)
         self._attempts = Attempts(self.equipment)
@@ -80,7 +80,8 @@ class Session:
 
     def _choose_arms(self) -> None:
         """Decide whether eager has a twin. For one subgraph alone, it would cost more than it tells."""
-        self.equipment.twin = self.equipment.programs.kept or self.case_judge.budget.expected > 1
+        lasting = self.equipment.programs.kept or self.case_judge.budget.expected > 1
+        self.equipment.twin = self.thorough and lasting
 
     def environment(self) -> dict[str, Any]:
         """Return where the run takes place, JSON-ready (docs/results.md)."""
@@ -165,4 +166,4 @@ class Session:
         """Return True if noise left open what a longer measurement may decide, and the candidate has time for it."""
         ran, deadline = trial.subject.record.arm.status == RAN, trial.subject.bench.deadline
         enough = deadline.left() > AGAIN_SHARE * deadline.limit
-        return self.repeats and trial.noisy and ran and enough
+        return self.thorough and self.repeats and trial.noisy and ran and enough
