@@ -20,6 +20,8 @@ MAX_ELIFS = 500
 # Before 3.12, Python reads a format string as one token, and looks each of its expressions up in the whole string.
 MAX_FORMAT_CHARACTERS = 2_000  # of an expression in a format string
 MAX_FORMATS_CHARACTERS = 30_000  # of all expressions in format strings
+# From 3.12 on, Python's tokenizer counts the characters before each word of a line anew. A string may be long.
+MAX_COLUMN, MAX_FAR = 5_000, 1_000  # words and signs beyond that column
 MAX_DIGITS = 100  # of a number: the tokenizer's time grows with the square of their number
 
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
@@ -67,11 +69,15 @@ class _Counters:
     first: bool = True
     formatted: int = 0
     tokens: int = 0
+    far: int = 0
 
     def take(self, token: tokenize.TokenInfo) -> None:
         """Count a token. Raises TooComplex if it exceeds a limit."""
-        line = token.start[0]
+        line, column = token.start
         self.tokens += 1
+        self.far += column > MAX_COLUMN
+        if self.far > MAX_FAR:
+            raise TooComplex(line, f"more than {MAX_FAR} words and signs beyond column {MAX_COLUMN}")
         if self.tokens > MAX_TOKENS:
             raise TooComplex(line, f"more than {MAX_TOKENS} words and signs")
         if token.type == tokenize.INDENT:

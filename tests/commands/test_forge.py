@@ -148,7 +148,7 @@ def test_a_module_becomes_task_files_and_the_next_command_is_named(
     assert _forge("Block", X, X, "--size=2,32", "--tasks=1") == 0
     (task,) = _tasks(folder)
     assert task.header.sources == ("mine/Block",)
-    assert {s.dtype for s in task.subgraphs} >= {"float32", "bfloat16"}
+    assert len({s.dtype for s in task.subgraphs}) > 1
     said = capsys.readouterr()
     assert "1 task, " in said.out
     assert "pytest --passbench --candidate=DIR out" in said.out
