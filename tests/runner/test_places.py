@@ -56,11 +56,11 @@ def test_timed_blocks_find_their_memory_there_and_each_finds_it_elsewhere(bench,
 def test_the_rounds_of_a_pair_run_at_depths_of_the_stack_that_differ_both_arms_at_the_same(
     bench, wrapper, monkeypatch
 ):
-    from pytest_passbench.judge import subject
     from pytest_passbench.judge.arms import runner
+    from pytest_passbench.judge.trial import trial
     from pytest_passbench.timing import rounds as shapes
 
-    depths, pairs, block, measure = [], [], runner.Runner.block, subject.measure
+    depths, pairs, block, measure = [], [], runner.Runner.block, trial.measure
 
     def noted(self, calls, empty=False, depth=0):
         if calls > 1:  # a block of one call is no round: a call may be verified in float64 between rounds
@@ -73,7 +73,7 @@ def test_the_rounds_of_a_pair_run_at_depths_of_the_stack_that_differ_both_arms_a
         return arms, results
 
     monkeypatch.setattr(runner.Runner, "block", noted)
-    monkeypatch.setattr(subject, "measure", measured)
+    monkeypatch.setattr(trial, "measure", measured)
     # A pair whose rounds agree would be too short for all depths.
     monkeypatch.setattr(shapes, "PAIR_SECONDS", MAX_PAIR_SECONDS)
     bench.task(shapes=((64, 256), (64, 256)))  # so short a call has many rounds, whatever the noise
