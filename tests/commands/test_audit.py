@@ -133,6 +133,15 @@ def test_a_wrapper_that_raises_is_an_error_and_no_violation(bench, wrapper, caps
     assert "violation [" not in out
 
 
+def test_a_long_line_is_marked_where_it_is_cut(audited):
+    long = "out[0] = x[0] + y[0]" + " + x[0] * y[0]" * 20
+    for wrong, marks in ((f"totl = 1; {long};", (False, True)), (f"{long}; totl = 1;", (True, False))):
+        _, said, _ = audited(f"lib = cpp.load('''{KERNEL.replace('}', wrong + chr(10) + '}')}''')")
+        excerpt, caret = said[1:3]
+        assert (excerpt.startswith("    ..."), excerpt.endswith("...")) == marks
+        assert excerpt[caret.index("^") :].startswith("totl")
+
+
 @pytest.mark.slow
 def test_three_errors_of_a_kernel_are_shown_and_the_others_counted(audited):
     lines = "".join(f"  out[0] = none_{number};\n" for number in range(8))
