@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from pytest_passbench.judge.reading.survey import Survey
 
 SEVERITIES = ("violation", "error", "warning")
+HELP = """Read a candidate in a sandbox, screen and compile its kernels, and show its launch plans. The exit code is 1
+if an error or a violation is shown."""
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("audit", help="look a candidate over without judging it", description=__doc__)
+    parser = subparsers.add_parser("audit", help="look a candidate over without judging it", description=HELP)
     parser.add_argument("directory", type=Path, metavar="DIR", help="a pass directory, or a folder of them")
     parser.add_argument("--policy", choices=("kernels", "open"), default="kernels", help="default: kernels")
     parser.add_argument("--task", metavar="ID|PATH", help="a task: show the launch plans of its matches")
@@ -39,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"findings": findings, "plans": plans} if args.task else findings, indent=1))
     else:
         print(render(found))
-    return int(any(finding.severity in ("violation", "error") for finding in found.findings))
+    return int(found.faulty)
 
 
 def render(found: Survey) -> str:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 HELP = """Show the graphs of a task with the lines that passes match, the launch plan of each match, and, of the
 passes that match nowhere, the nearest place and what was in the way. Equal subgraphs are shown
-once. Nothing is judged, and no kernel is run. The exit code is 1 if no pass matches."""
+once. Nothing is judged, and no kernel is run. The exit code is 1 if no pass matches, or if an error or a
+violation is shown."""
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -33,7 +34,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what was matched. Return 1 if that is nothing."""
+    """Print what was matched. Return 1 if that is nothing, or if there is a violation or an error."""
     from pytest_passbench.core.escape import LINES, printable
     from pytest_passbench.judge.reading.survey import survey
     from pytest_passbench.suite import find
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(told, indent=1))
     else:
         print(printable("\n".join(render(task, found)), LINES))
-    return 0 if any(one.places for one in found.matched) else 1
+    return int(found.faulty or not any(one.places for one in found.matched))
 
 
 def only(task: Task, subgraph: str | None) -> Task:

@@ -69,13 +69,29 @@ class Argument:
 
 
 @dataclass(frozen=True)
+class Result:
+    """A value that the operators of a match give: dtype by torch's name, and shape."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.dtype} {list(self.shape)}"
+
+    def to_data(self) -> list[Any]:
+        """Return it as JSON-ready data."""
+        return [self.dtype, list(self.shape)]
+
+
+@dataclass(frozen=True)
 class Request:
     """A match that needs a plan.
 
     ``arguments`` are the wrapper's, encoded as in :mod:`pytest_passbench.plans.values`. ``{"tensor": i}`` stands for
     ``tensors[i]``. A value of the graph that is passed twice is one tensor. Two tensors are taken to share no memory
     (``docs/launch-plans.md``). ``outputs`` is the number of values that the pattern returns. ``sequence`` is True if
-    it returns a tuple or list of them.
+    it returns a tuple or list of them. ``results`` are what the replaced operators give for these values. An item is
+    None if nothing uses the value, or if it may be of any form. It is empty if nothing is known of any value.
     """
 
     name: str
@@ -83,6 +99,7 @@ class Request:
     tensors: tuple[Argument, ...]
     outputs: int = 1
     sequence: bool = False
+    results: tuple[Result | None, ...] = ()
 
     def to_data(self) -> dict[str, Any]:
         """Return it as JSON-ready data."""
@@ -92,6 +109,7 @@ class Request:
             "tensors": [tensor.to_data() for tensor in self.tensors],
             "outputs": self.outputs,
             "sequence": self.sequence,
+            "results": [None if result is None else result.to_data() for result in self.results],
         }
 
 

@@ -39,6 +39,7 @@ from pytest_passbench.plans.launch import (
     Operand,
     Operator,
     Request,
+    Result,
     Source,
     Step,
     TritonKernel,
@@ -64,13 +65,24 @@ def request(data: Any) -> Request:
     name, arguments = field(data, "name", str), field(data, "arguments", list)
     tensors = tuple(_argument(item) for item in at_most(field(data, "tensors", list), launch.MAX_ARGUMENTS))
     outputs, sequence = integer(field(data, "outputs", int), launch.MAX_ARGUMENTS), field(data, "sequence", bool)
+    results = tuple(_result(item) for item in at_most(field(data, "results", list), launch.MAX_ARGUMENTS))
+    if len(results) not in (0, outputs):
+        raise PlanRefused("a request that tells of another number of results than it has outputs")
     if len(name) > MAX_NAME_CHARACTERS:
         raise PlanRefused(f"a pass name of more than {MAX_NAME_CHARACTERS} characters")
     try:
         decode(arguments, lambda tag, content: _tensor_reference(tag, content, len(tensors)))
     except ValueRefused as error:
         raise PlanRefused(str(error)) from error
-    return Request(name, tuple(arguments), tensors, outputs, sequence)
+    return Request(name, tuple(arguments), tensors, outputs, sequence, results)
+
+
+def _result(data: Any) -> Result | None:
+    if data is None:
+        return None
+    if not isinstance(data, list) or len(data) != 2 or not isinstance(data[0], str) or data[0] not in ITEM_BYTES:
+        raise PlanRefused("a result that is not a dtype and a shape")
+    return Result(data[0], tuple(integer(size) for size in at_most(listed(data[1]), launch.MAX_DIMENSIONS)))
 
 
 def _tensor_reference(tag: str, content: Any, count: int) -> Any:

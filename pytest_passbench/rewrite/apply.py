@@ -12,14 +12,30 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from pytest_passbench.core.record import PassReport
-from pytest_passbench.plans.launch import ALIGNMENT_BYTES, Argument, Form, Request
+from pytest_passbench.plans.launch import (
+    ALIGNMENT_BYTES,
+    ITEM_BYTES,
+    MAX_DIMENSIONS,
+    Argument,
+    Form,
+    Request,
+    Result,
+)
 from pytest_passbench.plans.values import ValueRefused, encode
 from pytest_passbench.rewrite.effects import early_users
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.explain import explain, nearness
 from pytest_passbench.rewrite.inplace import thread_inplace
 from pytest_passbench.rewrite.match import Match, Search, Target
-from pytest_passbench.rewrite.meta import call, evaluate, fold_metadata, metadata_nodes, record_values, value_of
+from pytest_passbench.rewrite.meta import (
+    call,
+    evaluate,
+    fold_metadata,
+    metadata_nodes,
+    record_values,
+    shaped_by_values,
+    value_of,
+)
 from pytest_passbench.rewrite.operators import covered_names, operator_names
 from pytest_passbench.rewrite.passes import Kernels, Pass
 from pytest_passbench.rewrite.pattern import Pattern, prepare
@@ -180,7 +196,7 @@ class _Splice:
         """Add the call of the kernel to the graph, and return it."""
         traced = self.match.pattern.traced
         sequence = isinstance(traced.result, (tuple, list))
-        tensors, request = self._request(args, len(traced.outputs), sequence)
+        tensors, request = self._request(args, self._wanted(), sequence)
         kernel = self.kernels.kernel(request)
         node = self.graph.create_node("call_function", kernel, tensors, {}, name=identifier(self.item.name))
         bound = [self.match.binding.get(out) if isinstance(out, Node) else out for out in traced.outputs]
@@ -189,7 +205,26 @@ class _Splice:
         node.meta["passbench_pass"] = self.item.name
         return node
 
-    def _request(self, args: tuple[Any, ...], outputs: int, sequence: bool) -> tuple[tuple[Node, ...], Request]:
+    def _wanted(self) -> tuple[Result | None, ...]:
+        """Return the dtype and shape that each value of the kernel must have, or None if it may have any.
+
+        That is a value that nothing uses, one that is copied into a tensor, which fits it in, and one whose shape
+        depends on more than the shapes of the match's tensors.
+        """
+        pattern, inside = self.match.pattern, set(self.match.nodes)
+        free = any(shaped_by_values(node) for node in inside)
+        results: list[Result | None] = []
+        for out in pattern.traced.outputs:
+            node = self.match.binding[out] if isinstance(out, Node) and out in pattern.calls else None
+            if free or node is None or node in self.match.effects.copy_back or inside.issuperset(node.users):
+                results.append(None)
+            else:
+                results.append(_result(node))
+        return tuple(results)
+
+    def _request(
+        self, args: tuple[Any, ...], results: tuple[Result | None, ...], sequence: bool
+    ) -> tuple[tuple[Node, ...], Request]:
         """Return the tensors that the kernel is called with, each once, and the request for the kernel."""
         tensors: dict[Node, Argument] = {}
 
@@ -208,7 +243,7 @@ class _Splice:
             arguments = tuple(encode(value, reference) for value in args)
         except ValueRefused as error:
             raise PassError(self.item.name, f"replacement_args returns {error}, which no kernel can get") from error
-        request = Request(self.item.name, arguments, tuple(tensors.values()), outputs, sequence)
+        request = Request(self.item.name, arguments, tuple(tensors.values()), len(results), sequence, results)
         return tuple(tensors), request
 
     def _results(self, call: Node) -> dict[Node, Node]:
@@ -248,6 +283,15 @@ def _substitute(value: Any, values: dict[Node, Any]) -> Any:
 def identifier(name: str) -> str:
     """Return the name of a pass as an identifier."""
     return "".join(c if c.isalnum() else "_" for c in name)
+
+
+def _result(node: Node) -> Result | None:
+    """Return the dtype and shape of a node's value, or None if that is no tensor that a plan could return."""
+    value = value_of(node)
+    if not isinstance(value, torch.Tensor) or batching.is_batched(value) or value.dim() > MAX_DIMENSIONS:
+        return None
+    dtype = str(value.dtype).removeprefix("torch.")
+    return Result(dtype, tuple(value.shape)) if dtype in ITEM_BYTES else None
 
 
 def _argument(value: torch.Tensor) -> Argument:

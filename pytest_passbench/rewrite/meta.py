@@ -15,12 +15,19 @@ from torch.fx.node import map_arg
 from pytest_passbench.plans.values import MAX_ITEMS
 from pytest_passbench.rewrite import names
 from pytest_passbench.suite import batching
+from pytest_passbench.suite.opnames import op_name
 
 _MAX_BITS = 64  # of an integer of metadata
 _GROWING = frozenset({operator.pow, operator.mul, operator.imul})
 # Methods of numbers, texts, shapes and dtypes that may be called. ``format`` is left out: it reads attributes.
 _PLAIN_METHODS = frozenset({
     "numel", "index", "count", "bit_length", "is_integer", "is_signed", "to_real", "to_complex",
+})  # fmt: skip
+
+# Operators whose result's shape, or a number that may be a size, depends on elements.
+_BY_VALUES = frozenset({
+    "nonzero", "argwhere", "masked_select", "unique", "unique2", "unique_consecutive", "unique_dim",
+    "unique_dim_consecutive", "bincount", "repeat_interleave", "item", "local_scalar_dense", "tolist",
 })  # fmt: skip
 
 _ARITHMETIC = frozenset({
@@ -124,6 +131,17 @@ def _copy(value: Any) -> Any:
 def value_of(node: Any) -> Any:
     """Return a node's recorded value: a tensor, a number, or a tuple of them. Return None for anything but a node."""
     return node.meta.get("passbench") if isinstance(node, Node) else None
+
+
+def shaped_by_values(node: Node) -> bool:
+    """Return True if the shape of a node's value may depend on elements of its tensors, not on their shapes alone."""
+    name = op_name(node)
+    if name == "where":
+        return len(node.all_input_nodes) == 1
+    if name in ("getitem", "index"):  # by a mask
+        chosen = [value_of(n) for n in node.all_input_nodes]
+        return any(isinstance(value, torch.Tensor) and value.dtype in (torch.bool, torch.uint8) for value in chosen)
+    return name in _BY_VALUES
 
 
 def storages(value: Any) -> set[int]:

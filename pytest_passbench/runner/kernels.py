@@ -7,6 +7,7 @@ import hashlib
 import os
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ class AskedKernels:
 
     def kernel(self, request: Request) -> Any:
         """Return the replayed plan for a match. Raises ProtocolError if the judge has none and so hangs up."""
-        key = Request(request.name, (repr(request.arguments),), request.tensors, request.outputs, request.sequence)
+        key = replace(request, arguments=(repr(request.arguments),))
         if key not in self._known:
             self._known[key] = self._asked(request)
         return self._known[key].call

@@ -112,6 +112,36 @@ def test_a_kernel_that_does_not_compile_is_an_error_at_the_line_of_its_file(audi
     ]
 
 
+@pytest.mark.parametrize("command", [["audit", "--task"], ["explain"]])
+def test_an_error_of_a_kernel_is_told_once_if_passes_match_with_it(bench, wrapper, capsys, command):
+    head = f"from pytest_passbench.kernels import cpp\nlib = cpp.load('''{TOTL}''')"
+    folder = bench.candidate({"p": wrapper(LAUNCH, head)}, name="mine")
+    word, *option = command
+    assert main([word, str(folder), *option, str(bench.task(dtypes=("float32", "float16")))]) == 1
+    out = capsys.readouterr().out
+    assert out.count("'totl' was not declared in this scope") == 1
+    assert "error [compile] 'totl'" in out
+    assert "violation [" not in out
+    assert word == "explain" or out.endswith("1 pass read, 0 violations, 1 error, 0 warnings\n")
+
+
+def test_a_wrapper_that_raises_is_an_error_and_no_violation(bench, wrapper, capsys):
+    folder = bench.candidate({"p": wrapper("raise ValueError('no such luck')")}, name="mine")
+    assert main(["explain", str(folder), str(bench.task())]) == 1
+    out = capsys.readouterr().out
+    assert out.count("error [runtime_fail] pass p: ValueError: no such luck") == 1
+    assert "violation [" not in out
+
+
+def test_a_long_line_is_marked_where_it_is_cut(audited):
+    long = "out[0] = x[0] + y[0]" + " + x[0] * y[0]" * 20
+    for wrong, marks in ((f"totl = 1; {long};", (False, True)), (f"{long}; totl = 1;", (True, False))):
+        _, said, _ = audited(f"lib = cpp.load('''{KERNEL.replace('}', wrong + chr(10) + '}')}''')")
+        excerpt, caret = said[1:3]
+        assert (excerpt.startswith("    ..."), excerpt.endswith("...")) == marks
+        assert excerpt[caret.index("^") :].startswith("totl")
+
+
 @pytest.mark.slow
 def test_three_errors_of_a_kernel_are_shown_and_the_others_counted(audited):
     lines = "".join(f"  out[0] = none_{number};\n" for number in range(8))

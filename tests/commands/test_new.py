@@ -128,6 +128,12 @@ def test_a_result_of_another_shape_is_named(bench, tmp_path, capsys):
     path = folder / "gelu_add.py"
     path.write_text(path.read_text().replace("torch.empty(x.shape,", "torch.empty(x.shape[::-1],"))
     capsys.readouterr()
+    returned = "pass gelu_add returns float32 [32, 16]; the operators that it replaces give float32 [16, 32]"
+    said = f"gelu_add.py: error [shape] float32-x1: {returned}"
     assert main(["audit", str(folder), "--task", str(task)]) == 1
-    said = "float32-x1: gelu_add returns float32 [32, 16]; the operators that it replaces give float32 [16, 32]"
-    assert f"error [shape] {said}" in capsys.readouterr().out
+    assert said in capsys.readouterr().out.splitlines()
+    assert main(["explain", str(folder), str(task)]) == 1
+    out = capsys.readouterr().out.splitlines()
+    assert [line for line in out if "[shape]" in line] == [said]
+    assert "  1: gelu_add replaces tmp_0, tmp_1" in out
+    assert "       allocate b0: float32 [32, 16]" in out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from workbench import make_cpp_pass, make_wrapper
 
 from pytest_passbench.core.ladder import NEVER
 
@@ -73,6 +74,59 @@ def test_every_fault_has_its_status_and_says_why(records):
     assert "mul" in miss.message
     assert records["wrong-values/float32-x1"].arm.correct_from == [NEVER]
     assert [name for name, record in records.items() if record.correct] == ["zz-honest/float32-x1"]
+
+
+SHORT = {
+    "fewer-dimensions": ("torch.empty(x.shape[:1])", "shape_mismatch", "float32 [16]"),
+    "one-column-less": ("torch.empty(x.shape[0], x.shape[1] - 1)", "shape_mismatch", "float32 [16, 31]"),
+    "half-precision": ("torch.empty(x.shape, dtype=torch.bfloat16)", "type_mismatch", "bfloat16 [16, 32]"),
+}
+
+
+@pytest.mark.parametrize("pipeline", ["direct", "dynamo"])
+def test_a_kernel_never_runs_on_memory_of_a_wrong_form(bench, pipeline):
+    for name, (out, _status, _found) in SHORT.items():
+        bench.task(name)
+        bench.candidate({"mine": make_cpp_pass(out=out)}, task=name)
+    records = bench.judge(pipeline=pipeline)
+    for name, (_out, status, found) in SHORT.items():
+        arm = records[f"{name}/float32-x1"].arm
+        assert (name, arm.status, arm.phase) == (name, status, "plan")
+        said = f"pass mine returns {found}; the operators that it replaces give float32 [16, 32]"
+        assert arm.message.endswith(f"/mine.py: {said}")
+
+
+TWO_VALUES = "t = torch.nn.functional.gelu(x)\n    return (t, t + y)"
+
+
+def returning(values):
+    """Return a pass for gelu(x) and gelu(x) + y, whose wrapper returns ``values``."""
+    text = make_cpp_pass().replace("return torch.nn.functional.gelu(x) + y", TWO_VALUES)
+    return text.replace("    return out\n", f"    return {values}\n")
+
+
+def test_a_value_that_nothing_uses_may_have_any_form(bench):
+    bench.task()
+    bench.candidate({"p": returning("(y[:1], out)")})
+    (record,) = bench.judge().values()
+    assert record.correct
+
+
+def test_one_of_several_values_is_named_by_its_number(bench):
+    bench.task()
+    bench.candidate({"p": returning("(y, out[:1])")})
+    (record,) = bench.judge().values()
+    assert record.arm.status == "shape_mismatch"
+    assert "returns float32 [1, 32] as value 2 of 2; the operators" in record.arm.message
+
+
+def test_a_value_that_is_copied_into_a_tensor_may_have_another_dtype(bench):
+    source = "def forward(in_0, in_1):\n    in_0.add_(in_1)\n    return (in_0,)"
+    bench.task(source=source, ops=("add_",))
+    text = make_wrapper("return (x + y).double()").replace("torch.nn.functional.gelu(x) + y", "x.add_(y)")
+    bench.candidate({"p": text})
+    (record,) = bench.judge(policy="open").values()
+    assert record.correct
 
 
 def test_strides_of_a_dimension_of_one_are_nobodys_concern(bench, wrapper):

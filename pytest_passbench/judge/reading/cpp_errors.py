@@ -11,6 +11,7 @@ from pytest_passbench.judge.builder.refusals import CompileFailed
 
 _MAX_MESSAGE_CHARACTERS, _MAX_EXCERPT_CHARACTERS = 160, 90
 _INDENT = "    "
+_CUT = "..."  # stands for the rest of a line
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,9 @@ def _excerpt(failed: CompileFailed, error: SourceError) -> str:
     text = line.strip()
     at = error.column - 1 - (len(line) - len(line.lstrip()))
     start = max(0, at - _MAX_EXCERPT_CHARACTERS * 2 // 3) if len(text) > _MAX_EXCERPT_CHARACTERS else 0
-    shown = [_INDENT + text[start : start + _MAX_EXCERPT_CHARACTERS]]
+    end = start + _MAX_EXCERPT_CHARACTERS
+    before, after = _CUT if start else "", _CUT if end < len(text) else ""
+    shown = [_INDENT + before + text[start:end] + after]
     if 0 <= at <= len(text):
-        shown.append(_INDENT + " " * (at - start) + "^")
+        shown.append(_INDENT + " " * (len(before) + at - start) + "^")
     return "\n".join(shown)

@@ -21,6 +21,7 @@ from pytest_passbench.judge.builder.store import sealed
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.reading.cpp_errors import explained
 from pytest_passbench.judge.reading.reader import VIOLATIONS, WRONG_CALL, Reader, Refusal, named
+from pytest_passbench.judge.reading.shapes import Mismatch, mismatch, zeros
 from pytest_passbench.judge.reading.triton_code import machine_code
 from pytest_passbench.judge.reading.triton_texts import TextRefused, checked_text
 from pytest_passbench.kernels.errors import CompileError
@@ -47,16 +48,19 @@ MAX_LIBRARY_BYTES = 64 << 20  # of all compiled kernels of a pass directory, sin
 class Answer:
     """The answer to a template's request: a plan, and its kernels ready to be loaded.
 
+    ``plan`` is the plan as data, and ``message`` is what the template gets.
     ``compiled`` has the libraries, and after them the machine code of all Triton kernels in one piece, if any.
     ``untuned`` has the name of the pass if a launch has several configurations, and the first one will be taken.
-    ``steps`` is the plan in words.
+    ``steps`` is the plan in words. ``mismatch`` says that the plan returns another dtype or shape than it should.
     """
 
+    plan: dict[str, Any]
     message: dict[str, Any]
     compiled: tuple[bytes, ...]
     findings: tuple[Finding, ...]
     untuned: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
+    mismatch: Mismatch | None = None
 
     def descriptors(self) -> tuple[int, ...]:
         """Return a new descriptor of each item of ``compiled``. The caller closes them."""
@@ -83,7 +87,19 @@ class Planner:
     def answer(self, data: Any, capability: int | None = None) -> Answer:
         """Return the answer to a template's request. ``capability`` is its CUDA device's, None on a CPU.
 
-        Raises ArmFailure if there is no plan, with a finding if a rule is broken.
+        Raises ArmFailure if there is no plan, with a finding if a rule is broken. It also raises ArmFailure if the
+        plan returns another dtype or shape than the operators that it replaces, since its kernel may write beyond it.
+        """
+        found = self.planned(data, capability)
+        if found.mismatch is not None:
+            file = self.root / f"{data['name']}.py"
+            raise ArmFailure(found.mismatch.status, "plan", f"{file}: {found.mismatch.message}")
+        return found
+
+    def planned(self, data: Any, capability: int | None = None) -> Answer:
+        """Return the answer to a template's request as :meth:`answer` does, but also if it has a ``mismatch``.
+
+        A mismatch's message is the plan of zeros that stands in for it.
         """
         try:
             request = parse.request(data)
@@ -117,7 +133,10 @@ class Planner:
         findings = (warning("plan", "table", said),) if size else ()
         untuned = (request.name,) if capability is None and plan.tunable else ()
         told = plan.to_data()
-        return Answer({"plan": told, **message}, compiled, findings, untuned, tuple(steps(told)))
+        wrong = mismatch(request, plan)
+        if wrong is not None:
+            return Answer(told, zeros(request, plan), (), findings, untuned, tuple(steps(told)), wrong)
+        return Answer(told, {"plan": told, **message}, compiled, findings, untuned, tuple(steps(told)))
 
     def located(self, message: str) -> str:
         """Return a message with the places in Triton kernels as places in the candidate's files."""

@@ -7,7 +7,7 @@ as data on the task's subgraphs, which gives their launch plans.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from pytest_passbench.candidate.triton import KernelReference, KernelRefusal, ke
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.record import Finding, PassReport
 from pytest_passbench.core.settings import Policy
-from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.core.task import Task
 from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.arm import Arm, ArmSettings
 from pytest_passbench.judge.arms.failures import ArmFailure
@@ -29,7 +29,6 @@ from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.devices import start_template
 from pytest_passbench.judge.entries import pass_reports
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
-from pytest_passbench.judge.reading import shapes
 from pytest_passbench.judge.reading.cpp_errors import located, rest
 from pytest_passbench.judge.reading.planning import Answer, Planner
 from pytest_passbench.judge.reading.reader import LibrarySource, named
@@ -71,6 +70,11 @@ class Survey:
     plans: list[Planned] = field(default_factory=list)
     matched: list[Matched] = field(default_factory=list)
 
+    @property
+    def faulty(self) -> bool:
+        """True if a finding is a violation or an error."""
+        return any(finding.severity in ("violation", "error") for finding in self.findings)
+
 
 def survey(path: Path, policy: Policy = "kernels", task: Task | None = None) -> Survey:
     """Survey a candidate, with plans for the matches of ``task`` if one is given.
@@ -108,6 +112,7 @@ class _Looker:
         self._candidate, self._passes, self._readings = candidate, passes, readings
         self._builder, self._walls, self._found = builder, walls, found
         self._folder = candidate.folder(passes)
+        self._told: set[str] = set()  # the errors of kernels, in their own words
 
     def look(self, task: Task | None) -> None:
         if self._passes.problem:
@@ -129,8 +134,16 @@ class _Looker:
             self._fail(failure)
 
     def _fail(self, failure: ArmFailure) -> None:
-        said = violation("load", failure.status, failure.message, named("", self._folder))
-        self._found.findings += failure.findings or (said,)
+        """Add the findings of a failure, each once: a kernel's error has been told of, and comes again per match."""
+        cause = failure.__cause__
+        if cause is not None and _words(cause) in self._told:
+            return
+        severity = "violation" if failure.status == "integrity" else "error"
+        said = Finding("load", failure.status, severity, failure.message, named("", self._folder))
+        self._add(*failure.findings or (said,))
+
+    def _add(self, *findings: Finding) -> None:
+        self._found.findings += [finding for finding in findings if finding not in self._found.findings]
 
     def _patterns(self, told: tuple[dict[str, Any], ...]) -> Iterator[Finding]:
         for item in told:
@@ -146,13 +159,16 @@ class _Looker:
             try:
                 self._builder.library(library.source, library.flags, library.openmp)
             except KernelRefused as refusal:
+                self._told.add(_words(refusal))
                 yield violation("kernel", refusal.rule, refusal.message, file or self._folder, library.line)
             except CompileFailed as failed:
+                self._told.add(_words(failed))
                 if failed.errors:
                     yield from self._errors(failed, library)
                 else:
                     yield Finding("kernel", "compile", "error", str(failed), file, library.line)
             except CompileError as error:
+                self._told.add(_words(error))
                 yield Finding("kernel", "compile", "error", str(error), file, library.line)
 
     def _errors(self, failed: CompileFailed, library: LibrarySource) -> Iterator[Finding]:
@@ -170,6 +186,7 @@ class _Looker:
             try:
                 kernel_text(self._passes.path, KernelReference.from_json(json.loads(text)))
             except KernelRefusal as refusal:
+                self._told.add(_words(refusal))
                 file = named(refusal.file, self._folder)
                 kind = "violation" if refusal.rule else "error"
                 yield Finding("kernel", refusal.rule or "text", kind, refusal.message, file, refusal.line)
@@ -177,11 +194,11 @@ class _Looker:
                 said = f"a Triton kernel is named in a form that is none: {error}"
                 yield Finding("kernel", "text", "error", said, self._folder)
 
-    def _check_shapes(self, task: Task, subgraph: Subgraph, matched: Matched) -> None:
-        plans = [(planned.name, planned.plan) for planned in self._found.plans if planned.subgraph == subgraph.id]
-        for problem in shapes.problems(task.graphs[subgraph.graph], subgraph, matched.places, plans):
-            said = f"{subgraph.id}: {problem}"
-            self._found.findings.append(Finding("plan", "shape", "error", said, self._folder))
+    def _note(self, subgraph: str, name: str, answer: Answer) -> None:
+        self._found.plans.append(Planned(subgraph, name, answer.plan))
+        if answer.mismatch is not None:
+            said = f"{subgraph}: {answer.mismatch.message}"
+            self._add(Finding("plan", "shape", "error", said, named(f"{name}.py", self._folder)))
 
     def _plan(self, planner: Planner, told: tuple[dict[str, Any], ...], task: Task) -> None:
         """Match the passes on a task's subgraphs in a sandbox, with inputs of zeros. No kernel is run."""
@@ -195,10 +212,8 @@ class _Looker:
                 try:
                     template = start_template(arm, order, layout, pages.fd)
                     try:
-                        report = template.wait(_Noting(planner, subgraph.id, self._found.plans))
-                        matched = _matched(subgraph.id, report)
-                        self._found.matched.append(matched)
-                        self._check_shapes(task, subgraph, matched)
+                        report = template.wait(_Noting(planner, subgraph.id, self._note))
+                        self._found.matched.append(_matched(subgraph.id, report))
                     finally:
                         template.leave()
                 except ArmFailure as failure:
@@ -218,13 +233,18 @@ def _matched(subgraph: str, report: dict[str, Any]) -> Matched:
 
 @dataclass(frozen=True)
 class _Noting:
-    """A planner that collects its plans."""
+    """A planner that has its answers noted. A plan of a wrong shape does not end the matching of the others."""
 
     planner: Planner
     subgraph: str
-    plans: list[Planned]
+    note: Callable[[str, str, Answer], None]
 
     def answer(self, data: Any, capability: int | None) -> Answer:
-        answer = self.planner.answer(data, capability)
-        self.plans.append(Planned(self.subgraph, str(data["name"]), answer.message["plan"]))
+        answer = self.planner.planned(data, capability)
+        self.note(self.subgraph, str(data["name"]), answer)
         return answer
+
+
+def _words(error: BaseException) -> str:
+    """Return what an error says, without the place that some errors put before it."""
+    return str(getattr(error, "message", error))
