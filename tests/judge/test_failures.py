@@ -96,6 +96,16 @@ def test_a_kernel_never_runs_on_memory_of_a_wrong_form(bench, pipeline):
         assert arm.message.endswith(f"/mine.py: {said}")
 
 
+@pytest.mark.parametrize(("cast", "right"), [(".to(torch.bfloat16)", True), ("", False)])
+def test_a_wider_dtype_fails_only_as_an_output(bench, cast, right):
+    source = f"def forward(in_0, in_1):\n    return ((torch.nn.functional.gelu(in_0) + in_1){cast},)"
+    ops = ("gelu", "add", "to") if cast else ("gelu", "add")
+    bench.task(source=source, ops=ops, dtypes=("bfloat16",))
+    bench.candidate({"p": make_wrapper("return (torch.nn.functional.gelu(x) + y).float()")})
+    (record,) = bench.judge(policy="open").values()
+    assert (record.correct, record.arm.status) == ((True, "ran") if right else (False, "type_mismatch"))
+
+
 TWO_VALUES = "t = torch.nn.functional.gelu(x)\n    return (t, t + y)"
 
 

@@ -88,10 +88,11 @@ class Planner:
         """Return the answer to a template's request. ``capability`` is its CUDA device's, None on a CPU.
 
         Raises ArmFailure if there is no plan, with a finding if a rule is broken. It also raises ArmFailure if the
-        plan returns another dtype or shape than the operators that it replaces, since its kernel may write beyond it.
+        plan returns another shape or a narrower dtype than the operators that it replaces, since its kernel may write
+        beyond it. A wider dtype may be undone by the operators that follow, so the outputs decide.
         """
         found = self.planned(data, capability)
-        if found.mismatch is not None:
+        if found.mismatch is not None and not found.mismatch.wider:
             file = self.root / f"{data['name']}.py"
             raise ArmFailure(found.mismatch.status, "plan", f"{file}: {found.mismatch.message}")
         return found
@@ -99,7 +100,7 @@ class Planner:
     def planned(self, data: Any, capability: int | None = None) -> Answer:
         """Return the answer to a template's request as :meth:`answer` does, but also if it has a ``mismatch``.
 
-        A mismatch's message is the plan of zeros that stands in for it.
+        Unless that is a wider dtype, the message is the plan of zeros that stands in for it.
         """
         try:
             request = parse.request(data)
@@ -134,9 +135,9 @@ class Planner:
         untuned = (request.name,) if capability is None and plan.tunable else ()
         told = plan.to_data()
         wrong = mismatch(request, plan)
-        if wrong is not None:
+        if wrong is not None and not wrong.wider:
             return Answer(told, zeros(request, plan), (), findings, untuned, tuple(steps(told)), wrong)
-        return Answer(told, {"plan": told, **message}, compiled, findings, untuned, tuple(steps(told)))
+        return Answer(told, {"plan": told, **message}, compiled, findings, untuned, tuple(steps(told)), wrong)
 
     def located(self, message: str) -> str:
         """Return a message with the places in Triton kernels as places in the candidate's files."""

@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_passbench.plans.launch import Allocate, Form, LaunchPlan, Operand, Request, Result, contiguous
+from pytest_passbench.plans.launch import ITEM_BYTES, Allocate, Form, LaunchPlan, Operand, Request, Result, contiguous
 
 
 @dataclass(frozen=True)
 class Mismatch:
     """A plan's return of another dtype or shape than the operators that it replaces give.
 
-    ``status`` is a record's, and ``message`` is a sentence.
+    ``status`` is a record's, and ``message`` is a sentence. ``wider``: the shape is right, and the dtype has no fewer
+    bytes.
     """
 
     status: str
     message: str
+    wider: bool
 
 
 def mismatch(request: Request, plan: LaunchPlan) -> Mismatch | None:
@@ -29,9 +31,10 @@ def mismatch(request: Request, plan: LaunchPlan) -> Mismatch | None:
         if wanted is None or found == wanted:
             continue
         which = f" as value {number} of {len(plan.returns)}" if len(plan.returns) > 1 else ""
-        status = "shape_mismatch" if found.dtype == wanted.dtype else "type_mismatch"
         said = f"pass {request.name} returns {found}{which}; the operators that it replaces give {wanted}"
-        return Mismatch(status, said)
+        if found.shape != wanted.shape:
+            return Mismatch("shape_mismatch", said, wider=False)
+        return Mismatch("type_mismatch", said, wider=ITEM_BYTES[found.dtype] >= ITEM_BYTES[wanted.dtype])
     return None
 
 
