@@ -15,10 +15,13 @@ if TYPE_CHECKING:
     from pytest_passbench.score.interval import Interval
 
 
+HELP = "Show what changed from one results file to another, task by task."
+
+
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser("compare", help="show what changed between two results files",
-                                   description=__doc__)  # fmt: skip
+                                   description=HELP)  # fmt: skip
     add_file(parser, "before", "BEFORE")
     add_file(parser, "after", "AFTER")
     parser.add_argument("--format", choices=("text", "markdown", "json"), default="text", help="default: text")

@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from pytest_passbench.suite.find import TaskRef
 
 
+HELP = "List, show, validate or check tasks."
+
+
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("tasks", help="list, show, validate or check tasks", description=__doc__)
+    parser = subparsers.add_parser("tasks", help="list, show, validate or check tasks", description=HELP)
     parser.set_defaults(run=run)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="the tasks at a path, one a line")

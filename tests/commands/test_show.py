@@ -110,11 +110,21 @@ def test_another_criterion(stored, show):
 def test_what_cannot_be_shown_is_one_line_with_the_remedy(stored, show):
     assert "no errors against float64" in show("--criterion=fp64", code=1)
     said = show("--task=silu", code=1)
-    assert "has no task 'silu' (the run has: silu-3c4d, ...)" in said
+    assert "has no task 'silu' (the run has: silu-3c4d, gelu-add-1a2b)" in said
     assert str(stored / "results.json") in said
     with pytest.raises(SystemExit) as stopped:
         show("--tolerance=3")
     assert stopped.value.code == 2
+
+
+def test_a_task_that_is_not_there_names_ten_at_most_the_nearest_first(stored, show):
+    run = results_file.read(stored)
+    run.tasks += [f"mean-{number}" for number in range(10)]
+    results_file.write(stored, run)
+    said = show("--task=slu-3c4d", code=1)
+    assert "(the run has: silu-3c4d, " in said
+    assert said.count("mean-") in (8, 9)
+    assert ", ...)" in said
 
 
 def test_the_page_is_of_the_same_t(stored, show, tmp_path):
