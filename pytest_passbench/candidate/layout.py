@@ -20,7 +20,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import shown
 from pytest_passbench.core.files import kind_of, read_bytes
 from pytest_passbench.core.jsontext import parse as parse_json
-from pytest_passbench.suite.find import no_such_task
+from pytest_passbench.suite.find import did_you_mean, no_such_task
 
 MANIFEST = "sorted_output_pass_rule_names.json"
 PASS_DIR = "pass_dir"
@@ -188,7 +188,9 @@ def _read_stems(folder: Path) -> tuple[str, ...]:
         if not stem or Path(stem).name != stem or "\0" in stem or len(stem.encode()) > MAX_STEM_BYTES:
             raise UserError(f"{shown(stem)} is not a file stem", where=file, remedy="name files beside the manifest")
         if not (folder / f"{stem}.py").is_file():
-            raise UserError(f"names {stem!r}, but there is no {stem}.py beside it", where=file, remedy="add the file")
+            near = did_you_mean(stem, sorted(path.stem for path in folder.glob("*.py")))
+            remedy = f"{near}{'else ' if near else ''}add the file, or take the name out"
+            raise UserError(f"names {stem!r}, but there is no {stem}.py beside it", where=file, remedy=remedy)
     return tuple(stems)
 
 

@@ -21,9 +21,12 @@ FORMATS = (".html", ".md", ".csv", ".tex")
 TERMINAL = "-"
 
 
+HELP = "Show the candidates of several runs, best first, beside those that they can be compared with."
+
+
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("board", help="compare the candidates of several runs", description=__doc__)
+    parser = subparsers.add_parser("board", help="compare the candidates of several runs", description=HELP)
     add_file(parser, "files", nargs="+")
     parser.add_argument(
         "-o",

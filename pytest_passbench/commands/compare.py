@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_passbench.commands.results import add_file, warn_if_changed
 from pytest_passbench.core.checks import fraction
+from pytest_passbench.core.errors import UserError
 
 if TYPE_CHECKING:
     from pytest_passbench.core.run import Run
@@ -15,10 +16,13 @@ if TYPE_CHECKING:
     from pytest_passbench.score.interval import Interval
 
 
+HELP = "Show what changed from one results file to another, task by task."
+
+
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser("compare", help="show what changed between two results files",
-                                   description=__doc__)  # fmt: skip
+                                   description=HELP)  # fmt: skip
     add_file(parser, "before", "BEFORE")
     add_file(parser, "after", "AFTER")
     parser.add_argument("--format", choices=("text", "markdown", "json"), default="text", help="default: text")
@@ -28,7 +32,10 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the changes. Return 1 if one is worse than ``--max-regression`` allows, else 0."""
+    """Print the changes. Return 1 if one is worse than ``--max-regression`` allows, else 0.
+
+    Raises UserError after that if ``--max-regression`` is given and a candidate has nothing to hold against it.
+    """
     from pytest_passbench.report import changes, markdown, terminal
     from pytest_passbench.run import results_file, stored
 
@@ -45,6 +52,10 @@ def run(args: argparse.Namespace) -> int:
         print(markdown.changes(both, said + bad), end="")
     else:
         print(terminal.changes(both, said + bad, terminal.columns()))
+    without = [name for name in both.names if not changes.of_all(both, name).compared]
+    if without and args.max_regression is not None:
+        what = f"{changes.nothing_compared(both, without)}, so --max-regression was not checked"
+        raise UserError(what, where=paths[1], remedy=changes.SAME_TASKS)
     return int(bool(bad))
 
 

@@ -6,13 +6,15 @@ import argparse
 import json
 from dataclasses import asdict
 
+HELP = "List properties of this machine that will hurt timings, with remedies."
+
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
         "doctor",
         help="find what will hurt timings on this machine",
-        description=__doc__,
+        description=HELP,
         epilog="Exit code 1 if anything is a problem; warnings leave it 0.",
     )
     parser.add_argument("--json", action="store_true", help="print JSON: name, level, found, remedy of each")

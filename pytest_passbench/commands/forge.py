@@ -32,10 +32,13 @@ arguments that are dicts or lists: define example_inputs() in the file, and give
 """
 
 
+HELP = "Make tasks from models."
+
+
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
     # fmt: off
-    parser = subparsers.add_parser("forge", help="make tasks from models", description=__doc__, epilog=EXAMPLES,
+    parser = subparsers.add_parser("forge", help="make tasks from models", description=HELP, epilog=EXAMPLES,
                                    formatter_class=argparse.RawDescriptionHelpFormatter)
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--model", metavar="FILE.py:NAME", help="a module class, or a function that makes a module")

@@ -10,10 +10,12 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import printable
 from pytest_passbench.core.files import kind_of
 
+HELP = "Make one results file from those of a run's shards."
+
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("merge", help="make one results file of several shards", description=__doc__)
+    parser = subparsers.add_parser("merge", help="make one results file of several shards", description=HELP)
     parser.add_argument(
         "out", type=Path, metavar="OUT", help="folder to write results.json, results.md and report.html to"
     )

@@ -25,7 +25,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument("folder", type=Path, metavar="DIR", help="the candidate's folder, made if there is none")
     parser.add_argument("--triton", action="store_true", help="write the kernel in Triton")
     parser.add_argument(
-        "--operators", type=lines, metavar="N..M", help="match tmp_N to tmp_M, as `passbench tasks show` numbers them"
+        "--operators", type=lines, metavar="N..M", help="match tmp_N to tmp_M, as 'passbench tasks show' numbers them"
     )
     parser.add_argument("--ops", type=names, metavar="A,B", help="match the first run of these operators: relu,add")
     parser.add_argument("--force", action="store_true", help="overwrite files of the same names")

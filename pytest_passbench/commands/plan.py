@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from pytest_passbench.timing.forecast import Forecast
 
 
+HELP = "Forecast a run's duration from the durations in a results file."
+
+
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("plan", help="forecast how long a run will take", description=__doc__)
+    parser = subparsers.add_parser("plan", help="forecast how long a run will take", description=HELP)
     add_file(parser)
     parser.add_argument("--workers", "-n", type=count, default=1, metavar="N", help="as pytest -n (default 1)")
     parser.add_argument("--json", action="store_true", help="print JSON: seconds, elapsed, phases, tasks")

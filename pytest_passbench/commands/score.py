@@ -19,9 +19,12 @@ if TYPE_CHECKING:
     from pytest_passbench.score.board import Row
 
 
+HELP = "Compute the scores of a results file, or of bare subgraphs, again."
+
+
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("score", help="score a results file again", description=__doc__)
+    parser = subparsers.add_parser("score", help="score a results file again", description=HELP)
     parser.add_argument("file", type=Path, metavar="FILE", help='results.json, or JSON with "subgraphs"')
     parser.add_argument(
         "--tolerance",

@@ -9,10 +9,12 @@ from pytest_passbench.commands.results import add_file, warn_if_changed
 from pytest_passbench.core.checks import tolerance
 from pytest_passbench.core.criterion import CRITERIA
 
+HELP = "Print the tables of a stored run again, at another t or by another criterion."
+
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("show", help="print the tables of a stored run again", description=__doc__)
+    parser = subparsers.add_parser("show", help="print the tables of a stored run again", description=HELP)
     add_file(parser)
     parser.add_argument(
         "--tolerance", type=tolerance, metavar="T", help="what is correct at that t, -10 to 0 (default: the run's)"

@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from pytest_passbench.suite.find import TaskRef
 
 
+HELP = "List, show, validate or check tasks."
+
+
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("tasks", help="list, show, validate or check tasks", description=__doc__)
+    parser = subparsers.add_parser("tasks", help="list, show, validate or check tasks", description=HELP)
     parser.set_defaults(run=run)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="the tasks at a path, one a line")
@@ -72,7 +75,9 @@ def list_tasks(args: argparse.Namespace) -> int:
     from pytest_passbench.suite.find import discover, installed_tasks, select
 
     path, suite = (installed_tasks(), "full") if args.path is None else (args.path, "all")
-    refs = [ref for ref in select(discover(path), args.suite or suite) if _wanted(ref, args)]
+    everything = discover(path)
+    _check_filters(everything, args)
+    refs = [ref for ref in select(everything, args.suite or suite) if _wanted(ref, args)]
     subgraphs = sum(r.header.subgraphs for r in refs)
     if args.json:
         tasks = [{**asdict(r.header), "kind": r.kind, "path": str(r.path)} for r in refs]
@@ -94,8 +99,24 @@ def list_tasks(args: argparse.Namespace) -> int:
 
 
 def _wanted(ref: TaskRef, args: argparse.Namespace) -> bool:
-    family, modality = args.family in (None, ref.path.parent.name), args.modality in (None, ref.header.modality)
+    family, modality = args.family in (None, _family(ref)), args.modality in (None, ref.header.modality)
     return family and modality and set(args.op) <= set(ref.header.ops)
+
+
+def _family(ref: TaskRef) -> str:
+    return ref.path.parent.name
+
+
+def _check_filters(refs: Sequence[TaskRef], args: argparse.Namespace) -> None:
+    """Raise UserError for an operator, a family or a modality that no task has, whatever its suite."""
+    from pytest_passbench.suite.find import check_value
+
+    for name in args.op:
+        check_value("operator", name, {op for ref in refs for op in ref.header.ops})
+    if args.family is not None:
+        check_value("family", args.family, set(map(_family, refs)))
+    if args.modality is not None:
+        check_value("modality", args.modality, {ref.header.modality for ref in refs})
 
 
 def show(args: argparse.Namespace) -> int:

@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from pytest_passbench.core.task import Task
 
 
+HELP = "Check that a results file is as a run wrote it, for these tasks and this candidate."
+
+
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser("verify", help="check a results file, and judge some of it anew",
-                                   description=__doc__)  # fmt: skip
+                                   description=HELP)  # fmt: skip
     add_file(parser, metavar="RESULTS")
     parser.add_argument("--candidate", type=Path, metavar="DIR", help="the candidate that was judged")
     parser.add_argument("--tasks", type=Path, action="append", metavar="PATH",

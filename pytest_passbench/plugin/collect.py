@@ -18,6 +18,7 @@ from pytest_passbench.plugin.live import outcome, status_line
 from pytest_passbench.plugin.nodeid import NodeId, node_path, split
 from pytest_passbench.plugin.select import read
 from pytest_passbench.plugin.state import KEY, State, is_worker
+from pytest_passbench.report.evidence import standing
 from pytest_passbench.run.judging import records
 from pytest_passbench.run.stored import confirmed
 from pytest_passbench.suite.taskfile import task_hash
@@ -284,7 +285,7 @@ def properties(records: Sequence[Record], total: int) -> list[tuple[str, object]
 
 
 def _summary(record: Record) -> str:
-    arm, said = record.arm, failures.standing(record)
+    arm, said = record.arm, standing(record)
     if arm.speed is None:
         return said + (f", speed {arm.speed_note}" if arm.speed_note else "")
     against = f"; against the reference {_spelt(record.head_to_head)}" if record.head_to_head is not None else ""

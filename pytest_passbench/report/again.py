@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 
 from pytest_passbench.core.criterion import Criterion
 from pytest_passbench.core.errors import UserError
@@ -16,7 +16,7 @@ from pytest_passbench.core.escape import shown
 from pytest_passbench.core.run import Run
 from pytest_passbench.report.tables import tolerance
 
-MAX_NAMED = 3  # tasks in the message about one that is not there
+MAX_NAMED = 10  # tasks in the message about one that is not there
 
 
 def seen(
@@ -35,9 +35,8 @@ def seen(
         raise UserError(what, where=where, remedy=remedy)
     for name in tasks:
         if name not in run.tasks:
-            near = [task for task in run.tasks if name in task] or get_close_matches(name, run.tasks) or run.tasks
-            near = near[:MAX_NAMED]
-            remedy = f"the run has: {', '.join(near)}" + (", ..." if len(run.tasks) > len(near) else "")
+            named = nearest(name, run.tasks)[:MAX_NAMED]
+            remedy = f"the run has: {', '.join(named)}" + (", ..." if len(run.tasks) > len(named) else "")
             raise UserError(f"has no task {shown(name)}", where=where, remedy=remedy)
     kept = [name for name in run.tasks if name in tasks] if tasks else run.tasks
     records = [
@@ -50,6 +49,17 @@ def seen(
         if not tasks or record.task in tasks
     ]
     return replace(run, settings=settings, tasks=kept, records=records)
+
+
+def nearest(name: str, tasks: Sequence[str]) -> list[str]:
+    """Return the tasks in the order of their likeness to a name. The ids that hold the name lead."""
+    matcher = SequenceMatcher(b=name)
+
+    def likeness(task: str) -> tuple[bool, float]:
+        matcher.set_seq1(task)
+        return name in task, matcher.ratio()
+
+    return sorted(tasks, key=likeness, reverse=True)
 
 
 def caveats(run: Run, view: Run) -> list[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import hypot, inf, log
 from typing import Literal
 
+from pytest_passbench.core.escape import line
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
@@ -19,6 +20,8 @@ from pytest_passbench.timing.looks import MIN_DELTA
 ALL = "all tasks"
 NEW, NOT_JUDGED, NOT_MEASURED, STILL_WRONG = "new", "not judged", "not measured", "incorrect as before"
 GAINED, LOST = "gained", "lost"
+SAME_TASKS = "compare runs of the same tasks"
+"""The remedy if nothing can be compared."""
 Fall = Literal["kept", "open", "fell"]
 
 
@@ -209,6 +212,11 @@ def _title(run: Run, candidate: str) -> str:
     then = run.compared.get("candidates", {}).get(candidate, candidate)
     name = candidate if then == candidate else f"{then} to {candidate}"
     return f"Changes: {name}, since {file_of(run)}"
+
+
+def nothing_compared(run: Run, candidates: Iterable[str]) -> str:
+    """Return the sentence on candidates of which no subgraph can be compared with the earlier run."""
+    return f"no subgraph of {line(', '.join(candidates))} since {line(file_of(run))} can be compared"
 
 
 def file_of(run: Run) -> str:

@@ -39,7 +39,8 @@ def _check_changes(run: Run, candidate: str) -> GateResult:
     whose = f"{one_line(candidate)} since {one_line(changes.file_of(run))}"
     records = [record for record in run.of(candidate) if record.stored is not None and not record.stored.note]
     if not records:
-        return GateResult(False, f"compare failed: no subgraph of {whose} can be compared")
+        said = changes.nothing_compared(run, [candidate])
+        return GateResult(False, f"compare failed: {said} ({changes.SAME_TASKS})")
     lost = sum(map(changes.lost, records))
     fell = len(changes.regressions(run, candidate))
     opened = sum(changes.open_still(record, limit) for record in records)

@@ -265,20 +265,21 @@ def miss_table(run: Run, candidate: str) -> Table:
     return Table(f"Misses: {candidate}", ("task", "pass", "subgraphs", "nearest"), found, about=about)
 
 
-def failure_table(run: Run, candidate: str) -> Table:
+def failure_table(run: Run, candidate: str, causes: bool = True) -> Table:
     """Return the table of subgraphs that are not correct by the run's criterion, with messages and findings.
 
-    Subgraphs of a task that failed alike share a row.
+    Subgraphs of a task that failed alike share a row. Without ``causes`` the messages and findings are left out.
     """
     alike: dict[tuple[str, ...], list[str]] = {}
     for record in run.of(candidate):
         if not record.correct:
-            key = (record.task, ending(record), record.arm.phase or NONE, why(record))
+            key = (record.task, ending(record), record.arm.phase or NONE, *([why(record)] if causes else []))
             alike.setdefault(key, []).append(record.subgraph)
     more = {key: f" and {len(names) - 1} more" if len(names) > 1 else "" for key, names in alike.items()}
     found = tuple((key[0], names[0] + more[key], *key[1:]) for key, names in alike.items())
-    about = f"Subgraphs that are not correct ({correct_when(run)}), and why."
-    return Table(f"Failures: {candidate}", ("task", "subgraph", "status", "phase", "why"), found, about=about)
+    about = f"Subgraphs that are not correct ({correct_when(run)})" + (", and why." if causes else ".")
+    headers = ("task", "subgraph", "status", "phase", *(["why"] if causes else []))
+    return Table(f"Failures: {candidate}", headers, found, about=about)
 
 
 def why(record: Record) -> str:

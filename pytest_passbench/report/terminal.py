@@ -12,7 +12,7 @@ from pytest_passbench.core.escape import line, middle
 from pytest_passbench.core.ladder import T_STRICT
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import changes as since
-from pytest_passbench.report import tables
+from pytest_passbench.report import evidence, tables
 from pytest_passbench.report.details import COMPARISONS, DETAILS
 from pytest_passbench.report.notes import notes
 from pytest_passbench.report.tables import Table
@@ -23,7 +23,7 @@ _LIGHT = ("-9", "-8", "-7", "-10", "-6", "5", "4")
 SPARE = ("subgraphs", "AS published", "task AS", "covered", "fast_1 %")
 """The other columns that a narrow terminal does without; results.md has them all."""
 
-_WORDS = ("outcome", "nearest", "why")
+_WORDS = ("outcome", "nearest")
 """Columns of words: they wrap. The first column and "pass" are names: what is over is cut from the middle."""
 
 GAP = 2  # columns of space between two columns of a table
@@ -47,8 +47,12 @@ def summary(run: Run, width: int = 100, at: int = T_STRICT, said: Sequence[str] 
     parts = [show(tables.board_table(run, at), width), show(tables.es_table(run), width)]
     for candidate in run.names:
         parts.append(show(tables.task_table(run, candidate), width))
-        found = [make(run, candidate) for make in (DETAILS if full else COMPARISONS)]
-        parts += [show(table, width) for table in found if table.rows]
+        for make in DETAILS if full else COMPARISONS:
+            if make is tables.failure_table:  # a column is too narrow for a compiler's message
+                found, below = tables.failure_table(run, candidate, causes=False), evidence.blocks(run.of(candidate))
+            else:
+                found, below = make(run, candidate), []
+            parts += [show(found, width), *below] if found.rows else []
         if not full:
             parts.append(_misses(tables.miss_table(run, candidate), width))
     parts.append("\n".join(line(note, 4 * width) for note in (*said, *notes(run))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -18,6 +18,7 @@ from pytest_passbench.core.task import Task, TaskHeader
 from pytest_passbench.suite import published, taskfile
 from pytest_passbench.suite.limits import MAX_FOLDER_DEPTH, MAX_FOLDERS
 
+MAX_NAMED = 12  # values in the message about one that no task has
 Kind = Literal["task", "sample", "subgraph"]
 
 _READERS = {
@@ -160,6 +161,23 @@ def no_such_task(name: str, ids: Iterable[str], where: Path | None = None) -> Us
     """Return the error for an id, met at ``where``, that no task has. It proposes the most similar id."""
     remedy = f"{did_you_mean(name, ids)}'passbench tasks list' shows the ids"
     return UserError(f"no task is called {shown(name)}", where=where, remedy=remedy)
+
+
+def check_value(what: str, value: str, known: Collection[str]) -> None:
+    """Raise UserError if a property of tasks (``what``: "operator") has a value that is not ``known`` of any.
+
+    The remedy is the most similar value. If none is similar, it is all values, or the command that shows them.
+    """
+    if value in known:
+        return
+    names = sorted(filter(None, known))
+    remedy = did_you_mean(value, names).strip()
+    if not remedy:
+        few = 0 < len(names) <= MAX_NAMED
+        remedy = (
+            f"there are: {', '.join(names)}" if few else "'passbench tasks list --json' shows those that there are"
+        )
+    raise UserError(f"no task has the {what} {shown(value)}", remedy=remedy)
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

@@ -122,7 +122,7 @@ def test_a_candidate_may_be_text(evaluator, backend):
 @pytest.mark.parametrize(("answer", "said"), [
     ({}, "the candidate directory is empty"),
     ({"a.py": "x = 1"}, f"no {MANIFEST} here"),
-    ({MANIFEST: '["a"]'}, "names 'a', but there is no a.py beside it"),
+    ({MANIFEST: '["a"]'}, "names 'a', but there is no a.py beside it (add the file, or take the name out)"),
     ({MANIFEST: "["}, "not JSON"),
     ({"../a.py": PASS}, "'../a.py' is no path of a file in a folder"),
     ({"/tmp/a.py": PASS}, "'/tmp/a.py' is no path of a file in a folder"),

@@ -167,6 +167,20 @@ def test_what_a_user_got_wrong_is_one_message_with_the_file(tmp_path, kind, mess
     assert caught.value.remedy
 
 
+def test_a_name_in_the_manifest_without_a_file_proposes_the_file_of_a_similar_name(tmp_path):
+    folder = tmp_path / "mine"
+    pass_dir(folder, "batch_norm_silu")
+    for name, remedy in (
+        ("batch_norm_sillu", "did you mean batch_norm_silu? else add the file, or take the name out"),
+        ("other", "add the file, or take the name out"),
+    ):
+        (folder / MANIFEST).write_text(json.dumps([name]))
+        with pytest.raises(UserError) as caught:
+            Candidate.open(folder)
+        said = f"{folder}/{MANIFEST}: names {name!r}, but there is no {name}.py beside it ({remedy})"
+        assert str(caught.value) == said
+
+
 def without_manifest(folder):
     (folder / MANIFEST).unlink()
 

@@ -76,7 +76,9 @@ def test_another_t_changes_what_is_correct(show):
 
 
 def test_what_was_right_in_the_run_and_is_not_now_says_from_which_t_on(show):
-    assert "agrees with eager from t = -6 on" in show("--tolerance=-7", "--full")
+    text = show("--tolerance=-7", "--full")
+    block = text.partition("gelu-add-1a2b/b: not correct at t = -7\n")[2]
+    assert block.splitlines()[0].split() == ["outputs", "0:", "correct", "from", "t", "=", "-6"]
     assert "2.5 instead of 2.0" in show("--tolerance=-7", "--format=markdown")
 
 
@@ -97,6 +99,37 @@ def test_in_full_there_is_a_line_for_every_subgraph(show):
     assert [line.split()[1] for line in table.splitlines() if line.startswith(("gelu", "silu"))] == ["a", "b", "c"]
 
 
+def test_in_full_a_compilers_message_stands_below_the_table_once_with_all_it_concerns(stored, show, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    said = (
+        "fuse_batch_norm_silu.py:12: error: 'accumulated_variance' was not declared in this scope; did you mean it?\n"
+        "   12 |   total += accumulated_variance * inverse_count;\n"
+        "      |            ^~~~~~~~~~~~~~~~~~~~"
+    )
+    run = results_file.read(stored)
+    for one in run.records:
+        one.arm = ArmResult("compile_fail", phase="build", message=said)
+    run.records[1].arm = ArmResult("crash", phase="measure", message="signal 11")
+    results_file.write(stored, run)
+    text = show("--full")
+    assert text.count("accumulated_variance * inverse_count") == 1
+    table, _, below = text.partition("Failures: mine")[2].partition("\n\n")
+    rows = [line.split() for line in table.splitlines() if line.startswith(("gelu", "silu"))]
+    assert rows == [
+        ["gelu-add-1a2b", "a", "compile_fail", "build"],
+        ["gelu-add-1a2b", "b", "crash", "measure"],
+        ["silu-3c4d", "c", "compile_fail", "build"],
+    ]
+    first, second, *_ = below.split("\n\n")
+    indent = "\n" + " " * 12
+    assert first == "\n".join([
+        "gelu-add-1a2b/a: compile_fail in build",
+        "  message   " + said.replace("\n", indent),
+        "  also      silu-3c4d/c",
+    ])  # fmt: skip
+    assert second == "gelu-add-1a2b/b: crash in measure\n  message   signal 11"
+
+
 def test_another_criterion(stored, show):
     run = results_file.read(stored)
     for one in run.records:
@@ -110,11 +143,21 @@ def test_another_criterion(stored, show):
 def test_what_cannot_be_shown_is_one_line_with_the_remedy(stored, show):
     assert "no errors against float64" in show("--criterion=fp64", code=1)
     said = show("--task=silu", code=1)
-    assert "has no task 'silu' (the run has: silu-3c4d, ...)" in said
+    assert "has no task 'silu' (the run has: silu-3c4d, gelu-add-1a2b)" in said
     assert str(stored / "results.json") in said
     with pytest.raises(SystemExit) as stopped:
         show("--tolerance=3")
     assert stopped.value.code == 2
+
+
+def test_a_task_that_is_not_there_names_ten_at_most_the_nearest_first(stored, show):
+    run = results_file.read(stored)
+    run.tasks += [f"mean-{number}" for number in range(10)]
+    results_file.write(stored, run)
+    said = show("--task=slu-3c4d", code=1)
+    assert "(the run has: silu-3c4d, " in said
+    assert said.count("mean-") in (8, 9)
+    assert ", ...)" in said
 
 
 def test_the_page_is_of_the_same_t(stored, show, tmp_path):

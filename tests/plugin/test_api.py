@@ -13,8 +13,9 @@ from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.record import ArmResult, PassReport, Record, Speed
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.plugin.benchmark import other_times
-from pytest_passbench.plugin.failures import TaskFailedError, describe
+from pytest_passbench.plugin.failures import TaskFailedError
 from pytest_passbench.plugin.live import Progress, outcome, spell
+from pytest_passbench.report.evidence import describe
 from pytest_passbench.run.ledger import Ledger, fresh_folder, run_seed
 
 

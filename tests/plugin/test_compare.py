@@ -149,8 +149,27 @@ def test_a_run_with_nothing_to_compare_does_not_pass(bench):
     assert result.ret == 1
     result.stdout.fnmatch_lines([
         "Not judged now: 1 subgraph of old/results.json.",
-        "compare failed: no subgraph of passes since old/results.json can be compared",
+        "compare failed: no subgraph of passes since old/results.json can be compared (compare runs of the same *)",
     ])  # fmt: skip
+
+
+def test_two_files_with_no_task_in_common_fail_if_a_limit_was_asked_for(bench, capsys):
+    stored(bench, OK)
+    bench.file("installed/tasks/family/a.task.yaml", bench.text("b", OK))
+    bench.run(CANDIDATE)
+    (now,) = bench.path.glob("reports/*")
+    files = [str(bench.path / "old"), str(now)]
+    capsys.readouterr()
+    assert main(["compare", *files]) == 0
+    assert "passes: no subgraph is in both runs" in capsys.readouterr().out
+    for form in ("text", "markdown", "json"):
+        assert main(["compare", *files, "--max-regression=3%", f"--format={form}"]) == 1
+        said = capsys.readouterr()
+        assert said.out
+        assert said.err == (
+            f"passbench: error: {now}/results.json: no subgraph of passes since old/results.json can be compared, "
+            "so --max-regression was not checked (compare runs of the same tasks)\n"
+        )
 
 
 def edit(bench: Bench, change) -> None:

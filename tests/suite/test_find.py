@@ -210,6 +210,33 @@ def test_listing(capsys):
     assert (data["count"], data["subgraphs"], data["tasks"][1]["tags"]) == (2, 4, ["lite"])
 
 
+@pytest.mark.parametrize(
+    ("filters", "said"),
+    [
+        (["--op=sofmax"], "no task has the operator 'sofmax' (did you mean softmax?)"),
+        (["--op=gelu", "--op=zzz"], "no task has the operator 'zzz' ('passbench tasks list --json' shows those that"),
+        (["--family=txt"], "no task has the family 'txt' (did you mean text?)"),
+        ([str(TASKS), "--family=vision"], "no task has the family 'vision' (there are: tasks)"),
+        ([str(TASKS), "--modality=vision"], "no task has the modality 'vision' (there are: text)"),
+        (["--modality=visoin"], "no task has the modality 'visoin' (did you mean vision?)"),
+        (
+            ["--modality=zzz", "--json"],
+            "no task has the modality 'zzz' (there are: audio, diffusion, graph, medical,",
+        ),
+    ],
+)
+def test_a_filter_that_no_task_can_pass_is_an_error(capsys, filters, said):
+    assert main(["tasks", "list", *filters]) == 1
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.startswith(f"passbench: error: {said}")
+
+
+def test_filters_that_no_task_of_the_suite_passes_list_nothing(capsys):
+    assert main(["tasks", "list", str(TASKS), "--op=gelu", "--suite=train"]) == 0
+    assert capsys.readouterr() == ("", "0 tasks, 0 subgraphs\n")
+
+
 def test_counts_of_a_suite(tmp_path, capsys):
     (tmp_path / "EDITION").write_text("5\n")
     body = "---\ngraphs:\n  g0: |\n    def forward(in_0, in_1):\n        tmp_0 = torch.conv2d(in_0, in_1)\n"
@@ -248,9 +275,7 @@ def test_counts_of_a_suite(tmp_path, capsys):
         (["--op", "gelu"], [GELU]),
         (["--op", "gelu", "--op", "embedding"], []),
         (["--modality", "text"], [EMBEDDING, GELU]),
-        (["--modality", "vision"], []),
         (["--family", "tasks"], [EMBEDDING, GELU]),
-        (["--family", "vision"], []),
     ],
 )
 def test_listing_some(capsys, words, ids):
