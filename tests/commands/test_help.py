@@ -6,9 +6,7 @@ import pytest
 
 from pytest_passbench.commands.main import COMMANDS, main
 
-HELPS = [[name] for name in COMMANDS if name != "audit"] + [
-    ["tasks", name] for name in ("list", "show", "validate", "check")
-]
+HELPS = [[name] for name in COMMANDS] + [["tasks", name] for name in ("list", "show", "validate", "check")]
 
 
 @pytest.mark.parametrize("words", HELPS, ids=" ".join)
