@@ -23,7 +23,7 @@ OF_PYTEST = {
 OF_COMMANDS = {
     0: "done, and nothing was found",
     1: "a mistake in the input; or what the command looked at is at fault: a violation, an invalid task, a changed "
-    "file, no match",
+    "file, no match, a limit that nothing could be compared for",
     2: "wrong usage of the command line",
     130: "interrupted by Ctrl+C",
 }

@@ -325,7 +325,8 @@ class Reader:
 
 
 REQUEST: dict[str, Any] = {
-    "name": "p", "arguments": [{"tensor": 0}], "tensors": [TENSORS[0].to_data()], "outputs": 1, "sequence": False,
+    "name": "p", "arguments": [{"tensor": 0}], "tensors": [TENSORS[0].to_data()],
+    "outputs": 1, "sequence": False, "results": [],
 }  # fmt: skip
 
 
