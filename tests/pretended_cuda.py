@@ -77,6 +77,9 @@ def synchronize(device=None):
 
 torch.cuda.set_device = set_device
 torch.cuda.synchronize = synchronize
+if hasattr(torch._C, "_cuda_synchronize"):  # a torch that is built with CUDA
+    torch._C._cuda_synchronize = synchronize
+    torch._C._cuda_sleep = lambda cycles: None
 torch.cuda.current_stream = lambda device=None: None
 torch.cuda.Event = Event
 torch.cuda.get_device_properties = lambda device: Properties
