@@ -11,6 +11,7 @@ import inspect
 import json
 import os
 import re
+import resource
 import select
 import shutil
 import signal
@@ -25,6 +26,7 @@ from pytest_passbench.runner.triton_kernels import make_kernel
 
 MAX_PRINTED_BYTES = 4096  # that are kept of the compiler's output
 MAX_MESSAGE_CHARACTERS = 8000  # that are kept of an error
+NEARLY_ALL = 0.95  # of the memory that a process may have
 #: A parameter in PTX: the bits of its type, and the length if it is an array. A float16 is an array of bytes.
 _PARAMETER = re.compile(r"\.param\s[^,]*?\.[busf](\d+)\b[^,\[]*(?:\[(\d+)\])?")
 _DIVISIBLE = [["tt.divisibility", 16]]
@@ -128,7 +130,15 @@ def _compiled(kernel: Any, launch: dict[str, Any], capability: int) -> tuple[dic
         return _description(compiled.metadata, compiled.asm["ptx"]), compiled.asm["cubin"]
     except Exception as error:
         line = getattr(getattr(error, "node", None), "lineno", 0)  # a CompilationError has it
-        return _error(f"{type(error).__name__}: {error}", line), b""
+        kind = "MemoryError" if _out_of_memory() else type(error).__name__
+        return _error(f"{kind}: {error}", line), b""
+
+
+def _out_of_memory() -> bool:
+    """Return True if this process has used nearly all the memory that it may. Any error may follow from that."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    peak = re.search(r"^VmPeak:\s*(\d+) kB$", Path("/proc/self/status").read_text(), re.M)
+    return limit != resource.RLIM_INFINITY and peak is not None and int(peak[1]) << 10 > NEARLY_ALL * limit
 
 
 def _error(message: str, line: int = 0) -> dict[str, Any]:

@@ -123,8 +123,8 @@ class Session:
     def judge(self, task: Task, candidate: Candidate) -> Iterator[Record]:
         """Yield a record per subgraph, as soon as it is judged. Raises UserError for a broken task only.
 
-        If noise kept a verdict open, new processes measure the subgraph again at the end of the task. Its record is
-        then yielded once more, and the later one counts.
+        If noise kept a verdict open, or the candidate differs from a reference, programs built anew are measured at
+        the end of the task. The record is then yielded once more, and the later one counts.
         """
         check_graphs(task)
         hashed = task_hash(task)  # for all cases, since it takes milliseconds
@@ -134,7 +134,7 @@ class Session:
         budget, baselines = self.case_judge.budget, self.case_judge.baselines
         budget.begin(len(cases), self.expected)
         self._choose_arms()
-        noisy: list[Trial] = []
+        unsettled: list[Trial] = []
         for case in cases:
             judging = partial(self.case_judge.first, case)
             record, trial = self._attempts.judge(case, judging) if case.fault() is None else judging(False)
@@ -144,17 +144,17 @@ class Session:
                 pairs = 0 if trial.measured is None else len(trial.measured.pairs)
                 budget.done(record.durations, pairs, len(trial.subject.orders))
                 if self._is_repeated(trial):
-                    noisy.append(trial)
+                    unsettled.append(trial)
             baselines.keep(case, record)
             yield record
-        for first in noisy:
+        for first in unsettled:
             if budget.spare(sum(first.subject.record.durations.values())):
                 case = first.subject.case
                 record, _ = self._attempts.judge(case, partial(self.case_judge.again, first))
                 if record.judged:  # else what was found first stays
                     baselines.keep(case, record)
                     yield record
-        noisy.clear()
+        unsettled.clear()
         give_back()  # a task's tensors are gone, and nothing is timed now
 
     def _case(self, task: Task, subgraph: Subgraph, candidate: Candidate, hashed: str) -> Case:
@@ -163,7 +163,7 @@ class Session:
         return Case(task, subgraph, candidate, self._seed, self._turns[key] - 1, hashed)
 
     def _is_repeated(self, trial: Trial) -> bool:
-        """Return True if noise left open what a longer measurement may decide, and the candidate has time for it."""
+        """Return True if a further measurement may settle what the first left, and the candidate has time for it."""
         ran, deadline = trial.subject.record.arm.status == RAN, trial.subject.bench.deadline
         enough = deadline.left() > AGAIN_SHARE * deadline.limit
-        return self.thorough and self.repeats and trial.noisy and ran and enough
+        return self.thorough and self.repeats and trial.unsettled and ran and enough

@@ -128,6 +128,8 @@ def serve(
     with torch.no_grad():
         if rehearsal:
             run_at[-1](rehearsal, 0)  # a failure is reported by the blocks that follow
+            for run in run_at[:-1]:  # each depth has objects of its own, and pages that are touched with them
+                run(0, FLAG_EMPTY)
         send(channel, {**hello, **block.places})
         while data := channel.recv(GO.size):
             nonce, calls, flags, depth = GO.unpack(data)

@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 from workbench import AS_EAGER, GELU_ADD_KERNEL, make_cpp_pass
 
+from pytest_passbench.core.settings import Settings
+from pytest_passbench.judge.session import Session
+from pytest_passbench.timing.looks import FIRST_LOOK
+
 TWICE = GELU_ADD_KERNEL.replace("for (int64_t", "for (int t = 0; t < 2; ++t) for (int64_t").replace(
     "out[i] =", "((volatile float*)out)[i] ="
 )
@@ -52,6 +56,18 @@ def test_a_reference_that_does_it_twice_is_slower_by_the_ratio_of_both_speed_ups
     speed_ups = record.arm.speed.ratio / record.against.arm.speed.ratio
     assert record.head_to_head.ratio == pytest.approx(speed_ups, rel=0.15)
     assert len(record.against.speed.pairs) == len(record.arm.speed.pairs)
+
+
+def test_a_difference_is_confirmed_by_programs_that_are_built_anew(bench):
+    bench.task(shapes=((64, 512), (64, 512)))
+    bench.candidate({"p": make_cpp_pass()})
+    settings = Settings(
+        pipeline="direct", audit="off", against=bench.candidate({"p": make_cpp_pass(TWICE)}, "reference")
+    )
+    with Session(settings, b"a secret of the tests") as session:
+        first, confirmed = bench.judged_by(session)
+    assert first.head_to_head.verdict == confirmed.head_to_head.verdict == "FASTER"
+    assert len(first.head_to_head.pairs) == FIRST_LOOK < len(confirmed.head_to_head.pairs)
 
 
 def test_a_reference_that_is_wrong_or_does_not_run_gives_no_ratio_and_says_why(records):

@@ -86,11 +86,11 @@ def test_a_budget_is_kept_by_shorter_pairs_and_every_subgraph_still_gets_its_int
 def test_what_noise_left_open_is_measured_again_and_goes_on_where_it_was(twin, monkeypatch):
     judge = Trial.judge
 
-    def noisy_once(self):
+    def unsettled_once(self):
         judge(self)
-        self.noisy = self.subject.earlier is None and self.subject.record.subgraph == "float32-x4"
+        self.unsettled = self.subject.earlier is None and self.subject.record.subgraph == "float32-x4"
 
-    monkeypatch.setattr(Trial, "judge", noisy_once)
+    monkeypatch.setattr(Trial, "judge", unsettled_once)
     with Session(Settings(pipeline="direct", audit="off", policy="open"), b"a secret of the tests") as session:
         records = twin.judged_by(session)
     assert [record.subgraph[9:] for record in records] == ["1", "4", "16", "4"]

@@ -56,32 +56,39 @@ def test_timed_blocks_find_their_memory_there_and_each_finds_it_elsewhere(bench,
 def test_the_rounds_of_a_pair_run_at_depths_of_the_stack_that_differ_both_arms_at_the_same(
     bench, wrapper, monkeypatch
 ):
-    from pytest_passbench.judge.arms import runner
+    from pytest_passbench.judge.arms.runner import Runner
+    from pytest_passbench.judge.measure.cpu_clock import CpuClock
     from pytest_passbench.judge.trial import trial
     from pytest_passbench.timing import rounds as shapes
 
-    depths, pairs, block, measure = [], [], runner.Runner.block, trial.measure
+    depths, timed, pairs = [], [], []
+    run, block, measure = Runner.block, CpuClock.block, trial.measure
 
     def noted(self, calls, empty=False, depth=0):
-        if calls > 1:  # a block of one call is no round: a call may be verified in float64 between rounds
-            depths.append(depth)
-        return block(self, calls, empty, depth)
+        depths.append(depth)
+        return run(self, calls, empty, depth)
+
+    def timed_block(self, arm, calls):
+        before = len(depths)
+        result = block(self, arm, calls)
+        timed.append(depths[before])  # what follows in it is a call that is verified
+        return result
 
     def measured(*arguments, **options):
         arms, results = measure(*arguments, **options)
         pairs.extend(arms.pairs)
         return arms, results
 
-    monkeypatch.setattr(runner.Runner, "block", noted)
+    monkeypatch.setattr(Runner, "block", noted)
+    monkeypatch.setattr(CpuClock, "block", timed_block)
     monkeypatch.setattr(trial, "measure", measured)
     # A pair whose rounds agree would be too short for all depths.
     monkeypatch.setattr(shapes, "PAIR_SECONDS", MAX_PAIR_SECONDS)
     bench.task(shapes=((64, 256), (64, 256)))  # so short a call has many rounds, whatever the noise
     bench.candidate({"p": wrapper(AS_EAGER)})
     bench.judge(policy="open")
-    timed = depths[-2 * len(pairs[-1]) :]  # of the last pair
-    rounds = timed[::2]
-    assert rounds == timed[1::2]
+    rounds, others = (timed[start - 2 * len(pairs[-1]) :: 2] for start in (0, 1))  # of the last pair
+    assert rounds == others
     assert rounds[::2] == rounds[1::2]  # the two of a couple too, each order of the arms once
     once = rounds[: 2 * protocol.DEPTHS : 2]
     assert len(set(once)) == len(once) > 8

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import cycle
 
@@ -53,6 +53,17 @@ class blaming:  # noqa: N801 - used as a function. A class costs half of a gener
             raise ArmFailed(self._arm, unexpected(error)) from error
 
 
+def draw_cores(arms: Sequence[str], cores: Sequence[int]) -> dict[str, int]:
+    """Return a core for each arm, in the order in which to fork.
+
+    Chance decides both. The kernel hands out the pages of an ended process again on the core where it ended. An arm
+    that always got the same pages, or always those that another one has left, would be as fast or slow as they are,
+    in every pair. No core gets two arms more than another core does.
+    """
+    chance = secrets.SystemRandom()
+    return dict(zip(chance.sample(arms, len(arms)), cycle(chance.sample(cores, len(cores))), strict=False))
+
+
 def fork_all(
     templates: Mapping[str, Template],
     program: Effects,
@@ -71,17 +82,14 @@ def fork_all(
     does not count for the case's ``deadline``.
     Raises ArmFailed for the first arm that fails. Then no runner is left, and no other arm's answer is unread.
     """
-    # Chance decides which template forks on which core. The kernel hands out the pages of an ended process again on
-    # the core where it ended. An arm that always got the same pages would be as fast or slow as they are, in every
-    # pair.
-    order = secrets.SystemRandom().sample(cores.forking, len(cores.forking))
-    for template, core in zip(templates.values(), cycle(order)):
-        template.pin(core)
+    cores_of = draw_cores(list(templates), cores.forking)
+    for arm, core in cores_of.items():
+        templates[arm].pin(core)
     place, failed = secrets.randbits(32), list[ArmFailed]()
     forks: dict[str, Fork] = {}
-    for arm, template in templates.items():
+    for arm in cores_of:
         with _noting(arm, failed):
-            forks[arm] = template.start_fork(program, calls, place, rehearse, audit=arm in audited)
+            forks[arm] = templates[arm].start_fork(program, calls, place, rehearse, audit=arm in audited)
     begun: list[str] = []
     for arm in sorted(forks, key=lambda arm: templates[arm].cores <= cores.judge):  # last: those that delay the judge
         with _noting(arm, failed):

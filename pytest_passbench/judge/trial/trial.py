@@ -27,14 +27,15 @@ AUDIT_SECONDS, AUDIT_CALLS = 0.5, 24
 class Trial:
     """The trial of a subject, which completes the subject's record.
 
-    After :meth:`judge`, ``measured`` is the measurement, if there was one. ``noisy`` is then True if noise left an
-    answer open or vague.
+    After :meth:`judge`, ``measured`` is the measurement, if there was one. ``unsettled`` is then True if a further
+    measurement is worth its time: noise left an answer open or vague, or the programs differ from a reference's and
+    none that were built anew have confirmed it.
     """
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         self.measured: Arms | None = None
-        self.noisy = False
+        self.unsettled = False
         self._bench = subject.bench
         self._writer = Writer(subject)
         self._templates = Templates(subject, self._writer)
@@ -127,7 +128,10 @@ class Trial:
             more=Pace(bench.deadline, AUDIT_SECONDS + AUDIT_CALLS * per_call.get(CANDIDATE, 0.0)),
         )
         deciding = [name for name in self.measured.deciding if name != TWIN]
-        self.noisy = any(results[name].decision.worth_repeating for name in deciding)
+        decisions = [results[name].decision for name in deciding]
+        self.unsettled = any(decision.worth_repeating for decision in decisions) or (
+            AGAINST in deciding and earlier is None and results[AGAINST].decision.verdict in ("FASTER", "SLOWER")
+        )
         for name, result in results.items():
             speed = speed_of(self.measured, name, result)
             speed.eager_device_us, speed.other_device_us = map(clock.device_us, self.measured.sides(name))

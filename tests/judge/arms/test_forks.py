@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
 import pytest
 from workbench import AS_EAGER
 
+from pytest_passbench.judge.arms.forks import draw_cores
 from pytest_passbench.judge.machine.cores import Cores
 
 
@@ -17,7 +19,8 @@ def test_chance_says_on_which_core_each_arm_forks(twin, monkeypatch):
 
     def noted(templates, *arguments):
         runners = fork_all(templates, *arguments)
-        drawn.append(tuple(core for arm in ("eager", "candidate") for core in templates[arm].cores))
+        if len(templates) == 2:
+            drawn.append(tuple(core for arm in ("eager", "candidate") for core in templates[arm].cores))
         return runners
 
     monkeypatch.setattr(cpu_clock, "fork_all", noted)
@@ -25,6 +28,15 @@ def test_chance_says_on_which_core_each_arm_forks(twin, monkeypatch):
     there = Cores.choose(1).forking
     apart = set(itertools.permutations(there, 2))  # not both on one core, and neither always on its own
     assert set(drawn) == (apart or {(*there, *there)})
+
+
+def test_three_arms_on_two_cores_are_alike():
+    """None is always alone on its core, and none always follows another there."""
+    draws = [draw_cores(["eager", "candidate", "reference"], [4, 5]) for _ in range(300)]
+    first = Counter(next(iter(cores)) for cores in draws)
+    alone = Counter(arm for cores in draws for arm, core in cores.items() if list(cores.values()).count(core) == 1)
+    assert len(first) == len(alone) == 3
+    assert min(*first.values(), *alone.values()) > 50
 
 
 @pytest.mark.parametrize(("threads", "expected"), [(1, True), pytest.param(2, False, marks=pytest.mark.slow)])
