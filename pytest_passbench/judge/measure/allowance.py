@@ -49,7 +49,7 @@ class Allowance:
 #: What a subgraph may take in a run without a budget: the pairs of the first look, on a noisy machine cut short.
 DEFAULT = Allowance(pair=0.024, pairs=FIRST_LOOK)
 #: What a subgraph may take in a call of an evaluator, which is to answer soon: as many pairs, of fewer rounds.
-QUICK = Allowance(pair=0.008, pairs=FIRST_LOOK)
+QUICK = Allowance(pair=0.006, pairs=FIRST_LOOK)
 #: What it may take when it is measured again because noise left it open. The rounds are noisy, so pairs are longer.
 AGAIN = Allowance(seconds=4.0, pairs=TO_EAGER.pairs[-1], precise=0.01)
 #: The same beside a reference.
