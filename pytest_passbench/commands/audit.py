@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from pytest_passbench.judge.reading.survey import survey
     from pytest_passbench.suite import find
 
-    found = survey(args.directory, args.policy, find.one(args.task).load() if args.task else None)
+    found = survey(args.directory, args.policy, find.single(args.task).load() if args.task else None)
     if args.json:
         findings = [asdict(finding) for finding in found.findings]
         plans = [asdict(plan) for plan in found.plans]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_passbench.commands.results import add_file
 from pytest_passbench.core.checks import share
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import printable, shown
+from pytest_passbench.core.escape import abbreviated, printable
 
 if TYPE_CHECKING:
     from pytest_passbench.report.board.conditions import Source
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
 def _checked(out: str) -> str:
     if out != TERMINAL and Path(out).suffix not in FORMATS:
         remedy = f"end it in {', '.join(FORMATS)}, or give {TERMINAL}"
-        raise UserError(f"nothing is known of the suffix {shown(Path(out).suffix)}", where=out, remedy=remedy)
+        raise UserError(f"nothing is known of the suffix {abbreviated(Path(out).suffix)}", where=out, remedy=remedy)
     return out
 
 

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     from pytest_passbench.judge.reading.survey import survey
     from pytest_passbench.suite import find
 
-    task = only(find.one(args.task).load(), args.subgraph)
+    task = only(find.single(args.task).load(), args.subgraph)
     found = survey(args.directory, args.policy, task)
     if args.json:
         told = {

@@ -19,11 +19,11 @@ def private() -> list[Path]:
     libraries in it are loaded. A folder named by the variable is not checked: it is its user's choice.
     """
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME", "/")) / ".cache")
-    chosen = os.environ.get(CACHE_VARIABLE)
-    own = [home / "passbench" / "kernels", Path(tempfile.gettempdir()) / f"passbench-kernels-{os.getuid()}"]
-    if chosen:
-        return [Path(chosen), *filter(is_private, own[1:])]
-    return [folder for folder in own if is_private(folder)]
+    configured = os.environ.get(CACHE_VARIABLE)
+    defaults = [home / "passbench" / "kernels", Path(tempfile.gettempdir()) / f"passbench-kernels-{os.getuid()}"]
+    if configured:
+        return [Path(configured), *filter(is_private, defaults[1:])]
+    return [folder for folder in defaults if is_private(folder)]
 
 
 def is_private(folder: Path) -> bool:

@@ -15,7 +15,9 @@ def written(plan: LaunchPlan, parameters: Sequence[frozenset[int | str]]) -> fro
     ``parameters`` has, for each kernel, the parameters through which it writes: positions in C++, names in Triton.
     """
     targets = [value for step in plan.steps for value in _targets(step, parameters)]
-    return frozenset(one.index for value in targets for one in _operands(value) if one.source == "argument")
+    return frozenset(
+        operand.index for value in targets for operand in _operands(value) if operand.source == "argument"
+    )
 
 
 def _targets(step: Step, parameters: Sequence[frozenset[int | str]]) -> Iterator[Any]:

@@ -53,10 +53,10 @@ class TaskFailedError(Exception):
     def text(self) -> str:
         """Return the failure with its evidence, in parts by cause."""
         groups = list(grouped(self.failed, cause_key))
-        shown = [describe(alike) for alike in groups[:MAX_DETAILED]]
+        abbreviated = [describe(alike) for alike in groups[:MAX_DETAILED]]
         others = (record for alike in groups[MAX_DETAILED:] for record in alike)
         rest = [one_line(f"{record.subgraph}: {reason(record)}", 300) for record in others]
-        wrong = [self._counts(), *shown, *(["\n".join(rest)] if rest else [])] if self.failed else []
+        wrong = [self._counts(), *abbreviated, *(["\n".join(rest)] if rest else [])] if self.failed else []
         return "\n\n".join([*wrong, *self._slowdowns()]) + "\n"
 
     def _slowdowns(self) -> list[str]:

@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 
 from pytest_passbench.core.criterion import Criterion
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import shown
+from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.run import Run
 from pytest_passbench.report.tables import tolerance
 
@@ -37,7 +37,7 @@ def seen(
         if name not in run.tasks:
             named = nearest(name, run.tasks)[:MAX_NAMED]
             remedy = f"the run has: {', '.join(named)}" + (", ..." if len(run.tasks) > len(named) else "")
-            raise UserError(f"has no task {shown(name)}", where=where, remedy=remedy)
+            raise UserError(f"has no task {abbreviated(name)}", where=where, remedy=remedy)
     kept = [name for name in run.tasks if name in tasks] if tasks else run.tasks
     records = [
         replace(

@@ -147,12 +147,12 @@ def _summed(reports: list[PassReport]) -> list[PassReport]:
     """Return a report per pass over all graphs. A miss counts only if no graph matched: the nearest one."""
     total: dict[str, PassReport] = {}
     for report in reports:
-        known = total.setdefault(report.name, PassReport(report.name))
-        known.matches += report.matches
-        known.operators += report.operators
-        known.computed += report.computed
-        if known.matches:
-            known.miss, known.nearness = "", 0.0
-        elif not known.miss or report.nearness > known.nearness:
-            known.miss, known.nearness = report.miss, report.nearness
+        sum_of = total.setdefault(report.name, PassReport(report.name))
+        sum_of.matches += report.matches
+        sum_of.operators += report.operators
+        sum_of.computed += report.computed
+        if sum_of.matches:
+            sum_of.miss, sum_of.nearness = "", 0.0
+        elif not sum_of.miss or report.nearness > sum_of.nearness:
+            sum_of.miss, sum_of.nearness = report.miss, report.nearness
     return list(total.values())

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import shown
+from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.files import kind_of, read_text
 from pytest_passbench.core.jsontext import parse as parse_json
 from pytest_passbench.core.run import SCHEMA, Run, digest, plain
@@ -77,7 +77,7 @@ def parse(data: Any, path: Path) -> Run:
     version = data.get("schema") if isinstance(data, dict) else None
     if version not in (SCHEMA, SCHEMA_1):
         remedy = "give a results.json that this version of passbench wrote"
-        raise UserError(f"has schema {shown(version)}, not {SCHEMA!r}", where=path, remedy=remedy)
+        raise UserError(f"has schema {abbreviated(version)}, not {SCHEMA!r}", where=path, remedy=remedy)
     remedy = "the file was edited or is of another version; take a fresh copy, or run again"
     try:
         current = {**upgraded(data), "schema": SCHEMA} if version == SCHEMA_1 else data

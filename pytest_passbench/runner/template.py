@@ -235,7 +235,7 @@ def _fork_on_request(channel: socket.socket, ready: Ready) -> None:
         if pid == 0:
             channel.close()
             harden.die_with_parent()
-            code.own(ready.code)
+            code.make_private(ready.code)
             _become_runner(socket.socket(fileno=fds[0]), message, ready)
         for fd in fds:
             os.close(fd)

@@ -69,8 +69,8 @@ def limited_memory() -> Iterator[None]:
     A graph that is run for its shapes may ask for any amount: torch then raises, and the process is not killed.
     """
     before = resource.getrlimit(resource.RLIMIT_AS)
-    taken = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    most = taken + machine_bytes() // 2
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    most = used + machine_bytes() // 2
     if before[0] != resource.RLIM_INFINITY:
         most = min(most, before[0])
     resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))

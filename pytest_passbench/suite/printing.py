@@ -61,8 +61,8 @@ class Printer:
             self.lines.append(f"{self.names[node]} = {text}")
 
     def outputs(self, node: torch.fx.Node) -> str:
-        found = node.args[0]
-        values = tuple(found) if isinstance(found, tuple | list) else (found,)
+        outputs = node.args[0]
+        values = tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
         for value in values:
             if not isinstance(value, torch.fx.Node):
                 raise UserError(f"the graph returns {value!r}", remedy="return tensors that it computes")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import shown
+from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.files import kind_of, read_text
 from pytest_passbench.core.jsontext import parse as parse_json
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
@@ -82,7 +82,7 @@ def _listed(folder: Path) -> list[str]:
         raise UserError("names no subgraph", where=path, remedy="one relative path a line")
     for name in names:
         if Path(name).is_absolute() or ".." in Path(name).parts or "\0" in name:
-            raise UserError(f"{shown(name)} leads out of the folder", where=path, remedy="give paths below it")
+            raise UserError(f"{abbreviated(name)} leads out of the folder", where=path, remedy="give paths below it")
     return names
 
 
@@ -103,19 +103,19 @@ def identifier(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.+-]+", "-", text).strip("-._+") or "sample"
 
 
-def distinct(name: str, taken: Container[str]) -> str:
+def distinct(name: str, names: Container[str]) -> str:
     """Return an id that is not taken: the name, or the name with the first free number from 2 on."""
     numbers = (f"{name}-{number}" for number in itertools.count(2))
-    return name if name not in taken else next(found for found in numbers if found not in taken)
+    return name if name not in names else next(numbered for numbered in numbers if numbered not in names)
 
 
 def _header(folder: Path, count: int, ours: dict[str, Any]) -> TaskHeader:
     lists = {key: ours.get(key) for key in ("ops", "sources", "tags")}
-    known = {key: tuple(map(str, found)) if isinstance(found, list) else () for key, found in lists.items()}
+    header = {key: tuple(map(str, items)) if isinstance(items, list) else () for key, items in lists.items()}
     name = identifier(str(ours.get("task", folder.resolve().name)))
     ratio = ours.get("headroom")
     headroom = float(ratio) if isinstance(ratio, int | float) and math.isfinite(ratio) else 0.0
-    return TaskHeader(id=name, subgraphs=count, modality=str(ours.get("modality", "")), headroom=headroom, **known)
+    return TaskHeader(id=name, subgraphs=count, modality=str(ours.get("modality", "")), headroom=headroom, **header)
 
 
 def _task(folder: Path, members: list[tuple[str, Path]]) -> Task:
@@ -173,15 +173,15 @@ def _read_model(path: Path) -> tuple[str, tuple[str, ...]]:
 
 def _without_cleanup(body: tuple[ast.stmt, ...]) -> Iterable[ast.stmt]:
     """Return the statements without ``x = None`` and ``del x``, unless a later statement reads the name."""
-    kept: list[ast.stmt] = []
+    statements: list[ast.stmt] = []
     read: set[str] = set()
     for statement in reversed(body):
         if isinstance(statement, ast.Delete) or (_is_cleanup(statement) and not _stored(statement) & read):
             continue
-        kept.append(statement)
+        statements.append(statement)
         read |= {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
         read |= _stored(statement) if isinstance(statement, ast.AugAssign) else set()
-    return reversed(kept)
+    return reversed(statements)
 
 
 def _is_cleanup(statement: ast.stmt) -> bool:
@@ -204,10 +204,10 @@ def _inputs(folder: Path, arguments: tuple[str, ...]) -> tuple[TensorSpec, ...]:
     return tuple(named[argument] for argument in arguments)
 
 
-def _key(source: str, graphs: dict[str, str], wanted: Any) -> str:
+def _key(source: str, graphs: dict[str, str], digest: Any) -> str:
     """Return the key of a graph's text in ``graphs``, and add the text if it is new."""
-    if isinstance(wanted, str) and graphs.setdefault(wanted, source) == source:
-        return wanted
+    if isinstance(digest, str) and graphs.setdefault(digest, source) == source:
+        return digest
     for key, text in graphs.items():
         if text == source:
             return key

@@ -115,7 +115,7 @@ class _Reader:
         raise UserError(what, where=ParsedSource(self.origin, (), (), self.line).where(node), remedy=remedy)
 
     def module(self, module: ast.Module) -> ParsedSource:
-        functions = [found for statement in module.body for found in self.forwards(statement)]
+        functions = [function for statement in module.body for function in self.forwards(statement)]
         if len(functions) != 1:
             last = functions[1] if functions else module
             self.fail(f"{len(functions)} functions named forward", last, "give exactly one def forward(...)")
