@@ -21,7 +21,7 @@ from pytest_passbench.forge.eager_time import (
     too_long,
 )
 from pytest_passbench.forge.group import spread
-from pytest_passbench.forge.instances import Instance, curated
+from pytest_passbench.forge.instances import Instance, curated, instances
 from pytest_passbench.forge.windows import Window, siblings
 
 MIN_ELEMENTS, MAX_ELEMENTS = 64, 3_000_000
