@@ -172,7 +172,7 @@ class _Reader:
         self.names.update(inputs)
         body = [s for s in function.body if not _is_noise(s)]
         if len(body) > self.statements:
-            self.fail(f"more than {self.statements} statements", body[self.statements], "split the graph")
+            self.fail(f"more than {self.statements:,} statements", body[self.statements], "split the graph")
         for statement in body:
             self.check_statement(statement)
         returns = [s for s in body if isinstance(s, ast.Return)]
