@@ -12,6 +12,7 @@ import torch.fx
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.suite.allowlist import ATTRIBUTES, METHODS, spelling
+from pytest_passbench.suite.source import signature
 
 _INFIX: dict[Callable[..., Any], str] = {
     operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.floordiv: "//",
@@ -44,7 +45,7 @@ class Printer:
     def module(self, gm: torch.fx.GraphModule) -> str:
         for node in gm.graph.nodes:
             self.node(node)
-        return "\n    ".join([f"def forward({', '.join(self.inputs)}):", *self.lines]) + "\n"
+        return "\n    ".join([signature(self.inputs), *self.lines]) + "\n"
 
     def node(self, node: torch.fx.Node) -> None:
         if node.op == "placeholder":

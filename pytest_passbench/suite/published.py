@@ -20,7 +20,7 @@ from pytest_passbench.core.files import kind_of, read_text
 from pytest_passbench.core.jsontext import parse as parse_json
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.suite.limits import MAX_FILE_BYTES, MAX_SUBGRAPHS
-from pytest_passbench.suite.source import parse
+from pytest_passbench.suite.source import ParsedSource, parse, signature
 from pytest_passbench.suite.tensormeta import print_specs, read_specs, read_symbols
 
 LIST = "graph_list.txt"
@@ -121,39 +121,45 @@ def _header(folder: Path, count: int, ours: dict[str, Any]) -> TaskHeader:
 def _task(folder: Path, members: list[tuple[str, Path]]) -> Task:
     graphs: dict[str, str] = {}
     subgraphs: list[Subgraph] = []
-    records: list[dict[str, Any]] = []
     ids: set[str] = set()
     for name, path in members:
-        records.append(_graph_net(path))
-        subgraph = _subgraph(name, path, records[-1], graphs)
+        record, program = _graph_net(path), _program(path)
+        if not subgraphs:
+            first_record, first_program = record, program
+        subgraph = _subgraph(name, path, program, record, graphs)
         subgraph = replace(subgraph, id=distinct(subgraph.id, ids))
         ids.add(subgraph.id)
         subgraphs.append(subgraph)
-    header = _header(folder, len(subgraphs), records[0].get(_OURS, {}))
+    header = _header(folder, len(subgraphs), first_record.get(_OURS, {}))
     header = replace(header, sources=header.sources or tuple(dict.fromkeys(s.source for s in subgraphs if s.source)))
     if not header.ops:
-        header = replace(header, ops=_operators(members[0][1] / MODEL))
+        header = replace(header, ops=_operators(first_program))
     return Task(header, folder, graphs, tuple(subgraphs))
 
 
-def _operators(model: Path) -> tuple[str, ...]:
-    from pytest_passbench.suite.build import build_graph
+def _operators(program: ParsedSource) -> tuple[str, ...]:
+    from pytest_passbench.suite.build import build_program
     from pytest_passbench.suite.opnames import operator_sequence
 
-    return operator_sequence(build_graph(_read(model), str(model)))
+    return operator_sequence(build_program(program))
 
 
-def _subgraph(name: str, folder: Path, record: dict[str, Any], graphs: dict[str, str]) -> Subgraph:
+def _program(folder: Path) -> ParsedSource:
     model = folder / MODEL
     if kind_of(model) is None:
         raise UserError(f"no {MODEL}", where=folder, remedy="a subgraph folder has one")
-    source, arguments = _read_model(model)
-    inputs = _inputs(folder, arguments)
+    return parse(_read(model), str(model))
+
+
+def _subgraph(
+    name: str, folder: Path, program: ParsedSource, record: dict[str, Any], graphs: dict[str, str]
+) -> Subgraph:
+    inputs = _inputs(folder, program.inputs)
     ours = record.get(_OURS, {})
     meta = ours.get("meta", {k: v for k, v in record.items() if k not in ("framework", _OURS)})
     return Subgraph(
         id=identifier(name),
-        graph=_key(source, graphs, ours.get("graph")),
+        graph=_key(_bare_source(program), graphs, ours.get("graph")),
         dtype=str(ours.get("dtype", _main_dtype(inputs))),
         inputs=inputs,
         source=str(ours.get("source", record.get("model_name", record.get("source", "")))),
@@ -161,14 +167,11 @@ def _subgraph(name: str, folder: Path, record: dict[str, Any], graphs: dict[str,
     )
 
 
-def _read_model(path: Path) -> tuple[str, tuple[str, ...]]:
-    """Return the bare ``def forward(in_0, ...)`` of a model file, without annotations and clean-up, and its
-    inputs.
-    """
-    program = parse(_read(path), str(path))
-    lines = [f"def forward({', '.join(program.inputs)}):"]
+def _bare_source(program: ParsedSource) -> str:
+    """Return the bare ``def forward(in_0, ...)`` of a model file, without annotations and clean-up."""
+    lines = [signature(program.inputs)]
     lines += [textwrap.indent(ast.unparse(statement), "    ") for statement in _without_cleanup(program.body)]
-    return "\n".join(lines) + "\n", program.inputs
+    return "\n".join(lines) + "\n"
 
 
 def _without_cleanup(body: tuple[ast.stmt, ...]) -> Iterable[ast.stmt]:
@@ -252,6 +255,7 @@ def _model_text(source: str, origin: str) -> str:
     program = parse(source, origin)
     lines = ["import math", "import operator", "from math import inf, nan", "", "import torch"]
     lines += ["from torch import device", "", ""]
-    lines += ["class GraphModule(torch.nn.Module):", f"    def forward({', '.join(('self', *program.inputs))}):"]
+    lines += ["class GraphModule(torch.nn.Module):"]
+    lines += [textwrap.indent(signature(("self", *program.inputs)), "    ")]
     lines += [textwrap.indent(ast.unparse(statement), " " * 8) for statement in program.body]
     return "\n".join(lines) + "\n"
