@@ -160,6 +160,12 @@ def test_recorded_bounds_hold_constants_are_widened_and_masks_have_two_values(ge
     assert 0.1 < float(constant.std()) < 0.25
     unknown = drawn(spec(dtype, (5000,)), generator).double()
     assert 0.7 < float(unknown.std()) < 1.05
+    above = drawn(spec(dtype, (5000,), mean=1.0, std=1.0, min=0.5), generator).double()
+    assert float(above.min()) == 0.5
+    assert float(above.max()) > 2
+    below = drawn(spec(dtype, (5000,), mean=1.0, std=1.0, max=0.5), generator).double()
+    assert float(below.max()) == 0.5
+    assert float(below.min()) < 0
     mask = drawn(spec(dtype, (40_000,), min=-math.inf, max=0.0), generator).double()
     assert set(mask.unique().tolist()) == {-math.inf, 0.0}
     assert float(mask.isinf().double().mean()) == pytest.approx(0.25, abs=0.01)
