@@ -46,6 +46,8 @@ _SIGABRT, _SIGKILL, _SIGCHLD, _SIGCONT, _F_SETSIG, _TIOCSCTTY = 6, 9, 17, 18, 10
 def untrusted(network: bool = True, driver: bool = False) -> bool:
     """Deny tracing, mounts, io_uring, and all ways in which a stopped process could be continued from inside.
 
+    Denied too are changes of another process's limits, cores and priority, and whatever outlives its processes.
+
     ``network=False`` denies sockets too, except socket pairs. It is for sandboxes without a network namespace. With
     ``driver`` Unix sockets of packets in sequence stay, since CUDA's driver binds one. Return False if the machine's
     system calls are not tabulated, or if the kernel refuses the filter.
@@ -58,6 +60,8 @@ def untrusted(network: bool = True, driver: bool = False) -> bool:
     lines += answer(DENY, [calls[name] for name in machine.denied])
     if not network:
         lines += _packets(calls["socket"]) if driver else answer(DENY, [calls["socket"]])
+    for name in machine.of_itself:
+        lines += unless(calls[name], 0, [op(JUMP_EQUAL, 1, 0, 0)])
     for name, argument in machine.signals:
         lines += unless(calls[name], argument, [op(JUMP_EQUAL, 0, 1, _SIGCONT)])
     lines += unless(calls["fcntl"], 1, [op(JUMP_EQUAL, 0, 1, _F_SETSIG)])

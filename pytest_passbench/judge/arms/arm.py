@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -131,7 +130,7 @@ class Arm:
     def _command(self, channel: int, status: int) -> list[str]:
         parent = str(IMPORTED_FROM)
         start = f"import sys; sys.path.insert(0, {parent!r}); from pytest_passbench.runner.zygote import main; main()"
-        program = [sys.executable, "-P", "-c", start, f"{channel:08}", f"{self.settings.name:{NAME_WIDTH}}"]
+        program = [sandbox.interpreter(), "-P", "-c", start, f"{channel:08}", f"{self.settings.name:{NAME_WIDTH}}"]
         reads = self.settings.pipeline == READ
         line = sandbox.command(program, self.settings.walls, self.settings.on_device, reads)
         if self.settings.walls.strong:

@@ -90,6 +90,16 @@ def require(mode: str) -> Walls:
     return found
 
 
+def interpreter() -> str:
+    """Return the path of Python's interpreter without ``..`` and without links among its folders.
+
+    A sandbox has the folders of Python, and not those that such a path passes through. The last link stays, since a
+    virtual environment is known by the folder in which its link lies.
+    """
+    path = Path(sys.executable)
+    return str(path.parent.resolve() / path.name)
+
+
 def command(
     program: list[str], walls: Walls, devices: bool, reads: bool = False, scratch_bytes: int = SCRATCH_BYTES
 ) -> list[str]:
@@ -108,11 +118,13 @@ def command(
     mounts += ["--remount-ro", str(PACKAGE)]
     if reads:
         mounts += ["--size", str(scratch_bytes), "--tmpfs", CANDIDATE_FOLDER]
-    if devices:
+    if devices:  # the driver writes its threads' names to /proc
         for folder in (Path("/sys"), *driver_folders()):
             mounts += ["--ro-bind-try", str(folder), str(folder)]
         for node in sorted(Path("/dev").glob("nvidia*")):
             mounts += ["--dev-bind", str(node), str(node)]
+    else:  # a user who is root could have the kernel end process 1 first when memory is short
+        mounts += ["--remount-ro", "/proc"]
     return [*_bubblewrap(walls, mounts), "--chdir", "/tmp", *program]
 
 
