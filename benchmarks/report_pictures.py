@@ -88,7 +88,6 @@ def opened(page: Browser, path: Path, name: str) -> None:
     task = "#" + page.run(f"{tasks}.find(item => item.textContent.includes('faster')).id")
     page.run(f"document.querySelector('{task} button.open').click()")
     page.run(f"document.querySelector('{task} .inner button.open').click()")
-    page.settle()
     page.picture(IMAGES / f"{name}.png", selector=task)
     print(f"docs/img/{name}.png")
 

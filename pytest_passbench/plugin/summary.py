@@ -182,7 +182,6 @@ def show(state: State, reporter: Any) -> None:
 def closing(state: State) -> list[str]:
     """Return the last lines: what is missing or took too long, where the results lie, and the seed."""
     from pytest_passbench.report import html
-    from pytest_passbench.report.html import bundle
 
     missing = state.ledger.missing()
     rows = overdrawn(state.settings.budget, state.progress.spent())
@@ -201,8 +200,6 @@ def closing(state: State) -> list[str]:
     if state.written is not None:
         files = ("results.json", "results.md", html.NAME)
         rows += [f"results: {_short(state.written / name, state)}" for name in files]
-        if bundle.javascript() is None:
-            rows.append(f"{html.NAME} has no charts; to have them: {bundle.REMEDY}")
     if state.folder is not None and any(state.folder.glob("journal*.jsonl")):
         rows.append(f"to go on: the same command with --passbench-resume={_short(state.folder, state)}")
     return [*rows, f"seed: {state.ledger.seed.hex()}"]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from markupsafe import Markup
 
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
@@ -36,6 +38,7 @@ class TaskRow:
     findings: int
     records: tuple[Record, ...] = ()
     start: int = 0
+    glyph: Markup = field(default_factory=Markup)
 
     @property
     def flags(self) -> str:

@@ -10,7 +10,6 @@ from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import charts, tables
 from pytest_passbench.report.html.endings import Ending
-from pytest_passbench.report.html.glyphs import KINDS
 from pytest_passbench.report.html.rows import TaskRow
 from pytest_passbench.score import board
 from pytest_passbench.score.interval import Interval, digits
@@ -67,7 +66,7 @@ def _lead(interval: Interval | None, right: int, total: int) -> tuple[str, str]:
     }[where]
     if some:
         return f"{some}, and on those {speed} ({ends})", "partly"
-    return f"is {speed} ({ends})", KINDS[where]
+    return f"is {speed} ({ends})", charts.OUTCOMES[where][0]
 
 
 def _range(interval: Interval) -> str:
