@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from pytest_passbench.core.record import ArmResult, Finding, PassReport, Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import html, rerun
-from pytest_passbench.report.html import details
+from pytest_passbench.report.html import subgraphs
+from pytest_passbench.report.report import report_of
 
 LOADING = {"src", "href", "action", "data", "poster", "background", "srcset", "ping", "formaction"}
 WHOLE_SUITE_BYTES = 3_000_000
@@ -55,7 +56,7 @@ class Parsed(HTMLParser):
 
 
 def parsed(run: Run) -> Parsed:
-    return Parsed(html.page(run))
+    return Parsed(html.page(report_of(run)))
 
 
 def words(page: Parsed) -> str:
@@ -182,7 +183,7 @@ def test_what_a_candidate_wrote_stays_text():
 
 
 def test_the_page_may_load_nothing_and_runs_its_own_scripts_alone():
-    text = html.page(made_runs.troubled_run())
+    text = html.page(report_of(made_runs.troubled_run()))
     page = Parsed(text)
     for _, attributes in page.elements:
         for name in LOADING & attributes.keys():
@@ -207,12 +208,12 @@ def test_the_page_may_load_nothing_and_runs_its_own_scripts_alone():
 
 
 def test_a_run_of_the_lite_suite_makes_a_page_of_300_kb():
-    assert len(html.page(made_runs.full_run(34, 100)).encode()) < LITE_SUITE_BYTES
+    assert len(html.page(report_of(made_runs.full_run(34, 100))).encode()) < LITE_SUITE_BYTES
 
 
 def test_the_whole_suite_makes_a_small_page():
     run = made_runs.full_run()
-    text = html.page(run)
+    text = html.page(report_of(run))
     assert len(text.encode()) < WHOLE_SUITE_BYTES
     data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text)[1])
     assert len(data["rows"]) == 2060
@@ -223,7 +224,7 @@ def test_long_texts_are_cut_until_the_page_is_small():
     run = made_runs.full_run(20, 1500)
     for number, record in enumerate(run.records):
         record.arm = ArmResult("runtime_fail", "build", f"{number}: " + "a long message " * 600)
-    assert len(html.page(run)) < WHOLE_SUITE_BYTES
+    assert len(html.page(report_of(run))) < WHOLE_SUITE_BYTES
 
 
 @given(
@@ -231,14 +232,14 @@ def test_long_texts_are_cut_until_the_page_is_small():
     st.integers(20, 200),
 )
 def test_packed_rounds_are_the_rounds(pairs, limit):
-    least, greatest, lengths, every, text = details.packed(pairs, limit)
+    least, greatest, lengths, every, text = subgraphs.packed(pairs, limit)
     kept = pairs[::every]
     assert lengths == [len(pair) for pair in kept]
     assert every == 1 or sum(map(len, pairs)) > limit
-    place = details.ALPHABET.index
+    place = subgraphs.ALPHABET.index
     found = [64 * place(text[i]) + place(text[i + 1]) for i in range(0, len(text), 2)]
     expected = [value for pair in kept for value in pair]
-    step = (greatest - least) / (details.LEVELS - 1)
+    step = (greatest - least) / (subgraphs.LEVELS - 1)
     assert len(found) == len(expected)
     for number, value in zip(found, expected, strict=True):
         assert least + number * step == pytest.approx(value, abs=step + 1e-3)

@@ -10,6 +10,7 @@ import pytest
 from chromium import Browser, browser
 
 from pytest_passbench.report import html
+from pytest_passbench.report.report import report_of
 
 pytestmark = pytest.mark.browser
 
@@ -30,7 +31,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     runs = {"troubled": made_runs.troubled_run(), "full": made_runs.full_run()}
     paths = {name: folder / f"{name}.html" for name in runs}
     for name, run in runs.items():
-        paths[name].write_text(html.page(run), encoding="utf-8")
+        paths[name].write_text(html.page(report_of(run)), encoding="utf-8")
     return paths
 
 
@@ -250,7 +251,7 @@ def test_what_a_candidate_wrote_does_nothing(chromium, tmp_path):
         for finding in record.findings:
             finding.message = finding.file = finding.rule = EVIL
     path = tmp_path / "report.html"
-    path.write_text(html.page(run), encoding="utf-8")
+    path.write_text(html.page(report_of(run)), encoding="utf-8")
     chromium.screen(1280)
     chromium.open(path)
     chromium.run("document.querySelectorAll('#rows > tbody > tr button.open:enabled').forEach((one) => one.click())")

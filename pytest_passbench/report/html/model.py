@@ -10,12 +10,11 @@ from markupsafe import Markup
 
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import charts, drawing, tables
-from pytest_passbench.report.details import COMPARISONS
-from pytest_passbench.report.facts import extent, listing
 from pytest_passbench.report.html.findings import FindingRow, findings
 from pytest_passbench.report.html.rows import TaskRow, rows
 from pytest_passbench.report.html.verdicts import Verdict, verdict_on
-from pytest_passbench.report.notes import notes
+from pytest_passbench.report.report import Report
+from pytest_passbench.report.run_text import extent, listing
 from pytest_passbench.score import es
 
 
@@ -33,7 +32,7 @@ class Page:
     es: tables.Table
     tasks: list[TaskRow]
     findings: list[FindingRow]
-    notes: list[str]
+    notes: tuple[str, ...]
     facts: list[tuple[str, str]]
     noise: str
     environment: list[tuple[str, str]]
@@ -44,30 +43,31 @@ class Page:
     unmeasured: list[str] = field(default_factory=list)
 
 
-def model(run: Run) -> Page:
-    """Return a run as values for the page."""
+def model(report: Report) -> Page:
+    """Return a report as values for the page."""
+    run = report.run
     tasks = list(rows(run))
     scale = charts.interval_scale(task.interval for task in tasks if task.interval is not None)
     tasks = [replace(task, glyph=_glyph(task, scale)) for task in tasks]
-    curves = charts.es_curves(tables.curves(run), es.ladder(run.score_settings.interpretation))
+    curves = charts.es_curves(report.curves, es.ladder(run.score_settings.interpretation))
     names = ", ".join(run.names) or "no candidate"
     return Page(
         title=f"PassBench: {names}",
         run=run,
         verdicts=[verdict_on(run, name, [task for task in tasks if task.candidate == name]) for name in run.names],
-        board=tables.board_table(run),
+        board=report.board,
         curves=Markup(drawing.in_page(curves)),
         forests={name: forest for name in run.names if (forest := _forest(run, name, tasks)) is not None},
         glyph_axis=Markup(drawing.fixed(charts.glyph_axis(scale), charts.GLYPH_PIXELS)),
-        es=tables.es_table(run),
+        es=report.es,
         tasks=tasks,
         findings=findings(tasks),
-        notes=notes(run),
+        notes=report.caveats,
         facts=_facts(run),
         noise=_noise(run),
         environment=listing(run.environment),
         settings=listing(run.settings),
-        comparisons=[found for name in run.names for make in COMPARISONS if (found := make(run, name)).rows],
+        comparisons=[table for candidate in report.candidates for table in candidate.comparisons],
         parts=[listing(part) for part in run.parts],
         correct_when=tables.correct_when(run),
         unmeasured=[row.name for row in tables.rows(run) if row.scores.as_ is None],

@@ -12,10 +12,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from pytest_passbench.core.escape import LINES, printable
-from pytest_passbench.core.run import Run
 from pytest_passbench.report import rerun
 from pytest_passbench.report.html import model
-from pytest_passbench.report.html.details import details
+from pytest_passbench.report.html.subgraphs import details
+from pytest_passbench.report.report import Report
 
 NAME = "report.html"
 TEMPLATES = Path(__file__).parent / "templates"
@@ -25,12 +25,12 @@ AMOUNTS = ((400, 4000), (250, 2000), (120, 1000), (60, 500), (0, 250))
 """Rounds of a subgraph, and characters of a text, that are shown at most: the first with which the page is small."""
 
 
-def page(run: Run) -> str:
+def page(report: Report) -> str:
     """Return the run as a page of HTML, complete in itself.
 
     Rounds and long texts are thinned out until the page has at most :data:`MAX_PAGE_BYTES`.
     """
-    values = model.model(run)
+    values, run = model.model(report), report.run
     records = [record for task in values.tasks for record in task.records]
     text = ""
     for rounds, characters in AMOUNTS:
