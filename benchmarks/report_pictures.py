@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from chromium import Browser, browser
 
 from pytest_passbench.report import html
+from pytest_passbench.report.report import report_of
 from pytest_passbench.run import results_file
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,7 +69,7 @@ def made(results: Path, path: Path) -> Path:
     run = results_file.read(results)
     for candidate in run.candidates:
         candidate["path"] = f"candidates/{candidate['name']}"
-    path.write_text(html.page(run), encoding="utf-8")
+    path.write_text(html.page(report_of(run)), encoding="utf-8")
     return path
 
 
@@ -88,7 +89,6 @@ def opened(page: Browser, path: Path, name: str) -> None:
     task = "#" + page.run(f"{tasks}.find(item => item.textContent.includes('faster')).id")
     page.run(f"document.querySelector('{task} button.open').click()")
     page.run(f"document.querySelector('{task} .inner button.open').click()")
-    page.settle()
     page.picture(IMAGES / f"{name}.png", selector=task)
     print(f"docs/img/{name}.png")
 

@@ -107,14 +107,16 @@ def _commitment(ledger: Ledger) -> str:
 def _conclude(ledger: Ledger, folder: Path, settings: Settings) -> int:
     from pytest_passbench.core.escape import printable
     from pytest_passbench.report import gates, terminal
+    from pytest_passbench.report.report import report_of
     from pytest_passbench.run.ledger import write
 
     found = ledger.run()
-    write(found, folder)
+    report = report_of(found)
+    write(report, folder)
     if not found.interrupted and not ledger.missing() and all(record.judged for record in found.records):
         for path in folder.glob("journal*.jsonl"):
             path.unlink()
-    print(terminal.summary(found, terminal.columns()))
+    print(terminal.summary(report, terminal.columns()))
     print("\n" + "\n".join(f"results: {printable(str(folder / name))}" for name in WRITTEN))
     print(f"seed: {ledger.seed.hex()}")
     verdicts = gates.check(found, settings.fail_under)

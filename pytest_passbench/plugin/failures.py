@@ -14,7 +14,7 @@ from pytest_passbench.core.escape import line as one_line
 from pytest_passbench.core.escape import printable
 from pytest_passbench.core.record import RAN, Record
 from pytest_passbench.report.changes import slowdown
-from pytest_passbench.report.evidence import OF_SUBGRAPH, cause, cause_key, describe, grouped, reason
+from pytest_passbench.report.failure_text import OF_SUBGRAPH, cause, cause_key, describe, grouped, reason
 
 MAX_DETAILED = 6
 """Different failures of a task that are shown in full; of the rest, a line each."""

@@ -12,6 +12,7 @@ import pytest
 from pytest_passbench.commands.main import main
 from pytest_passbench.core.record import ArmResult, PassReport, Record, Speed
 from pytest_passbench.report.markdown import render
+from pytest_passbench.report.report import report_of
 from pytest_passbench.run import results_file
 from pytest_passbench.run.disqualify import disqualify
 
@@ -144,7 +145,7 @@ def test_results_of_another_edition_are_told_as_such(made, capsys, tmp_path_fact
     out = capsys.readouterr().out
     assert "it judged edition 7 of the suite, and these tasks are of edition 8" in out
     assert "contents" not in out
-    assert "edition 7 of the suite" in render(results_file.read(made / "run" / "results.json"))
+    assert "edition 7 of the suite" in render(report_of(results_file.read(made / "run" / "results.json")))
 
 
 def test_results_without_an_edition_are_of_the_first(made, capsys):

@@ -19,7 +19,7 @@ from pytest_passbench.report.tables import tolerance
 MAX_NAMED = 10  # tasks in the message about one that is not there
 
 
-def seen(
+def rescored(
     run: Run, at: int | None = None, criterion: Criterion | None = None, tasks: Sequence[str] = (), where: str = ""
 ) -> Run:
     """Return the run as if it had been made at t = ``at``, by ``criterion``, on ``tasks`` alone.
@@ -63,7 +63,7 @@ def nearest(name: str, tasks: Sequence[str]) -> list[str]:
 
 
 def caveats(run: Run, view: Run) -> list[str]:
-    """Return what ``view``, made of ``run`` by :func:`seen`, does not say or says of less, a sentence each."""
+    """Return what ``view``, made of ``run`` by :func:`rescored`, does not say or says of less, a sentence each."""
     said = []
     own = tolerance(run)
     if tolerance(view) != own:
