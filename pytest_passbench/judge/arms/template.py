@@ -160,6 +160,18 @@ class Template:
         """True if Triton's interpreter runs the program's kernels, which says nothing of their speed."""
         return bool(self.report.get("interpreted"))
 
+    def native(self, program: Effects) -> bool:
+        """True if the engine makes its blocks: without Python, and so with an empty block of another length.
+
+        Only under the pipeline ``direct``, since another pipeline's cost is part of what it measures.
+        """
+        return self.can_be_native(program) and self.arm.settings.pipeline == "direct"
+
+    def can_be_native(self, program: Effects) -> bool:
+        """True if the engine can make its blocks: no code of a candidate's has run where this was found out."""
+        same = not program.mutated and self.report.get("outputs") == program.outputs
+        return bool(self.report.get("native")) and same
+
     @property
     def resting(self) -> list[int]:
         """The process ids of the zygote and the template. They use no time unless they get an order."""
@@ -184,6 +196,7 @@ class Template:
             "threads": self.arm.settings.threads,
             "rehearse": rehearse and self.rehearses,
             "audit": audit,
+            "native": self.native(program),
         }
         try:
             with self.forking(mine):
