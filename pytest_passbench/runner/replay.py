@@ -37,6 +37,7 @@ from pytest_passbench.runner.native_code import DTYPE_CODES, CppFunction, Execut
 from pytest_passbench.runner.plan_runtime import (
     FillingAllocator,
     WrongArgument,
+    ZeroPool,
     allocator,
     constant_table,
     do_nothing,
@@ -98,6 +99,21 @@ class Replayed:
         self.namespace.update(self._awake)
         if self.native is not None:
             self.native.wake()
+
+    def idle(self) -> None:
+        """Do no more than an honest program at least does: launch nothing, and allocate without a fill.
+
+        What goes on with the results finds zeros, since uninitialised numbers may be slow to compute with.
+        """
+        self.namespace["empty"] = ZeroPool(self._awake["empty"])
+        if self.native is not None:
+            self.native.fill_memory(None)
+
+    @property
+    def idles(self) -> bool:
+        """True if :meth:`idle` gives results of zeros and fills: no step copies memory that a kernel has written."""
+        copies = [step for step in self.plan.steps if isinstance(step, Copy)]
+        return all(step.origin.source != "buffer" for step in copies) and not self.plan.uses_triton
 
 
 def cpp_function(library: ctypes.CDLL, name: str, parameters: Sequence[str]) -> Any:

@@ -165,6 +165,7 @@ def _ready(order: Order, pages: MappedPages, channel: socket.socket) -> Ready:
     warm["interpreted"] = kernels.triton and order.device == "cpu"
     native = _native(built, kernels, pages)
     report = {**report, "missed": False, **warm, "native": native is not None}
+    report["idles"] = order.device == "cpu" and all(plan.idles for plan in kernels.replayed)
     return Ready(built.call, pages, report, order.device, kernels.replayed, native, sizes)
 
 
@@ -278,10 +279,10 @@ def _serve(channel: socket.socket, message: dict[str, Any], ready: Ready, shared
         chance = random.Random(message["place"])
         memory.displace(chance, ready.pieces)
         mutated, outputs = tuple(message["mutated"]), message["outputs"]
-        for replayed in ready.replayed:
-            replayed.wake()
-        if ready.native is not None:
-            ready.native.wake()
+        if message["idle"]:
+            _idle(ready)
+        else:
+            _wake(ready)
         if message["audit"]:
             poison(ready.replayed, ready.native)
         native = ready.native if message["native"] else None
@@ -292,6 +293,22 @@ def _serve(channel: socket.socket, message: dict[str, Any], ready: Ready, shared
             serve(channel, block, ready.filter, message["threads"], spacer, rehearsal)
     except (ProtocolError, OSError):
         pass  # the judge has hung up
+
+
+def _wake(ready: Ready) -> None:
+    """Put the kernels in place."""
+    for plan in ready.replayed:
+        plan.wake()
+    if ready.native is not None:
+        ready.native.wake()
+
+
+def _idle(ready: Ready) -> None:
+    """Leave the kernels out, and do as little as an honest program can (``judge/audits/clock_floor.py``)."""
+    for plan in ready.replayed:
+        plan.idle()
+    if ready.native is not None:
+        ready.native.fill_memory(None)
 
 
 def _block(

@@ -173,18 +173,30 @@ class Template:
         return bool(self.report.get("native")) and same
 
     @property
+    def idles(self) -> bool:
+        """True if its runners can show how long the program takes without its kernels."""
+        return bool(self.report.get("idles"))
+
+    @property
     def resting(self) -> list[int]:
         """The process ids of the zygote and the template. They use no time unless they get an order."""
         return [self.arm.zygote, self.pid]
 
     def start_fork(
-        self, program: Effects, calls: int, place: int, rehearse: bool = False, audit: bool = False
+        self,
+        program: Effects,
+        calls: int,
+        place: int,
+        rehearse: bool = False,
+        audit: bool = False,
+        idle: bool = False,
     ) -> Fork:
         """Order a runner; :meth:`Fork.begin` has it forked. Raises ArmFailure.
 
         ``place`` is a random number that decides where in memory the runner works. With ``rehearse`` the runner runs
         a block before it reports, if the template :attr:`rehearses`. With ``audit`` its plans allocate memory full
-        of NaN; apart from that, kernels can't tell it from other runners.
+        of NaN; apart from that, kernels can't tell it from other runners. With ``idle`` it launches no kernel, so no
+        machine code of a candidate's ever runs in it.
         """
         mine, theirs = socket_pair()
         descriptors = theirs.fileno(), *self.shared
@@ -196,6 +208,7 @@ class Template:
             "threads": self.arm.settings.threads,
             "rehearse": rehearse and self.rehearses,
             "audit": audit,
+            "idle": idle,
             "native": self.native(program),
         }
         try:

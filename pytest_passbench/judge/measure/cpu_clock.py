@@ -70,6 +70,8 @@ class CpuClock:
         self.phases = bench.phases
         #: For each arm and block of a round, its CPU seconds, and those that its cores could give in that time.
         self.cpu: dict[str, list[tuple[float, float]]] = {}
+        #: For each arm, the wall seconds of its blocks in the rounds of all pairs. Nothing is taken off.
+        self.walls: dict[str, list[float]] = {}
         #: For each arm, True if its last block touched no new memory.
         self.warm: dict[str, bool] = {}
         #: CPU time of the other processes in the arms' sandboxes.
@@ -188,6 +190,8 @@ class CpuClock:
                 self._verify(self._runners, self._batch, calls, self._rounds)
             self._rounds += 1
         self.warm[arm] = taken.warm
+        if self._empty:  # a round of a pair, not of the probe
+            self.walls.setdefault(arm, []).append(taken.wall)
         self.cpu.setdefault(arm, []).append((taken.cpu, taken.wall * len(self._bench.cores.arms)))
         noise = Disturbance(taken.wall, stolen=max(0.0, stolen), touched=taken.touched)
         return Block(_without(self._empty.get(arm, 0.0), taken.wall), calls, noise)
@@ -196,6 +200,21 @@ class CpuClock:
         """Return the seconds of a block of ``arm`` outside of all rounds, with fresh inputs. Raises ArmFailed."""
         self._new_round(calls)
         return _without(self._empty.get(arm, 0.0) * calls / self.calls, self._run(arm, calls).wall)
+
+    def beside(self, runner: Runner, calls: int) -> tuple[float, float]:
+        """Return the wall seconds of a block of eager's and of one in another runner. Nothing is taken off.
+
+        Both get the same fresh inputs, in an order that chance decides. Raises ArmFailed.
+        """
+        self._new_round(calls)
+        walls: dict[str, float] = {}
+        for arm in self._orders.sample((EAGER, CANDIDATE), 2):
+            if arm == EAGER:
+                walls[arm] = self._run(EAGER, calls).wall
+            else:
+                with blaming(CANDIDATE), self._bench.deadline.paused():
+                    walls[arm] = runner.block(calls, False, self._depth).wall
+        return walls[EAGER], walls[CANDIDATE]
 
     @property
     def runners(self) -> Mapping[str, Runner]:
