@@ -31,7 +31,8 @@ class BuiltGraph:
     """A callable, with a report of its passes. ``rewritten`` is True if at least one pass matched.
 
     ``operators`` are the names of the operators before, ``covered`` those that a kernel replaces. ``places`` has, for
-    each match, the pass's name and the names of the matched nodes.
+    each match, the pass's name and the names of the matched nodes. ``module`` is the rewritten graph, if no compiler
+    stands between it and the call.
     """
 
     call: GraphFunction
@@ -40,6 +41,7 @@ class BuiltGraph:
     covered: list[str] = field(default_factory=list)
     rewritten: bool = False
     places: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    module: GraphModule | None = None
 
 
 def build(
@@ -52,7 +54,9 @@ def build(
     """
     if pipeline == "direct":
         result = apply_passes(gm, passes, example_inputs, kernels)
-        return _built(_called(result.module.forward, example_inputs), [result])
+        built = _built(_called(result.module.forward, example_inputs), [result])
+        built.module = result.module
+        return built
     if pipeline not in ("dynamo", "inductor"):
         raise ValueError(f"unknown pipeline {pipeline!r}: direct, dynamo or inductor")
     results: list[Rewritten] = []

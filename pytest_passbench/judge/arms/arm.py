@@ -14,6 +14,7 @@ from typing import IO, Any
 
 from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.paths import IMPORTED_FROM
+from pytest_passbench.judge import engine
 from pytest_passbench.judge.arms import processes, replies, sandbox
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.faults import SandboxFailed
@@ -98,7 +99,7 @@ class Arm:
                 lasting.callback(self._scratch.close)
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the arm
             lasting.callback(self._errors.close)
-            send(self._channel, self._wants())
+            send(self._channel, self._wants(), self._engine())
             self._process = subprocess.Popen(
                 self._command(theirs.fileno(), status_write),
                 pass_fds=(theirs.fileno(), status_write),
@@ -126,6 +127,13 @@ class Arm:
         if self._scratch is not None:
             wants["paths"] = sandbox.weak_paths(self._scratch.path, self.settings.on_device)
         return wants
+
+    def _engine(self) -> tuple[int, ...]:
+        """Return the descriptor that goes with the zygote's first message: the engine's, for programs on the CPU."""
+        if self.settings.on_device or self.settings.pipeline == READ:
+            return ()
+        library = engine.descriptor()
+        return () if library is None else (library,)
 
     def _command(self, channel: int, status: int) -> list[str]:
         parent = str(IMPORTED_FROM)

@@ -66,7 +66,7 @@ _READY = Fields(
         "mutated": Items(Whole(0, 1 << 16), most=1 << 10),
         "outputs": Whole(-1, 1 << 31),
     },
-    optional={"interpreted": Flag()},
+    optional={"interpreted": Flag(), "native": Flag(), "idles": Flag()},
 )
 _FAILED = Fields({"phase": _NAME, "message": _LONG})
 

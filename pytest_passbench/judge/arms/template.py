@@ -160,19 +160,43 @@ class Template:
         """True if Triton's interpreter runs the program's kernels, which says nothing of their speed."""
         return bool(self.report.get("interpreted"))
 
+    def native(self, program: Effects) -> bool:
+        """True if the engine makes its blocks: without Python, and so with an empty block of another length.
+
+        Only under the pipeline ``direct``, since another pipeline's cost is part of what it measures.
+        """
+        return self.can_be_native(program) and self.arm.settings.pipeline == "direct"
+
+    def can_be_native(self, program: Effects) -> bool:
+        """True if the engine can make its blocks: no code of a candidate's has run where this was found out."""
+        same = not program.mutated and self.report.get("outputs") == program.outputs
+        return bool(self.report.get("native")) and same
+
+    @property
+    def idles(self) -> bool:
+        """True if its runners can show how long the program takes without its kernels."""
+        return bool(self.report.get("idles"))
+
     @property
     def resting(self) -> list[int]:
         """The process ids of the zygote and the template. They use no time unless they get an order."""
         return [self.arm.zygote, self.pid]
 
     def start_fork(
-        self, program: Effects, calls: int, place: int, rehearse: bool = False, audit: bool = False
+        self,
+        program: Effects,
+        calls: int,
+        place: int,
+        rehearse: bool = False,
+        audit: bool = False,
+        idle: bool = False,
     ) -> Fork:
         """Order a runner; :meth:`Fork.begin` has it forked. Raises ArmFailure.
 
         ``place`` is a random number that decides where in memory the runner works. With ``rehearse`` the runner runs
         a block before it reports, if the template :attr:`rehearses`. With ``audit`` its plans allocate memory full
-        of NaN; apart from that, kernels can't tell it from other runners.
+        of NaN; apart from that, kernels can't tell it from other runners. With ``idle`` it launches no kernel, so no
+        machine code of a candidate's ever runs in it.
         """
         mine, theirs = socket_pair()
         descriptors = theirs.fileno(), *self.shared
@@ -184,6 +208,8 @@ class Template:
             "threads": self.arm.settings.threads,
             "rehearse": rehearse and self.rehearses,
             "audit": audit,
+            "idle": idle,
+            "native": self.native(program),
         }
         try:
             with self.forking(mine):

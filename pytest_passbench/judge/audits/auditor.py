@@ -10,7 +10,7 @@ from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.forks import blaming
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.template import Template
-from pytest_passbench.judge.audits import clock_evidence, plausibility
+from pytest_passbench.judge.audits import clock_evidence, clock_floor, plausibility
 from pytest_passbench.judge.audits.blocks import Blocks
 from pytest_passbench.judge.audits.layers import chosen, note, pairs_of_blocks, violation
 from pytest_passbench.judge.bench import Bench
@@ -74,6 +74,7 @@ class Auditor:
                 self.findings += clock_evidence.slowed(*clock.slowed_pairs())
                 if measured is not None:
                     self.findings += clock_evidence.first_call(clock, CANDIDATE, clock.calls)
+                    self.findings += clock_floor.floor(clock, template, self._bench)
             if "plausibility" in self.layers and measured is not None:
                 self._plausibility(clock, checker, measured)
         clock.leave_only(EAGER)

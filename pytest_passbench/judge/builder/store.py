@@ -1,8 +1,7 @@
-"""A store of compiled kernels by content, on disk from run to run. Sandboxes get them as sealed memory."""
+"""A store of compiled kernels by content, on disk from run to run."""
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import tempfile
@@ -50,19 +49,6 @@ class Store:
             file.write(hashlib.sha256(data).digest() + data)
         Path(file.name).rename(self._folder / key)  # two builders may do so at once: the result of either is right
         _prune(self._folder)
-
-
-def sealed(data: bytes) -> int:
-    """Return a read-only descriptor of sealed memory that holds ``data``. The caller closes it."""
-    writable = os.memfd_create("kernel", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
-        with os.fdopen(os.dup(writable), "wb") as file:
-            file.write(data)
-        seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
-        fcntl.fcntl(writable, fcntl.F_ADD_SEALS, seals)
-        return os.open(f"/proc/self/fd/{writable}", os.O_RDONLY | os.O_CLOEXEC)
-    finally:
-        os.close(writable)
 
 
 def _prune(folder: Path) -> None:

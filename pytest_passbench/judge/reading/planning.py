@@ -17,13 +17,13 @@ from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.audits.layers import describe, violation, warning
 from pytest_passbench.judge.builder.build import Builder, BuiltLibrary
 from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused, OutOfTime
-from pytest_passbench.judge.builder.store import sealed
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.reading.cpp_errors import explained
 from pytest_passbench.judge.reading.reader import VIOLATIONS, WRONG_CALL, Reader, Refusal, named
 from pytest_passbench.judge.reading.shapes import Mismatch, mismatch, zeros
 from pytest_passbench.judge.reading.triton_code import machine_code
 from pytest_passbench.judge.reading.triton_texts import TextRefused, checked_text
+from pytest_passbench.judge.sealing import sealed
 from pytest_passbench.kernels.errors import CompileError
 from pytest_passbench.kernels.signatures import Signature
 from pytest_passbench.plans import parse

@@ -13,11 +13,12 @@ import torch
 
 from pytest_passbench.core.seed import Secret
 from pytest_passbench.core.task import TensorSpec
-from pytest_passbench.judge.inputs import Batch, Inputs, library
-from pytest_passbench.judge.inputs.compiled import AES_NI, CHACHA8, VAES, Native
+from pytest_passbench.judge.inputs import Batch, Inputs
+from pytest_passbench.judge.inputs.compiled import AES_NI, CHACHA8, VAES, Native, load
 from pytest_passbench.judge.inputs.generator import Generator, best
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
 from pytest_passbench.judge.inputs.portable import Portable
+from pytest_passbench.judge.native_library import NoLibrary
 
 KEY = bytes(range(32))
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -34,7 +35,7 @@ def generators() -> list[Generator]:
     found: list[Generator] = [Portable("tests")]
     try:
         return found + [Native(cipher) for cipher in range(Native().cipher + 1)]
-    except library.NoLibrary:
+    except NoLibrary:
         return found
 
 
@@ -248,8 +249,8 @@ def test_both_forms_of_aes_write_the_same():
 def test_without_a_compiler_the_values_come_from_numpy_and_the_record_says_so(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
-    with pytest.raises(library.NoLibrary, match="no C\\+\\+ compiler"):
-        library.load()
+    with pytest.raises(NoLibrary, match="no C\\+\\+ compiler"):
+        load()
     assert "Philox" in best().name
     assert "no C++ compiler found" in best().name
 
