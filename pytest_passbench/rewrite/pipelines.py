@@ -31,7 +31,8 @@ class BuiltGraph:
     """A callable, with a report of its passes. ``rewritten`` is True if at least one pass matched.
 
     ``operators`` are the names of the operators before, ``covered`` those that a kernel replaces. ``places`` has, for
-    each match, the pass's name and the names of the matched nodes.
+    each match, the pass's name and the names of the matched nodes. ``working`` are the names of the passes with a
+    match that covers work.
     """
 
     call: GraphFunction
@@ -40,6 +41,7 @@ class BuiltGraph:
     covered: list[str] = field(default_factory=list)
     rewritten: bool = False
     places: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    working: set[str] = field(default_factory=set)
 
 
 def build(
@@ -140,7 +142,8 @@ def _built(call: GraphFunction, results: list[Rewritten]) -> BuiltGraph:
     for module in modules:
         forget_values(module)
     places = [place for result in results for place in result.places]
-    return BuiltGraph(call, reports, operators, covered, bool(modules), places)
+    working = {name for result in results for name in result.working}
+    return BuiltGraph(call, reports, operators, covered, bool(modules), places, working)
 
 
 def _summed(reports: list[PassReport]) -> list[PassReport]:
