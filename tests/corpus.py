@@ -20,7 +20,8 @@ class Entry:
     """One candidate of the corpus.
 
     ``expect`` is "rejected" or "neutralised" of an exploit, "passes" or "refused" of an honest one; a refusal is no
-    accusation, and ``says`` why. ``layer`` is what stops an exploit; "isolation" if what it attacks is not there.
+    accusation, and ``says`` why. An exploit may name its record's ``status``, and what its message ``says``.
+    ``layer`` is what stops an exploit; "isolation" if what it attacks is not there.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Entry:
     gpu: bool
     line: int
     says: str
+    status: str
 
 
 def entries(root: Path) -> list[Entry]:
@@ -51,6 +53,7 @@ def _entry(folder: Path) -> Entry:
         bool(told.get("gpu", False)),
         int(told.get("line", 0)),
         told.get("says", ""),
+        told.get("status", ""),
     )
 
 

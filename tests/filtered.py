@@ -60,9 +60,8 @@ def compute() -> None:
     for size in (100, 1 << 16, 1 << 28):
         ctypes.memset(ctypes.create_string_buffer(size), 1, min(size, 1 << 16))
     place = call("mmap", 0, 1 << 20, READ | WRITE, PRIVATE | ANONYMOUS, -1, 0)
-    place = call("mremap", place, 1 << 20, 1 << 21, 1)
     call("mprotect", place, 4096, READ)
-    call("munmap", place, 1 << 21)
+    call("munmap", place, 1 << 20)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     os.sched_yield()
     OURS.send(b"x")
@@ -71,7 +70,7 @@ def compute() -> None:
 
 def written(code: int) -> None:
     """Whether the kernel could write to this memory for us: a process that tries by itself ends."""
-    call("read", ZERO, code, 1)
+    call("getrandom", code, 1, 0)
 
 
 ZERO = os.open("/dev/zero", os.O_RDONLY)
@@ -146,6 +145,9 @@ STARTED = {
     "program": lambda: call("execve", b"/bin/true", 0, 0),
     "file to read": lambda: call(OPENAT, AT_FDCWD, b"/proc/self/status", 0, 0),
     "file in memory": lambda: call(MEMFD, b"x", 0),
+    "file mapped": lambda: call("mmap", 0, 4096, READ | WRITE, PRIVATE, ZERO, 0),
+    "memory moved": lambda: call("mremap", PAGE, 4096, 4096, 3, PAGE + (1 << 30)),
+    "message with descriptors": lambda: call("recvmsg", OURS.fileno(), 0, 0),
     "socket": lambda: call("socket", 1, 1, 0),
     "executable memory": lambda: call("mmap", 0, 4096, READ | EXECUTE, PRIVATE | ANONYMOUS, -1, 0),
     "memory made executable": lambda: call("mprotect", PAGE, 4096, READ | EXECUTE),
@@ -155,6 +157,7 @@ STARTED = {
     "priority": lambda: call("setpriority", 0, 0, 1),
     "terminal": lambda: call("ioctl", 1, 0x5401, PAGE),
     "another filter": lambda: call("seccomp", 1, 0, PAGE),
+    "reading": lambda: call("read", ZERO, PAGE, 1),
 }
 HONEST = {"compute": compute}
 BUILDS = {"child": STARTED["child"], "file to read": STARTED["file to read"], "thread": in_thread}

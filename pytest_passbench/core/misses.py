@@ -11,6 +11,9 @@ from pytest_passbench.core.record import PassReport
 MAX_CAUSES = 12  # in a message
 MAX_NAMES = 8  # of the passes of one cause
 NO_CAUSE = "no pass changed the graph"
+#: Why the matches of a pass do not count.
+WRITES_NOTHING = "matched, but none of its kernels writes bytes that the kernel wrapper returns"
+NO_WORK = "matched only views, casts or dropout in eval mode, which leave a kernel nothing to compute"
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from pytest_passbench.rewrite.meta import (
     shaped_by_values,
     value_of,
 )
-from pytest_passbench.rewrite.operators import covered_names, operator_names
+from pytest_passbench.rewrite.operators import added_name, covered_names, is_work, operator_names
 from pytest_passbench.rewrite.passes import Kernels, Pass
 from pytest_passbench.rewrite.pattern import Pattern, prepare
 from pytest_passbench.suite import batching
@@ -51,6 +51,8 @@ class Rewritten:
 
     ``operators`` are the names of the operators before. ``covered`` are those that a kernel replaces. ``places`` are
     the matches: the pass's name, and the names of the nodes that it matched, which are variables of the source.
+    ``working`` are the names of the passes with a match that covers work: more than views, casts and dropout in eval
+    mode.
     """
 
     module: GraphModule
@@ -58,6 +60,7 @@ class Rewritten:
     operators: list[str] = field(default_factory=list)
     covered: list[str] = field(default_factory=list)
     places: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    working: set[str] = field(default_factory=set)
 
     @property
     def matches(self) -> int:
@@ -83,9 +86,7 @@ def apply_passes(gm: GraphModule, passes: list[Pass], example_inputs: list[Any],
     target = Target(work)
     result = Rewritten(gm, operators=operator_names(list(target.calls)))
     for item, pattern in zip(passes, patterns, strict=True):
-        report, covered = _apply(item, pattern, target, kernels, result.places)
-        result.reports.append(report)
-        result.covered += covered
+        result.reports.append(_apply(item, pattern, target, kernels, result))
     if result.matches:
         work.graph.lint()
         work.recompile()
@@ -114,10 +115,9 @@ def _check_used(item: Pass, match: Match) -> None:
             raise item.misfit(f"argument {node.target} is {how}, so it stands for no value of the graph")
 
 
-def _apply(
-    item: Pass, pattern: Pattern, target: Target, kernels: Kernels, places: list[tuple[str, tuple[str, ...]]]
-) -> tuple[PassReport, list[str]]:
-    report, covered = PassReport(item.name), list[str]()
+def _apply(item: Pass, pattern: Pattern, target: Target, kernels: Kernels, result: Rewritten) -> PassReport:
+    """Replace each match of a pass. Note in ``result`` what that covers, and return the pass's report."""
+    report = PassReport(item.name)
     search = Search(pattern, target)
     for place in target.named(pattern.calls[pattern.anchor].op):
         match = search.at(place) if place in target.order else None
@@ -125,14 +125,16 @@ def _apply(
             _check_used(item, match)
             report.matches += 1
             report.operators += operator_names(match.replaced)
-            covered += covered_names(target, match.replaced)
-            places.append((item.name, tuple(node.name for node in match.nodes)))
+            result.covered += covered_names(target, match.replaced)
+            if any(is_work(target, node) for node in match.replaced):
+                result.working.add(item.name)
+            result.places.append((item.name, tuple(node.name for node in match.nodes)))
             report.computed += _Splice(item, match, target, kernels).done()
             target.refresh()
     if not report.matches:
         report.miss = explain(pattern, target, search.best)
         report.nearness = nearness(pattern, search.best)
-    return report, covered
+    return report
 
 
 class _Splice:
@@ -189,7 +191,7 @@ class _Splice:
         new = self.graph.create_node(node.op, node.target, args, kwargs)
         meta = call(node, lambda n: _value(n, values))
         new.meta.update(passbench=meta, passbench_new=True)
-        self.computed.append(name)
+        self.computed.append(added_name(name, meta, [_known(n, values) for n in node.all_input_nodes]))
         return new
 
     def _call(self, args: tuple[Any, ...]) -> Node:

@@ -32,7 +32,7 @@ class BuiltGraph:
 
     ``operators`` are the names of the operators before, ``covered`` those that a kernel replaces. ``places`` has, for
     each match, the pass's name and the names of the matched nodes. ``module`` is the rewritten graph, if no compiler
-    stands between it and the call.
+    stands between it and the call. ``working`` are the names of the passes with a match that covers work.
     """
 
     call: GraphFunction
@@ -42,6 +42,7 @@ class BuiltGraph:
     rewritten: bool = False
     places: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     module: GraphModule | None = None
+    working: set[str] = field(default_factory=set)
 
 
 def build(
@@ -144,7 +145,8 @@ def _built(call: GraphFunction, results: list[Rewritten]) -> BuiltGraph:
     for module in modules:
         forget_values(module)
     places = [place for result in results for place in result.places]
-    return BuiltGraph(call, reports, operators, covered, bool(modules), places)
+    working = {name for result in results for name in result.working}
+    return BuiltGraph(call, reports, operators, covered, bool(modules), places, working)
 
 
 def _summed(reports: list[PassReport]) -> list[PassReport]:

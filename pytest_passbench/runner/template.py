@@ -276,6 +276,8 @@ def _serve(channel: socket.socket, message: dict[str, Any], ready: Ready, shared
     """Serve blocks until the judge hangs up."""
     try:
         os.dup2(ready.null, 1)  # the log has what the template's calls printed; more would fill it
+        if not is_cuda(ready.device):  # a driver has descriptors of its own
+            harden.keep_descriptors(1, 2, channel.fileno())
         chance = random.Random(message["place"])
         memory.displace(chance, ready.pieces)
         mutated, outputs = tuple(message["mutated"]), message["outputs"]

@@ -58,7 +58,7 @@ def test_a_measured_process_computes_and_does_nothing_else():
 def test_one_of_several_threads_may_start_them_and_make_code_in_its_first_block():
     first, then = tried("measured", "2")
     assert then.pop("code that can be written") == "EFAULT"
-    for outcomes, more in ((first, {*JIT, "another filter"}), (then, set())):
+    for outcomes, more in ((first, {*JIT, "another filter", "reading"}), (then, set())):
         assert outcomes["compute"] == outcomes["thread"] == "done"
         assert set(outcomes) - refused(outcomes) == {"compute", "thread", *more}
 

@@ -61,6 +61,7 @@ _READY = Fields(
         "passes": Items(_PASS, most=1 << 12),
         "operators": _OPERATORS,
         "rewritten": Flag(),
+        "working": Items(_LONG, most=1 << 12),
         "places": Items(Row(_LONG, _OPERATORS), most=1 << 12),
         "missed": Flag(),
         "mutated": Items(Whole(0, 1 << 16), most=1 << 10),

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from pytest_passbench.core.escape import LINES, printable
+from pytest_passbench.core.misses import NO_WORK, WRITES_NOTHING
 from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.arms import processes, replies
 from pytest_passbench.judge.arms.arm import MAX_OUTPUT_BYTES, Arm
@@ -52,6 +53,10 @@ class Answer(Protocol):
     def steps(self) -> tuple[str, ...]:
         """The plan in words, a line per step."""
 
+    @property
+    def fruitful(self) -> bool:
+        """True if a kernel of the plan writes bytes that the plan returns."""
+
     def descriptors(self) -> tuple[int, ...]:
         """Return a new file descriptor of each library. The caller closes them."""
 
@@ -78,6 +83,7 @@ class Template:
         self.findings: list[Finding] = []
         self.untuned: set[str] = set()  # names of passes
         self.plans: dict[str, tuple[str, ...]] = {}  # by pass, in words; of its first match
+        self._fruitful: set[str] = set()
 
     def wait(self, planner: Answering | None = None) -> dict[str, Any]:
         """Wait until the program is built, and answer its requests for launch plans. Return its report.
@@ -119,6 +125,8 @@ class Template:
             self.findings += [finding for finding in answer.findings if finding not in self.findings]
             self.untuned.update(answer.untuned)
             self.plans.setdefault(str(said["request"]["name"]), answer.steps)
+            if answer.fruitful:
+                self._fruitful.add(str(said["request"]["name"]))
         raise ArmFailure("integrity", "build", "asks for launch plans without end, or has no passes to ask for")
 
     def _settle(self) -> None:
@@ -141,6 +149,12 @@ class Template:
         self.cores = {core}
         with contextlib.suppress(ProcessLookupError):  # if it is gone, the next message to it reports that
             os.sched_setaffinity(self.pid, self.cores)
+
+    @property
+    def uncounted(self) -> dict[str, str]:
+        """The passes that matched without effect, with the reason why their matches do not count."""
+        reasons = {name: WRITES_NOTHING for name in self.plans if name not in self._fruitful}
+        return reasons | {name: NO_WORK for name in self.plans if name not in self.report["working"]}
 
     #: Descriptors that its runners get besides.
     shared: tuple[int, ...] = ()

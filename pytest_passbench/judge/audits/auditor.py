@@ -52,6 +52,14 @@ class Auditor:
         if "clock" in self.layers:
             self.findings += clock_evidence.strays(self._arm)
 
+    def verified(self, checker: Checker) -> None:
+        """Look for answers that were right in some verified calls of the candidate and far off in others."""
+        standing = checker.standings.get(CANDIDATE)
+        outputs = standing.stability.unstable if standing is not None and "outputs" in self.layers else []
+        if outputs and not self.violated:
+            message = f"output {outputs[0]} is right in some verified calls and far off in others"
+            self.findings.append(violation("outputs", "unstable", message))
+
     def measured(
         self,
         template: Template,

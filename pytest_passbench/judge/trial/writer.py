@@ -65,7 +65,8 @@ class Writer:
 
     def missed(self, arm: str, template: Template) -> None:
         """Write that no pass matched."""
-        _mark(self.result(arm), "pass_miss", "match", misses.message(pass_reports(template.report["passes"])))
+        reports = pass_reports(template.report["passes"], uncounted=template.uncounted)
+        _mark(self.result(arm), "pass_miss", "match", misses.message(reports))
         self.printed(arm, template)
 
     def printed(self, arm: str, template: Template) -> None:

@@ -25,12 +25,13 @@ from pytest_passbench.judge.verify.left_out import accepts_left_out
 from pytest_passbench.judge.verify.mostly_nan import refuse_mostly_nan
 from pytest_passbench.judge.verify.outputs import Output, read_call
 from pytest_passbench.judge.verify.overlap import overlap, shared_by_calls
+from pytest_passbench.judge.verify.stability import Stability
 from pytest_passbench.protocol import Layout
 
 NULL_CALLS = 2  # that null answers are tried on
-#: Mean numbers of verified calls of a pair's first rounds. If verifying takes longer than so many seconds, there are
-#: fewer. Each further stretch of a pair, as long as the first, adds the least number. An arm can't know which calls
-#: they are, so late cheating is seen too.
+#: One call of a pair's first rounds is verified in any case. So many more are by chance, or fewer if verifying takes
+#: longer than so many seconds. Each further stretch of a pair, as long as the first, adds the least number. An arm
+#: can't know which calls they are, so late cheating is seen too.
 MIN_VERIFIED, MAX_VERIFIED, MAX_VERIFY_SECONDS = 1 / 3, 1.5, 0.004
 
 
@@ -46,6 +47,7 @@ class Standing:
     calls: int = 0
     broken: bool = False
     accuracy: Accuracy = field(default_factory=Accuracy)
+    stability: Stability = field(default_factory=Stability)
 
     @property
     def wrong(self) -> bool:
@@ -83,6 +85,7 @@ class Checker:
         self.reference_seconds = 0.0
         self.dtypes: list[str] = []
         self.share, self._late, self._late_share = 1.0, math.inf, 0.0
+        self._certain = -1
         self._null_calls = 0
         self._first: tuple[list[Reference], list[torch.Tensor]] | None = None
 
@@ -93,7 +96,7 @@ class Checker:
         """
         verified = max((standing.calls for standing in self.standings.values()), default=1)
         calls = min(MAX_VERIFIED, MAX_VERIFY_SECONDS * verified / max(spent, 1e-6))
-        self.share = min(1.0, max(MIN_VERIFIED, calls) / rounds)
+        self.share = min(1.0, max(0.0, calls - 1) / rounds)
         self._late, self._late_share = rounds, min(1.0, MIN_VERIFIED / rounds)
 
     def after_round(self, runners: Mapping[str, Runner], batch: Batch, calls: int, before: int) -> None:
@@ -101,7 +104,10 @@ class Checker:
 
         ``before`` is the number of earlier rounds of the same pair. Raises ArmFailed.
         """
-        if self._rng.random() < (self.share if before < self._late else self._late_share):
+        if before == 0 and self._late < math.inf:
+            self._certain = self._rng.randrange(int(self._late))
+        by_chance = self._rng.random() < (self.share if before < self._late else self._late_share)
+        if by_chance or before == self._certain:
             self.check(runners, batch, self._rng.randrange(calls))
             self._look_at_calls(runners, calls)
 
@@ -123,7 +129,9 @@ class Checker:
                 with blaming(arm):
                     verdict = compare(expected, outputs[arm], self._tolerance, self._names(len(expected)))
                     self._look_at_memory(runner, call, sharing, outputs[arm], values, verdict)
-                self.standings.setdefault(arm, Standing()).add(verdict)
+                standing = self.standings.setdefault(arm, Standing())
+                standing.add(verdict)
+                standing.stability.add(verdict.correct_from, expected, outputs[arm], self._tolerance)
                 levels[arm] = verdict.correct_from
         exact = outputs.get(FLOAT64) or self._late_outputs(values, levels)
         if exact is not None:
