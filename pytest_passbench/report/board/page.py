@@ -15,7 +15,7 @@ from pytest_passbench.report.board.texts import TITLE
 TEMPLATE = Path(__file__).with_name("page.html")
 
 
-def render(boards: Sequence[Board], with_published: bool) -> str:
+def render(boards: Sequence[Board]) -> str:
     """Return the page. Without matplotlib it has no charts, and says how to get them."""
     from jinja2 import Environment, StrictUndefined
 
@@ -25,7 +25,6 @@ def render(boards: Sequence[Board], with_published: bool) -> str:
     return template.render(
         title=TITLE,
         boards=[_board(board, index) for index, board in enumerate(boards, 1)],
-        published=sheets.published_table() if with_published else None,
         about=sheets.ABOUT,
     )
 

@@ -14,6 +14,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
+from pytest_passbench.core.cache import user_cache
 from pytest_passbench.kernels.cache_folders import is_private
 
 PACKAGE = "vl-convert-python"
@@ -61,8 +62,9 @@ def _checked(data: bytes) -> str | None:
 
 def _kept() -> Path | None:
     """Return the file in the user's cache; None if there is no such folder, or if others may write to it."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME", "/")) / ".cache")
-    folder = home / "passbench" / "report"
+    folder = user_cache("report")
+    if folder is None:
+        return None
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError:
