@@ -161,13 +161,12 @@ def _write(state: State, run: Run) -> list[gates.GateResult]:
 
 def show(state: State, reporter: Any) -> None:
     """Write the summary to the terminal."""
-    from pytest_passbench.plugin import options
     from pytest_passbench.report import terminal
 
     assert state.run is not None
     reporter.section("passbench")
     reporter.write_line(terminal.summary(state.run, reporter._tw.fullwidth))
-    if options.flag(state.config, "passbench_durations"):
+    if state.config.option.verbose > 0:
         reporter.write_line(durations(state.run))
     for text in closing(state):
         reporter.write_line(text)

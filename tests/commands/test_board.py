@@ -109,7 +109,7 @@ def test_runs_under_other_conditions_stand_apart_and_say_why(store, board):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"audit_skip": ["clock"]}, {"trusted": True}, {"timeout": 60.0}, {"score": {"b": 0.2}}]
+    "settings", [{"audit": "off"}, {"trusted": True}, {"timeout": 60.0}, {"score": {"b": 0.2}}]
 )
 def test_settings_that_decide_a_score_part_runs(store, board, settings):
     first = store("r", a=1.5)
