@@ -476,13 +476,8 @@ _line("--size", "forge", "--model", "m.py:M", "--input", "float b 3", "--size", 
 _line("no.py", "forge", "--model", "{folder}/no.py:M", code=1)
 _line("FILE.py:ClassName", "forge", "--model", "M", code=1)
 for _option, _value in (
-    ("threads", "9" * 5_000),
-    ("threads", "²"),
-    ("timeout", "nan"),
     ("budget", "inf"),
     ("shard", "1/" + "9" * 5_000),
-    ("b", "nan"),
-    ("p", "1e6"),
     ("tolerance", "9" * 5_000),
     ("fail-under", "AS=nan"),
     ("device", "cuda:" + "9" * 5_000),
@@ -499,6 +494,9 @@ for _option, _value in (
         _TASK,
         code=4,
     )
+for _option, _value in (("threads", "9" * 5_000), ("threads", "²"), ("timeout", "nan")):
+    _ini = f"-opassbench_{_option}={_value}"
+    _line(_option, "pytest", "--passbench", "--candidate={folder}/cand", _ini, _TASK, code=4)
 _line("too long", "pytest", "--passbench", "--candidate={folder}/cand", "--passbench-against=" + "x" * 5_000, code=4)
 _line("too long", "pytest", "--passbench", "--candidate={folder}/cand", "--passbench-compare=" + "x" * 5_000, code=4)
 _line("no candidate", "pytest", "--passbench", _TASK, code=4)

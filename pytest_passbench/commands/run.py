@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_passbench.core.exits import HARNESS_FAILED
 from pytest_passbench.core.options import OPTIONS, PYTEST_ONLY, Option
-from pytest_passbench.core.settings import ScoreSettings, Settings
+from pytest_passbench.core.settings import Settings
 
 if TYPE_CHECKING:
     from pytest_passbench.core.run import Run
@@ -94,8 +94,7 @@ def _settings(args: argparse.Namespace) -> Settings:
     if "against" in given:
         given["against"] = given["against"].resolve()
     given.setdefault("suite", "all" if given.get("tasks") else "lite")
-    score = ScoreSettings(**{name: given.pop(name) for name in ("b", "p", "interpretation") if name in given})
-    return Settings(candidates=tuple(path.resolve() for path in args.candidates), score=score, **given)
+    return Settings(candidates=tuple(path.resolve() for path in args.candidates), **given)
 
 
 def _commitment(ledger: Ledger) -> str:

@@ -57,6 +57,14 @@ def fraction(text: str) -> float:
     return value
 
 
+def allowed_loss(text: str) -> tuple[float, bool]:
+    """Return the share of a speed-up that may be lost, and whether an open answer fails: "3%", "3%,strict"."""
+    share_text, comma, word = text.partition(",")
+    if comma and word.strip() != "strict":
+        raise _wrong(f"{abbreviated(word)} is not strict: write 3%, 0.03 or 3%,strict")
+    return fraction(share_text.strip()), bool(comma)
+
+
 def seed(text: str) -> str:
     """Return text that is not empty."""
     if not text:

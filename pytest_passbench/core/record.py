@@ -75,7 +75,7 @@ class PassReport:
 
 @dataclass(slots=True)
 class Finding:
-    """A finding of an audit layer. ``severity`` is "violation" or "warning", or "error" in ``passbench audit``.
+    """A finding of an audit layer. ``severity`` is "violation" or "warning", or "error" in ``passbench explain``.
 
     An error is a mistake that makes a subgraph fail, and accuses nobody.
     """

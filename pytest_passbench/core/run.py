@@ -11,7 +11,7 @@ from pytest_passbench.core.criterion import CRITERIA, Criterion
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import ScoreSettings
 
-SCHEMA = "passbench/2"
+SCHEMA = "passbench/1"
 
 
 @dataclass

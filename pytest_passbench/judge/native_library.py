@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from pytest_passbench.core.cache import user_cache
 from pytest_passbench.judge.scratch import Scratch
 from pytest_passbench.kernels import toolchain
 from pytest_passbench.kernels.errors import CompileError
@@ -69,10 +70,9 @@ def _private_folder() -> Path | None:
 
     Files in it are loaded into the judge, so nobody else may write there.
     """
-    home = os.environ.get("XDG_CACHE_HOME") or (Path(os.environ["HOME"]) / ".cache" if "HOME" in os.environ else None)
-    if home is None:
+    folder = user_cache("judge")
+    if folder is None:
         return None
-    folder = Path(home) / "passbench" / "judge"
     with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         state = folder.lstat()

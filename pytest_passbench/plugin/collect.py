@@ -33,7 +33,7 @@ SAMPLE = "graph_list.txt"
 SUBGRAPH = "model.py"
 BESIDE_SUBGRAPH = "weight_meta.py"
 #: What keeps other plugins away from a task, by their names: no alarm goes off within the judge, whose own limit is
-#: --passbench-timeout, and a task that failed is not judged until it happens to pass.
+#: passbench_timeout, and a task that failed is not judged until it happens to pass.
 OTHERS = {"timeout": pytest.mark.timeout(0), "rerunfailures": pytest.mark.flaky(reruns=0)}
 
 

@@ -164,13 +164,12 @@ def _write(state: State, report: Report) -> list[gates.GateResult]:
 
 def show(state: State, reporter: Any) -> None:
     """Write the summary to the terminal."""
-    from pytest_passbench.plugin import options
     from pytest_passbench.report import terminal
 
     assert state.report is not None
     reporter.section("passbench")
     reporter.write_line(terminal.summary(state.report, reporter._tw.fullwidth))
-    if options.flag(state.config, "passbench_durations"):
+    if state.config.option.verbose > 0:
         reporter.write_line(durations(state.report.run))
     for text in closing(state):
         reporter.write_line(text)

@@ -191,7 +191,7 @@ class _Splice:
         new = self.graph.create_node(node.op, node.target, args, kwargs)
         meta = call(node, lambda n: _value(n, values))
         new.meta.update(passbench=meta, passbench_new=True)
-        self.computed.append(added_name(name, meta, [_known(n, values) for n in node.all_input_nodes]))
+        self.computed.append(added_name(name, meta, [_value(n, values) for n in node.all_input_nodes]))
         return new
 
     def _call(self, args: tuple[Any, ...]) -> Node:

@@ -29,7 +29,6 @@ def disagreements(run: Run, tasks: Mapping[str, Task], candidate: Candidate, cou
     judged = [r for r in run.records if r.candidate in known and r.task in tasks and r.judged]
     chosen = random.SystemRandom().sample(judged, min(count, len(judged)))
     given: dict[str, Any] = {name: run.settings[name] for name in same_in("rerun") if name in run.settings}
-    given["audit_skip"] = tuple(given.get("audit_skip", ()))  # JSON has no tuples
     with closing(judging.make_judge(Settings(**given), seeds.draw())) as judge:
         for record in chosen:
             yield from _again(judge, record, tasks[record.task], candidate)

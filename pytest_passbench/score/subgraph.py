@@ -125,7 +125,7 @@ def from_json(data: Any, where: str) -> Judged:
     if not isinstance(data, Mapping):
         raise UserError("not an object", where=where, remedy="give status, dtypes, correct_from, speedup")
     status = data.get("status")
-    status = RAN if status == "correct" else status  # its name in files of schema passbench/1
+    status = RAN if status == "correct" else status  # as the cases of the score's definition name it
     if not isinstance(status, str) or status not in _STATUSES:
         raise UserError(
             f"unknown status {abbreviated(status)}", where=where, remedy=f"one of: {', '.join(_STATUSES)}"

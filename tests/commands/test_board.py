@@ -75,7 +75,7 @@ def message(capsys, *argv):
 
 
 def test_one_run_is_ranked_with_references_and_intervals(store, board):
-    found = board(store("r", inductor=0.7, a=1.5, b=2.0, c=2.0), "--no-published")
+    found = board(store("r", inductor=0.7, a=1.5, b=2.0, c=2.0))
     assert [(row["name"], row["kind"]) for row in found] == [
         ("b", "candidate"), ("c", "candidate"), ("a", "candidate"), ("eager", "eager"), ("inductor", "baseline"),
     ]  # fmt: skip
@@ -109,19 +109,19 @@ def test_runs_under_other_conditions_stand_apart_and_say_why(store, board):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"audit_skip": ["clock"]}, {"trusted": True}, {"timeout": 60.0}, {"score": {"b": 0.2}}]
+    "settings", [{"audit": "off"}, {"trusted": True}, {"timeout": 60.0}, {"score": {"b": 0.2}}]
 )
 def test_settings_that_decide_a_score_part_runs(store, board, settings):
     first = store("r", a=1.5)
     store.settings = settings
-    assert {row["board"] for row in board(first, store("s", b=1.6), "--no-published")} == {"1", "2"}
+    assert {row["board"] for row in board(first, store("s", b=1.6))} == {"1", "2"}
 
 
 @pytest.mark.parametrize("settings", [{"tolerance": -3}, {"criterion": "fp64"}, {"budget": 60.0}, {"seed": "ab"}])
 def test_settings_that_decide_no_score_do_not_part_runs(store, board, settings):
     first = store("r", a=1.5)
     store.settings = settings
-    assert {row["board"] for row in board(first, store("s", b=1.6), "--no-published")} == {"1"}
+    assert {row["board"] for row in board(first, store("s", b=1.6))} == {"1"}
 
 
 def test_a_candidate_of_several_runs_is_shown_with_dates_or_its_newest(store, board):
@@ -140,13 +140,6 @@ def test_what_was_not_judged_counts_and_is_said(store, board):
     row = next(row for row in board(whole, part) if row["name"] == "b")
     assert float(row["above_over_this"]) == pytest.approx(1.0)
     assert row["subgraphs_in_common"] == "9"
-
-
-def test_published_rows_are_marked_and_come_from_the_published_board(store, board):
-    found = [row for row in board(store("r", a=1.5)) if row["kind"] == "published"]
-    assert [row["AS"] for row in found] == ["1.0", "0.706", "0.448", "0.371", "0.139"]
-    text = board("--no-published", store("r", a=1.5), form=".md")
-    assert "A30" not in text
 
 
 def test_the_same_run_counts_once(store, board, capsys, tmp_path):

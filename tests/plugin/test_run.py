@@ -332,7 +332,7 @@ def test_trusted_scores_nothing_and_says_so(bench):
 
 def test_durations_are_shown_by_phase(bench):
     bench.task("one", {"durations": {"build": 1.5, "measure": 3.0}})
-    result = bench.run("--candidate=passes", "--passbench-durations")
+    result = bench.run("--candidate=passes", "-v")
     result.stdout.fnmatch_lines(["seconds by phase:", "*3.00  measure", "*1.50  build"])
 
 

@@ -131,7 +131,7 @@ def test_the_command_repeats_the_run_with_its_settings(tmp_path):
     assert shlex.split(rerun.command(run, "made-up", "the-task")) == [
         "pytest", "--passbench", "--candidate=/a folder/it's mine", "--passbench-task=the-task",
         "--passbench-tasks=own/x.task.yaml", "--passbench-criterion=fp64", "--passbench-pipeline=direct",
-        "--passbench-b=0.2", f"--passbench-seed={'ef' * 32}",
+        f"--passbench-seed={'ef' * 32}",
     ]  # fmt: skip
 
 
@@ -139,7 +139,7 @@ def test_the_command_is_as_strict_with_an_earlier_run_as_the_run_was():
     run = made_runs.full_run(1, 1)
     run.settings.update(compare="old.json", compare_strict=True)
     words = shlex.split(rerun.command(run, "made-up", "the-task"))
-    assert {"--passbench-compare=old.json", "--passbench-compare-strict"} <= set(words)
+    assert {"--passbench-compare=old.json", "--passbench-max-regression=0.03,strict"} <= set(words)
 
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'><!--{{ 1234*5678 }}\u202e\x00\x1b[2J&lt;"

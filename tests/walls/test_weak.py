@@ -70,7 +70,7 @@ def test_required_refuses_with_one_message(without_bubblewrap):
         sandbox.require("required")
     message = str(caught.value)
     assert "bubblewrap is not installed" in message
-    assert "--passbench-sandbox=required" in message
+    assert "passbench_sandbox = required" in message
     assert "\n" not in message.strip()
 
 

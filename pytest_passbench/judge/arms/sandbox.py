@@ -84,8 +84,8 @@ def require(mode: str) -> Walls:
     if mode == "required" and not found.strong:
         raise UserError(
             f"no strong sandbox: {found.reason}",
-            where="--passbench-sandbox=required",
-            remedy="install the package bubblewrap and allow user namespaces, or use --passbench-sandbox=auto",
+            where="passbench_sandbox = required",
+            remedy="install the package bubblewrap and allow user namespaces, or set passbench_sandbox = auto",
         )
     return found
 

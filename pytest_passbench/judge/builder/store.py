@@ -7,6 +7,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from pytest_passbench.core.cache import user_cache
 from pytest_passbench.core.errors import UserError
 
 MAX_CACHE_BYTES = 1 << 30  # on disk
@@ -15,10 +16,11 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 
 def cache_folder() -> Path | None:
     """Return this user's folder for compiled kernels; None if there is no writable home directory."""
-    home = os.environ.get("XDG_CACHE_HOME") or (f"{os.environ['HOME']}/.cache" if "HOME" in os.environ else None)
-    if home is None or not os.access(Path(home) if Path(home).exists() else Path(home).parent, os.W_OK):
+    folder = user_cache("built")
+    if folder is None:
         return None
-    return Path(home) / "passbench" / "built"
+    caches = folder.parents[1]
+    return folder if os.access(caches if caches.exists() else caches.parent, os.W_OK) else None
 
 
 class Store:

@@ -18,7 +18,7 @@ from pytest_passbench.report.drawing import in_page
 TEMPLATE = Path(__file__).with_name("page.html")
 
 
-def render(boards: Sequence[Board], with_published: bool) -> str:
+def render(boards: Sequence[Board]) -> str:
     """Return the page."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["plain"] = lambda text: line(str(text), 500)
@@ -26,7 +26,6 @@ def render(boards: Sequence[Board], with_published: bool) -> str:
     return template.render(
         title=TITLE,
         boards=[_board(board, index) for index, board in enumerate(boards, 1)],
-        published=sheets.published_table() if with_published else None,
         about=sheets.ABOUT,
     )
 
