@@ -11,17 +11,17 @@ import sys
 import xml.etree.ElementTree as ET
 
 import pytest
-from face import LEAN, OK, Bench
 
 from pytest_passbench.report.html import bundle
+from support.plugin_runs import LEAN, OK, PytestFolder
 
 
 @pytest.fixture
 def bench(pytester, monkeypatch):
-    return Bench(pytester, monkeypatch)
+    return PytestFolder(pytester, monkeypatch)
 
 
-def results(bench: Bench) -> dict:
+def results(bench: PytestFolder) -> dict:
     (path,) = bench.path.glob("reports/*/results.json")
     return json.loads(path.read_text())
 

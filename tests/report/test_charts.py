@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 
-import made_runs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_passbench.report import charts, tables
 from pytest_passbench.score.interval import Interval
+from support import sample_runs
 
 
 def test_es_has_every_program_under_both_criteria():
-    run = made_runs.full_run(3, 9)
+    run = sample_runs.full_run(3, 9)
     values = charts.es_curves(run)["data"]["values"]
     table = {row[0]: row[1:] for row in tables.es_table(run).rows}
     for name, criterion in (
@@ -28,14 +28,14 @@ def test_es_has_every_program_under_both_criteria():
 
 
 def test_a_candidate_called_as_a_baseline_or_eager_has_a_curve_of_its_own():
-    run = made_runs.troubled_run("inductor")
+    run = sample_runs.troubled_run("inductor")
     run.records = run.records[:5]
     values = charts.es_curves(run)["data"]["values"]
     assert {item["program"] for item in values} == {"eager", "inductor", "inductor (candidate)"}
 
 
 def test_a_speed_that_was_not_measured_has_no_curve():
-    values = charts.es_curves(made_runs.troubled_run())["data"]["values"]
+    values = charts.es_curves(sample_runs.troubled_run())["data"]["values"]
     assert {item["program"] for item in values} == {"eager", "inductor"}
 
 
@@ -60,7 +60,7 @@ def encodings(spec, channel):
 @pytest.mark.parametrize(
     ("spec", "signs"),
     [
-        (charts.es_curves(made_runs.full_run(2, 4)), ("shape", "strokeDash")),
+        (charts.es_curves(sample_runs.full_run(2, 4)), ("shape", "strokeDash")),
         (charts.forest(ROWS, []), ("shape",)),
         (charts.rounds(), ("shape",)),
     ],
