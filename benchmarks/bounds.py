@@ -11,32 +11,28 @@ an honest subgraph right after it ended.
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-
-import stalling
-from workbench import Bench
 
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.session import Session
 from pytest_passbench.suite.taskfile import read_task
+from shared import stalling_candidates
+from shared.workspace import Workspace
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--limit", type=float, default=8.0, metavar="SECONDS", help="the candidate's time")
-    kinds = [*stalling.KINDS, "slow"]
+    kinds = [*stalling_candidates.KINDS, "slow"]
     parser.add_argument("--kind", choices=kinds, action="append", help="may be repeated (default: all)")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder))
-        candidate = Candidate.open(stalling.write(bench, args.kind or kinds))
+        bench = Workspace(Path(folder))
+        candidate = Candidate.open(stalling_candidates.write(bench, args.kind or kinds))
         settings = Settings(pipeline="direct", policy="open", timeout=args.limit)
         print(f"{'candidate':18} {'limit':>6} {'took':>6}  status")
         with Session(settings, b"a secret of the benchmark") as session:

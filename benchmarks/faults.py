@@ -22,19 +22,17 @@ from engine import REPORTS, write
 from tabulate import tabulate
 
 from pytest_passbench.judge.arms import sandbox
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-import broken_runs
+from shared import faulted_runs
 
 
 def main() -> None:
     """Strike, print, write; exit with 1 if anything is left behind."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="how often each fault (default: 3)")
-    parser.add_argument("--only", default="", metavar="FAULT,...", help=f"of {', '.join(broken_runs.FAULTS)}")
+    parser.add_argument("--only", default="", metavar="FAULT,...", help=f"of {', '.join(faulted_runs.FAULTS)}")
     parser.add_argument("--busy", action="store_true", help="with two busy loops beside")
     arguments = parser.parse_args()
-    chosen = arguments.only.split(",") if arguments.only else list(broken_runs.FAULTS)
+    chosen = arguments.only.split(",") if arguments.only else list(faulted_runs.FAULTS)
     found = {fault: [_struck(fault, arguments.busy) for _ in range(arguments.repeat)] for fault in chosen}
     rows = [_row(fault, outcomes) for fault, outcomes in found.items()]
     print(f"sandbox: {sandbox.walls()}{', two busy loops beside' if arguments.busy else ''}")
@@ -44,16 +42,16 @@ def main() -> None:
     sys.exit(any(outcome.left for outcomes in found.values() for outcome in outcomes))
 
 
-def _struck(fault: str, busy: bool) -> broken_runs.Outcome:
+def _struck(fault: str, busy: bool) -> faulted_runs.Outcome:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        broken_runs.prepare(folder)
-        (outcome,) = broken_runs.strike([fault], folder, *(["--busy"] if busy else []))
+        faulted_runs.prepare(folder)
+        (outcome,) = faulted_runs.strike([fault], folder, *(["--busy"] if busy else []))
         return outcome
 
 
-def _row(fault: str, outcomes: Sequence[broken_runs.Outcome]) -> dict[str, str]:
-    ends = broken_runs.FAULTS[fault].ends
+def _row(fault: str, outcomes: Sequence[faulted_runs.Outcome]) -> dict[str, str]:
+    ends = faulted_runs.FAULTS[fault].ends
     wrong = sorted({f"{task}: {word}" for o in outcomes for task, word in o.statuses.items() if word != "correct"})
     return {
         "fault": fault,

@@ -3,10 +3,11 @@
     python benchmarks/fuzz.py                                # 2,000 mutated inputs, and all named cases
     python benchmarks/fuzz.py --inputs 200 --seed 7          # the same 200 every time
     python benchmarks/fuzz.py --only results --show          # one kind, with every input that failed
-    python benchmarks/fuzz.py --cases --json cases.json      # the named cases of tests/badinput.py alone
+    python benchmarks/fuzz.py --cases --json cases.json      # the named cases of shared/bad_inputs.py alone
 
-Each input is a command line and the files that it names: tests/goodinput.py writes good ones, and one to three
-mutations (mutations.py) make them bad. It runs in a forked child with 1 GiB of memory and 5 s (tests/fuzzing.py).
+Each input is a command line and the files that it names: shared/good_inputs.py writes good ones, and one to three
+mutations (mutations.py) make them bad. It runs in a forked child with 1 GiB of memory and 5 s
+(shared/limited_commands.py).
 Exits with 1 if any child was stopped, crashed, printed a traceback, or a message of more than 20 lines.
 """
 
@@ -25,12 +26,11 @@ from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-import badinput
-import fuzzing
-from fuzzing import Outcome
 from mutations import KINDS
 from tabulate import tabulate
+
+from shared import bad_inputs, limited_commands
+from shared.limited_commands import Outcome, lines_of
 
 VERDICTS = ("fine", "message", "traceback", "hang", "too large", "too long", "crash")
 
@@ -55,7 +55,7 @@ def mutated(count: int, seed: int, only: str, base: Path) -> list[tuple[str, lis
         kind = rng.choices(kinds, [KINDS[name][1] for name in kinds])[0]
         folder = _fresh(base, number)
         argv = KINDS[kind][0](folder, rng)
-        found.append((kind, [f"#{number}", *argv], fuzzing.forked(argv, folder)))
+        found.append((kind, [f"#{number}", *argv], limited_commands.forked(argv, folder)))
         _removed(folder)
     return found
 
@@ -63,11 +63,11 @@ def mutated(count: int, seed: int, only: str, base: Path) -> list[tuple[str, lis
 def cases(names: str, base: Path) -> list[tuple[str, list[str], Outcome]]:
     """Run the named cases whose names contain ``names``."""
     found = []
-    for number, case in enumerate(badinput.CASES):
+    for number, case in enumerate(bad_inputs.CASES):
         if names in case.name:
             folder = _fresh(base, number)
             argv = case.write(folder)
-            found.append((case.name, argv, fuzzing.forked(argv, folder)))
+            found.append((case.name, argv, limited_commands.forked(argv, folder)))
             _removed(folder)
     return found
 
@@ -87,13 +87,13 @@ def main() -> int:
     sys.argv = ["passbench"]
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="passbench-fuzz-", ignore_cleanup_errors=True) as base:
-        fuzzing.warm_up(_fresh(Path(base), -1))
+        limited_commands.warm_up(_fresh(Path(base), -1))
         found = cases(args.only, Path(base)) if args.cases else mutated(args.inputs, args.seed, args.only, Path(base))
     if args.json:
         args.json.write_text(json.dumps([{"name": name, "argv": argv, **asdict(out)} for name, argv, out in found]))
-    bad = [entry for entry in found if entry[2].verdict not in fuzzing.GOOD]
+    bad = [entry for entry in found if entry[2].verdict not in limited_commands.GOOD]
     for name, argv, outcome in bad:
-        told = outcome.text[-1500:] if args.show else "".join(list(fuzzing.lines_of(outcome.text))[-1:])[:160]
+        told = outcome.text[-1500:] if args.show else "".join(list(lines_of(outcome.text))[-1:])[:160]
         print(f"{outcome.verdict}: {name}: {shlex.join(word[:60] for word in argv)}\n    {told}")
     _table(found)
     slowest, largest = max(out.seconds for _, _, out in found), max(out.mebibytes for _, _, out in found)

@@ -114,7 +114,7 @@ def chosen(args: argparse.Namespace) -> list[Step]:
 
 def surroundings(scratch: Path) -> dict[str, str]:
     """Return the environment of the steps: this checkout's package, and a bubblewrap that was carried along."""
-    folders = [str(ROOT), str(ROOT / "tests"), str(ROOT / "benchmarks")]
+    folders = [str(ROOT), str(ROOT / "benchmarks")]
     found = {**os.environ, "PYTHONPATH": os.pathsep.join(folders), "PYTHONUNBUFFERED": "1"}
     packages = sorted((ROOT / ".carry").glob("*.deb"))
     if shutil.which("bwrap") is None and packages and shutil.which("dpkg"):

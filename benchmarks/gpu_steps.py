@@ -181,7 +181,7 @@ def ladder(context: Context) -> None:
 def _rung(context: Context, walls: list[str], strong: bool = False) -> dict[str, Any]:
     from pytest_passbench.judge.arms import sandbox
 
-    driver = (ROOT / "tests" / "pretended_driver.py").read_text() if context.rehearse else ""
+    driver = (ROOT / "benchmarks" / "shared" / "pretended_driver.py").read_text() if context.rehearse else ""
     program = [sys.executable, "-P", "-c", _RUNG, json.dumps([walls, context.refuse, driver, str(ROOT)])]
     environment = sandbox.environment(1, "cuda", {}) if "environment" in walls else dict(os.environ)
     environment.pop("PYTHONPATH", None)
@@ -261,7 +261,7 @@ else:
 def costs(context: Context) -> None:
     """What the pieces of a block cost. Each is tried by itself."""
     if context.rehearse:
-        from pretended_cuda import PRELUDE
+        from shared.pretended_cuda import PRELUDE
 
         exec(PRELUDE.replace("FAULT", "pass"), {})
     import torch
@@ -396,9 +396,8 @@ def judging(context: Context, strong: bool | None = None, candidate: str = "") -
 
     ``strong`` chooses the form of the sandbox. ``candidate`` is a text that runs first in the candidate's zygote.
     """
-    from pretended_cuda import first_in_zygotes, pretended_cuda
-
     from pytest_passbench.judge.arms import sandbox
+    from shared.pretended_cuda import first_in_zygotes, pretended_cuda
 
     taken = "\n".join(_DOWN[wall] for wall in context.down if wall in _DOWN)
     with ExitStack() as held:
@@ -478,10 +477,10 @@ def _pipelines(context: Context, strong: bool) -> None:
 
 def _one(context: Context, body: str = GELU_ADD, **settings: Any) -> Any:
     """Return the record of a candidate's pass on one subgraph."""
-    from workbench import Bench, make_wrapper
+    from shared.workspace import Workspace, make_wrapper
 
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder))
+        bench = Workspace(Path(folder))
         bench.task(shapes=((1024, 1024), (1024, 1024)) if not context.rehearse else ((64, 64), (64, 64)))
         bench.candidate({"p": make_wrapper(body)})
         asked = {"policy": "open", "device": context.device, "timeout": max(20.0, context.left), **settings}

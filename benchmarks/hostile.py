@@ -17,8 +17,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-import hostile_plans as hostile
+from shared import hostile_plans as hostile
 
 TEST = Path(hostile.__file__).parent / "plans/test_hostile.py"
 

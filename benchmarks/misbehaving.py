@@ -17,8 +17,7 @@ from pathlib import Path
 
 from engine import REPORTS, write
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-import misbehaviour
+from shared import misbehaving_run
 
 
 def main() -> None:
@@ -29,11 +28,11 @@ def main() -> None:
     REPORTS.mkdir(parents=True, exist_ok=True)
     begin = time.perf_counter()
     with tempfile.TemporaryDirectory(dir=REPORTS) as folder:
-        outcome = misbehaviour.run(count, Path(folder))
+        outcome = misbehaving_run.run(count, Path(folder))
     summary = {"subgraphs": count, "seconds": time.perf_counter() - begin, **asdict(outcome)}
     write("misbehaving", summary)
     print(summary)
-    sys.exit(bool(outcome.wrong or outcome.left or outcome.grown >= misbehaviour.MOST_GROWN))
+    sys.exit(bool(outcome.wrong or outcome.left or outcome.grown >= misbehaving_run.MOST_GROWN))
 
 
 if __name__ == "__main__":

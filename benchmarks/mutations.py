@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import badinput
-import goodinput
 from bad_values import EXPRESSIONS, LINES, NUMBERS, PATHS, SCALARS, VALUES, WORDS
+
+from shared import bad_inputs, good_inputs
 
 Write = Callable[[Path, random.Random], list[str]]
 """Writes an input's files into a folder and returns the command line that reads them."""
@@ -94,27 +94,27 @@ def _source(rng: random.Random) -> str:
 
 def task(folder: Path, rng: random.Random) -> list[str]:
     """Write a mutated task file."""
-    text = goodinput.task_text(_source(rng)) if rng.random() < 0.4 else goodinput.task_text()
+    text = good_inputs.task_text(_source(rng)) if rng.random() < 0.4 else good_inputs.task_text()
     if rng.random() < 0.6:
         for _ in range(rng.choice((1, 1, 2, 3))):
             text = _with_values(text, rng)
     data = text.encode("utf-8", "surrogatepass")
     if rng.random() < 0.3:
         data = _spoilt(data, rng)
-    path = str(goodinput.write_task(folder, data))
+    path = str(good_inputs.write_task(folder, data))
     if rng.random() < 0.1:
-        return ["pytest", "--passbench", f"--candidate={goodinput.write_candidate(folder)}", path]
+        return ["pytest", "--passbench", f"--candidate={good_inputs.write_candidate(folder)}", path]
     return ["tasks", rng.choice(("validate", "validate", "validate", "show", "list", "check")), path]
 
 
 def published(folder: Path, rng: random.Random) -> list[str]:
     """Write a published sample with one or two of its files wrong."""
-    path = goodinput.write_sample(folder)
+    path = good_inputs.write_sample(folder)
     files = sorted(file for file in path.rglob("*") if file.is_file())
     for file in rng.sample(files, rng.choice((1, 1, 2))):
         _replace(file, rng)
     if rng.random() < 0.1:
-        return ["pytest", "--passbench", f"--candidate={goodinput.write_candidate(folder)}", str(path)]
+        return ["pytest", "--passbench", f"--candidate={good_inputs.write_candidate(folder)}", str(path)]
     return [
         "tasks",
         rng.choice(("validate", "show", "list", "check")),
@@ -153,7 +153,7 @@ def _other_kind(file: Path, rng: random.Random) -> None:
     file.unlink()
     choices: list[Callable[[], object]] = [
         lambda: os.mkfifo(file),
-        lambda: badinput.sparse(file),
+        lambda: bad_inputs.sparse(file),
         file.mkdir,
         lambda: file.symlink_to(
             rng.choice(("/dev/zero", "/dev/null", file.name, "nowhere", "/", "/proc/self/mem", "/dev/tty"))
@@ -167,11 +167,11 @@ def _other_kind(file: Path, rng: random.Random) -> None:
 
 def candidate(folder: Path, rng: random.Random) -> list[str]:
     """Write a candidate with strange things in its folder, or a strange manifest."""
-    path = goodinput.write_candidate(folder)
+    path = good_inputs.write_candidate(folder)
     for _ in range(rng.choice((1, 1, 2))):
         draw = rng.random()
         if draw < 0.4:
-            manifest = path / goodinput.MANIFEST
+            manifest = path / good_inputs.MANIFEST
             if manifest.is_file():
                 _manifest(manifest, rng)
         elif draw < 0.7:
@@ -185,7 +185,7 @@ def candidate(folder: Path, rng: random.Random) -> list[str]:
                     "a\nb.py",
                     "x" * 255,
                     "-",
-                    goodinput.MANIFEST,
+                    good_inputs.MANIFEST,
                 )
             )
             (path / name).touch()
@@ -200,11 +200,11 @@ def candidate(folder: Path, rng: random.Random) -> list[str]:
     if rng.random() < 0.3:
         return [
             "verify",
-            str(goodinput.write_results(folder, goodinput.results())),
+            str(good_inputs.write_results(folder, good_inputs.results())),
             f"--candidate={path}",
-            f"--tasks={goodinput.write_task(folder)}",
+            f"--tasks={good_inputs.write_task(folder)}",
         ]
-    return ["pytest", "--passbench", f"--candidate={path}", str(goodinput.write_task(folder))]
+    return ["pytest", "--passbench", f"--candidate={path}", str(good_inputs.write_task(folder))]
 
 
 def _manifest(path: Path, rng: random.Random) -> None:
@@ -221,7 +221,7 @@ def _manifest(path: Path, rng: random.Random) -> None:
 
 def results(folder: Path, rng: random.Random) -> list[str]:
     """Write a mutated results file."""
-    data: Any = goodinput.results()
+    data: Any = good_inputs.results()
     if rng.random() < 0.15:
         data = {
             "subgraphs": [{"status": "correct", "dtypes": ["float32"], "correct_from": [-6], "speedup": 1.5}],
@@ -235,15 +235,15 @@ def results(folder: Path, rng: random.Random) -> list[str]:
     if rng.random() < 0.1:
         digits = rng.choice((b"NaN", b"Infinity", b"9" * 5000, b"1e999", b"-0", b"[" * 2000 + b"]" * 2000))
         text = text.replace(rng.choice((b"0.5", b"1.0", b"-6", b'"cand"', b"[]")), digits, 1)
-    path = str(goodinput.write_results(folder, text))
+    path = str(good_inputs.write_results(folder, text))
     if rng.random() < 0.05:
         Path(path).unlink()
         _other_kind(Path(path), rng) if not Path(path).touch() else None  # type: ignore[func-returns-value]
     command = rng.choice(("score", "verify", "merge", "plan"))
     if command == "merge":
-        other = goodinput.write_results(folder, goodinput.results(), "other.json")
+        other = good_inputs.write_results(folder, good_inputs.results(), "other.json")
         return ["merge", str(folder / "out"), path, *([str(other)] if rng.random() < 0.5 else [])]
-    tasks = [f"--tasks={goodinput.write_task(folder)}"] if command == "verify" and rng.random() < 0.7 else []
+    tasks = [f"--tasks={good_inputs.write_task(folder)}"] if command == "verify" and rng.random() < 0.7 else []
     return [command, path, *tasks]
 
 
@@ -277,12 +277,12 @@ def _places(value: Any, places: list[tuple[Any, Any]]) -> None:
 
 def line(folder: Path, rng: random.Random) -> list[str]:
     """Return a command line that nobody meant."""
-    goodinput.write_task(folder)
-    goodinput.write_results(folder, goodinput.results())
-    goodinput.write_sample(folder)
-    goodinput.write_candidate(folder)
+    good_inputs.write_task(folder)
+    good_inputs.write_results(folder, good_inputs.results())
+    good_inputs.write_sample(folder)
+    good_inputs.write_candidate(folder)
     os.mkfifo(folder / "pipe")
-    badinput.sparse(folder / "sparse")
+    bad_inputs.sparse(folder / "sparse")
     (folder / "closed").mkdir(0)
     command = rng.choice(list(LINES))
     words, pytests = command.split(), command.startswith("pytest")

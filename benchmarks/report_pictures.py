@@ -18,12 +18,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-from chromium import Browser, browser
-
 from pytest_passbench.report import html
 from pytest_passbench.report.report import report_of
 from pytest_passbench.run import results_file
+from shared.chromium import Browser, browser
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "img"

@@ -22,12 +22,10 @@ from hashlib import sha256
 from itertools import cycle, islice
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-from batched_masks import PLACES, mask_source
-
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.suite.find import discover, installed_tasks
 from pytest_passbench.suite.published import write_sample
+from shared.batched_mask import PLACES, mask_source
 
 LOG = "torch._C._log_api_usage_once('python.nn_module')"
 GRADIENTS = "torch._C._set_grad_enabled(False)"

@@ -17,10 +17,8 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-import wrapper_variants as variants
-
 from pytest_passbench.judge.reading.reader import Refusal
+from shared import wrapper_variants as variants
 
 
 def main() -> int:

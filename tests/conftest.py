@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import settings
-from workbench import AS_EAGER, Bench, Judges, make_cpp_pass, make_wrapper
+
+from shared.workspace import AS_EAGER, Judges, Workspace, make_cpp_pass, make_wrapper
 
 # How long an example takes says how busy the machine is, not whether the code is right.
 settings.register_profile("untimed", deadline=None)
@@ -40,18 +41,18 @@ def judges() -> Iterator[Judges]:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, judges: Judges) -> Bench:
-    return Bench(tmp_path, judges)
+def bench(tmp_path: Path, judges: Judges) -> Workspace:
+    return Workspace(tmp_path, judges)
 
 
 @pytest.fixture(scope="module")
-def shared_bench(tmp_path_factory: pytest.TempPathFactory, judges: Judges) -> Bench:
+def shared_bench(tmp_path_factory: pytest.TempPathFactory, judges: Judges) -> Workspace:
     """One for all tests of a module, which judges once."""
-    return Bench(tmp_path_factory.mktemp("bench"), judges)
+    return Workspace(tmp_path_factory.mktemp("bench"), judges)
 
 
 @pytest.fixture
-def twin(bench: Bench, wrapper: Callable[..., str]) -> Bench:
+def twin(bench: Workspace, wrapper: Callable[..., str]) -> Workspace:
     """A candidate that does what eager does, and three subgraphs for it."""
     bench.task(shapes=((64, 256), (64, 256)), scales=(1, 4, 16))
     bench.candidate({"p": wrapper(AS_EAGER)})

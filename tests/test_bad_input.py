@@ -1,6 +1,6 @@
 """Bad input of every kind gets one message that names it. Nothing hangs, raises, or fills memory.
 
-The named cases of ``badinput`` and a hundred mutated inputs run as ``benchmarks/fuzz.py`` runs them: each in a
+The named cases of ``bad_inputs`` and a hundred mutated inputs run as ``benchmarks/fuzz.py`` runs them: each in a
 forked child with limits. ``PASSBENCH_MUTATIONS`` says how many are mutated.
 """
 
@@ -14,15 +14,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import badinput
-import fuzzing
-import goodinput
 import pytest
 
 from pytest_passbench import evaluate
 from pytest_passbench.core import record, run
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.run import schema
+from shared import bad_inputs, good_inputs, limited_commands
 
 FUZZ = Path(__file__).resolve().parents[1] / "benchmarks" / "fuzz.py"
 MUTATIONS = os.environ.get("PASSBENCH_MUTATIONS", "100")
@@ -44,7 +42,7 @@ def outcomes(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", badinput.CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", bad_inputs.CASES, ids=lambda case: case.name)
 def test_a_named_case(outcomes, case):
     outcome = outcomes[case.name]
     said = outcome["out"] + outcome["err"]
@@ -56,14 +54,14 @@ def test_a_named_case(outcomes, case):
 def test_mutated_inputs(tmp_path):
     found = fuzz(tmp_path / "mutated.json", "--inputs", MUTATIONS, "--seed", "11")
     assert len(found) == int(MUTATIONS)
-    assert not [(o["name"], o["argv"], o["err"][-500:]) for o in found if o["verdict"] not in fuzzing.GOOD]
+    assert not [(o["name"], o["argv"], o["err"][-500:]) for o in found if o["verdict"] not in limited_commands.GOOD]
 
 
 def test_inputs_larger_than_the_machine_are_refused_before_they_are_made(tmp_path):
-    subgraph = goodinput.SUBGRAPH.replace("[16, 32]", "[1000000, 300000]")  # 2 times 1.2 TB
-    task = goodinput.write_task(tmp_path, goodinput.task_text(subgraphs=subgraph))
+    subgraph = good_inputs.SUBGRAPH.replace("[16, 32]", "[1000000, 300000]")  # 2 times 1.2 TB
+    task = good_inputs.write_task(tmp_path, good_inputs.task_text(subgraphs=subgraph))
     with pytest.raises(UserError, match=r"gelu-add.task.yaml: the inputs of subgraph float32-x1 take 2,235 GiB"):
-        evaluate(goodinput.write_candidate(tmp_path), task)
+        evaluate(good_inputs.write_candidate(tmp_path), task)
 
 
 @pytest.mark.parametrize(

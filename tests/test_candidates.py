@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from checkout import ROOT
-from rewrite_helpers import build
 
 from pytest_passbench.core.task import Subgraph, Task, TensorSpec
 from pytest_passbench.reader.importing import LoadedPass, load_passes
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.taskfile import read_task
+from support.paths import ROOT
+from support.reference_passes import build
 
 TOLERANCES = {torch.float32: (1.3e-6, 1e-5), torch.bfloat16: (1.6e-2, 1e-5), torch.float16: (1e-3, 1e-5)}
 LITE = sorted(path for path in (ROOT / "tasks").rglob("*.task.yaml") if "lite" in path.read_text()[:2000])

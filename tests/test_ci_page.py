@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from docs_pages import ROOT, blocks
 
 from pytest_passbench.core import exits
+from support.docs_pages import ROOT, blocks
 
 PAGE = ROOT / "docs/ci.md"
 FILES = {block.path: yaml.safe_load(block.text) for block in blocks(PAGE) if block.kind == "yaml"}

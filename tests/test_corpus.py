@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
-import corpus
 import pytest
+
+from support import corpus
 
 pytestmark = pytest.mark.sandbox
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from docs_pages import PAGES, ROOT, anchors, blocks, prose, unlike
 
 from pytest_passbench.core.options import OPTIONS
 from pytest_passbench.plugin.options import FLAGS
+from support.docs_pages import PAGES, ROOT, anchors, blocks, prose, unlike
 
 README, TUTORIAL = ROOT / "README.md", ROOT / "docs/tutorial.md"
 #: A task of small tensors: the README's commands judge it alone here, in place of the lite suite's twenty.

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import ROOT
+
+from support.paths import ROOT
 
 sys.path.append(str(ROOT / "benchmarks"))
 import gpu_check

@@ -8,8 +8,9 @@ import sys
 
 import grimp
 import pytest
-from checkout import ROOT
 from importlinter.cli import lint_imports
+
+from support.paths import ROOT
 
 
 def test_no_module_imports_itself_by_way_of_others():

@@ -10,12 +10,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from face import PASS, task_text
 
 import pytest_passbench
 from pytest_passbench.api.work import Judged, Machine, Selected
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import ArmResult, Record, Speed
+from support.plugin_runs import PASS, task_text
 
 MANIFEST = "sorted_output_pass_rule_names.json"
 

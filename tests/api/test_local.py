@@ -10,19 +10,19 @@ import time
 from pathlib import Path
 
 import pytest
-from checkout import ROOT
-from workbench import Bench, make_cpp_pass
 
 import pytest_passbench
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.judge.arms import processes
+from shared.workspace import Workspace, make_cpp_pass
+from support.paths import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.sandbox, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
-def bench(tmp_path) -> Bench:
-    made = Bench(tmp_path)
+def bench(tmp_path) -> Workspace:
+    made = Workspace(tmp_path)
     for name in ("one", "two"):
         made.task(name, scales=(1, 2))
     made.candidate({"p": make_cpp_pass()})
@@ -70,7 +70,7 @@ with pytest_passbench.Evaluator(f"{bench}/tasks/one.task.yaml", pipeline="direct
 """
 
 
-def start(bench: Bench, *names: str) -> subprocess.Popen[str]:
+def start(bench: Workspace, *names: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", SCRIPT, str(bench.folder), *names]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from checkout import ROOT
+
+from support.paths import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.sandbox]
 NOTEBOOK = json.loads((ROOT / "docs/reward.ipynb").read_text())

@@ -8,12 +8,12 @@ import time
 from types import ModuleType
 
 import pytest
-from workbench import Bench, make_cpp_pass, make_wrapper
 
 import pytest_passbench
 from pytest_passbench.commands.main import main
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.judge.arms import processes
+from shared.workspace import Workspace, make_cpp_pass, make_wrapper
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore")]
 TASKS = 4
@@ -36,8 +36,8 @@ def cluster(ray):
 
 
 @pytest.fixture
-def bench(tmp_path) -> Bench:
-    made = Bench(tmp_path)
+def bench(tmp_path) -> Workspace:
+    made = Workspace(tmp_path)
     for number in range(TASKS):
         made.task(f"gelu-add-{number}", scales=(1 + number,))
     made.candidate({"p": "import time\ntime.sleep(1)\n" + make_cpp_pass()})

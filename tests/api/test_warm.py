@@ -6,7 +6,6 @@ import os
 import signal
 
 import pytest
-from workbench import Bench, make_cpp_pass, make_wrapper
 
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.settings import Settings
@@ -14,6 +13,7 @@ from pytest_passbench.judge import programs
 from pytest_passbench.judge.inputs import Inputs
 from pytest_passbench.judge.session import Session
 from pytest_passbench.suite.taskfile import read_task
+from shared.workspace import Workspace, make_cpp_pass, make_wrapper
 
 pytestmark = pytest.mark.sandbox
 
@@ -26,14 +26,14 @@ def session():
 
 
 @pytest.fixture
-def bench(tmp_path) -> Bench:
-    made = Bench(tmp_path)
+def bench(tmp_path) -> Workspace:
+    made = Workspace(tmp_path)
     made.task(scales=(1, 4))
     made.candidate({"p": make_cpp_pass()})
     return made
 
 
-def run(session: Session, bench: Bench, name: str = "cand"):
+def run(session: Session, bench: Workspace, name: str = "cand"):
     session.begin(os.urandom(32))
     (path,) = bench.tasks.glob("*.yaml")
     return list(session.judge(read_task(path), Candidate.open(bench.folder / name)))

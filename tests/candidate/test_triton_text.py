@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import ROOT, TESTS
 
 from pytest_passbench.candidate.triton import (
     KernelReference,
@@ -21,6 +20,7 @@ from pytest_passbench.candidate.triton import (
     kernel_text,
     stored,
 )
+from support.paths import ROOT, TESTS
 
 TL = {"tl": {"module": "triton.language"}, "triton": {"module": "triton"}}
 FUSED = ["attention_softmax", "batch_norm_relu", "dropout_add_layer_norm", "quick_gelu", "rms_norm", "silu_mul"]
@@ -300,7 +300,7 @@ def probed() -> dict[str, Any]:
     pytest.importorskip("triton")
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": path}
-    command = [sys.executable, str(TESTS / "triton_probe.py")]
+    command = [sys.executable, str(TESTS / "support" / "triton_program.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)

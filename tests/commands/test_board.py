@@ -108,9 +108,7 @@ def test_runs_under_other_conditions_stand_apart_and_say_why(store, board):
     assert [row["board"] for row in board(first, other, fewer, replaced) if row["kind"] == "candidate"] == [*"1234"]
 
 
-@pytest.mark.parametrize(
-    "settings", [{"audit": "off"}, {"trusted": True}, {"timeout": 60.0}, {"score": {"b": 0.2}}]
-)
+@pytest.mark.parametrize("settings", [{"audit": "off"}, {"trusted": True}, {"timeout": 60.0}, {"score": {"b": 0.2}}])
 def test_settings_that_decide_a_score_part_runs(store, board, settings):
     first = store("r", a=1.5)
     store.settings = settings

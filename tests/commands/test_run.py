@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from face import PASS, task_text
 
 from pytest_passbench.api import evaluator
 from pytest_passbench.api.work import Judged, Machine, Selected
@@ -14,6 +13,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.exits import HARNESS_FAILED
 from pytest_passbench.core.record import ArmResult, Record, Speed
 from pytest_passbench.run import results_file
+from support.plugin_runs import PASS, task_text
 
 
 class Backend:

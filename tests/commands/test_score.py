@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import pytest
-from checkout import DATA
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from pytest_passbench.commands.main import main
 from pytest_passbench.core.record import ArmResult, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.run import results_file
+from support.paths import DATA
 
 CASES = json.loads((DATA / "es_vectors.json").read_text())
 

@@ -9,11 +9,11 @@ import subprocess
 import sys
 
 import pytest
-from batched_masks import PLACES, mask_source
 
 from pytest_passbench.commands.main import main
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.suite.published import write_sample
+from shared.batched_mask import PLACES, mask_source
 
 COMMAND = [sys.executable, "-c", "import sys; from pytest_passbench.commands.main import main; sys.exit(main())"]
 RELU = "def forward(in_0):\n    {}\n    tmp_0 = torch.relu(in_0)\n    {}\n    return (tmp_0,)\n"

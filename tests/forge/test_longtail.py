@@ -6,7 +6,6 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from checkout import ROOT
 
 from pytest_passbench.commands.main import main
 from pytest_passbench.core.errors import UserError
@@ -15,6 +14,7 @@ from pytest_passbench.forge import longtail
 from pytest_passbench.forge.longtail import Row
 from pytest_passbench.suite.find import discover, select
 from pytest_passbench.suite.taskfile import write_task
+from support.paths import ROOT
 
 ROWS = [
     Row("a", "s", "float32", 10.0, 2.0, 1.5, 2.5, 0.1),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from workbench import AS_EAGER
 
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.record import ArmResult, Record, Speed
@@ -15,6 +14,7 @@ from pytest_passbench.judge.case import Case
 from pytest_passbench.judge.session import Session
 from pytest_passbench.suite.taskfile import read_task
 from pytest_passbench.timing.looks import FIRST_LOOK
+from shared.workspace import AS_EAGER
 
 SECRET = b"a secret of the tests"
 

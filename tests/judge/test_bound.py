@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import pytest
-import stalling
-from workbench import AS_EAGER
 
 from pytest_passbench.judge.deadline import SAFETY, Deadline, Pace
+from shared import stalling_candidates
+from shared.workspace import AS_EAGER
 
 LIMIT = 3.0
 USUAL = ["requests", "kernel"]
 
 
 def check(bench, kinds):
-    stalling.write(bench, kinds)
+    stalling_candidates.write(bench, kinds)
     records = bench.judge(timeout=LIMIT, policy="open", audit="standard")
     for (key, record), kind in zip(list(records.items())[::2], kinds, strict=True):
         assert kind in key
         assert (kind, record.arm.status) == (kind, "timeout"), record.arm.message
-        assert record.arm.phase in stalling.KINDS[kind].phases
+        assert record.arm.phase in stalling_candidates.KINDS[kind].phases
         assert f"{LIMIT:g} s" in record.arm.message
         assert record.arm.speed is None
     honest = list(records.values())[1::2]
@@ -32,7 +32,7 @@ def test_whatever_a_candidate_does_it_runs_out_of_its_time_and_the_next_is_judge
 
 @pytest.mark.slow
 def test_other_ways_to_keep_the_judge_waiting_end_in_the_same_way(bench):
-    check(bench, [kind for kind in stalling.KINDS if kind not in USUAL])
+    check(bench, [kind for kind in stalling_candidates.KINDS if kind not in USUAL])
 
 
 @pytest.mark.slow

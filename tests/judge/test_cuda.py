@@ -7,7 +7,6 @@ import os
 
 import pytest
 import torch
-from checkout import ROOT
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.settings import Settings
@@ -27,6 +26,7 @@ from pytest_passbench.runner import cuda as runner_cuda
 from pytest_passbench.runner.cuda import CudaBlock
 from pytest_passbench.runner.pages import MappedPages
 from pytest_passbench.timing.rounds import shape
+from support.paths import ROOT
 
 
 def test_without_a_device_one_clear_line(monkeypatch):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from workbench import make_cpp_pass, make_wrapper
 
 from pytest_passbench.core.ladder import NEVER
+from shared.workspace import make_cpp_pass, make_wrapper
 
 HONEST = "return torch.nn.functional.gelu(x) + y"
 FAULTS = {

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from workbench import AS_EAGER, Bench
 
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.exits import HARNESS_FAILED
@@ -27,6 +26,7 @@ from pytest_passbench.judge.arms.faults import SandboxFailed
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.session import Session
 from pytest_passbench.suite.taskfile import read_task
+from shared.workspace import AS_EAGER, Workspace
 
 CANDIDATE = "candidates-code"
 PR_SET_NAME = 15
@@ -44,7 +44,7 @@ def session() -> Iterator[Session]:
 @pytest.fixture
 def judged(tmp_path: Path, session: Session, wrapper: Callable[..., str]) -> Iterator[Record]:
     """The records of two subgraphs of an honest candidate, each judged when it is asked for."""
-    bench = Bench(tmp_path)
+    bench = Workspace(tmp_path)
     path = bench.task(scales=(1, 2))
     folder = bench.candidate({"p": wrapper(AS_EAGER, NAMES_ITSELF)})
     return session.judge(read_task(path), Candidate.open(folder))
@@ -162,7 +162,7 @@ def test_a_bubblewrap_that_no_longer_works_is_the_harness_failure(judged, sessio
 @pytest.mark.slow
 @pytest.mark.parametrize("files", [24, 40])
 def test_a_whole_run_without_files_ends_with_a_line_for_each_subgraph(tmp_path, gelu_add_pass, files):
-    bench = Bench(tmp_path)
+    bench = Workspace(tmp_path)
     bench.task(scales=(1, 2))
     bench.candidate({"p": gelu_add_pass})
     options = "--candidate=cand tasks --passbench-pipeline=direct -q"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from workbench import AS_EAGER, GELU_ADD_KERNEL, make_cpp_pass
 
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.session import Session
 from pytest_passbench.timing.looks import FIRST_LOOK
+from shared.workspace import AS_EAGER, GELU_ADD_KERNEL, make_cpp_pass
 
 TWICE = GELU_ADD_KERNEL.replace("for (int64_t", "for (int t = 0; t < 2; ++t) for (int64_t").replace(
     "out[i] =", "((volatile float*)out)[i] ="

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from pretended_cuda import compiled_stub, pretended_cuda
-from workbench import AS_EAGER, Bench, make_wrapper
 
 from pytest_passbench.judge.arms import cuda, sandbox
 from pytest_passbench.judge.arms.cuda import CudaRunner
 from pytest_passbench.judge.arms.keeper import Keeper
 from pytest_passbench.judge.machine import cores
+from shared.pretended_cuda import compiled_stub, pretended_cuda
+from shared.workspace import AS_EAGER, Workspace, make_wrapper
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def judged(
     folder: Any, fault: str = "pass", body: str = AS_EAGER, library: Path | None = None, **settings: Any
 ) -> Any:
-    bench = Bench(folder)
+    bench = Workspace(folder)
     bench.task(shapes=((64, 256), (64, 256)))
     bench.candidate({"p": make_wrapper(body)})
     asked = {"policy": "open", "device": "cuda:1", "audit": "standard", "budget": 5.0, **settings}
@@ -128,7 +128,7 @@ def test_eager_keeps_its_process_over_subgraphs_and_a_candidate_does_not(tmp_pat
         seen.append((settings.name, self.pid, len(files)))
 
     monkeypatch.setattr(CudaRunner, "settle_threads", settled)
-    bench = Bench(tmp_path)
+    bench = Workspace(tmp_path)
     bench.task(shapes=((64, 256), (64, 256)), scales=(1, 2, 3))
     bench.candidate({"p": make_wrapper(AS_EAGER)})
     with pretended_cuda(library=library):
@@ -168,7 +168,7 @@ def test_what_fails_on_the_device_is_told(tmp_path, at, error, status, phase):
 
 @pytest.mark.slow
 def test_in_place_graphs_and_wrong_answers_are_seen_as_on_the_cpu(tmp_path):
-    bench = Bench(tmp_path)
+    bench = Workspace(tmp_path)
     source = "def forward(in_0, in_1):\n    in_0 += 1\n"
     source += "    tmp_1 = torch.nn.functional.gelu(in_0) + in_1\n    return (tmp_1,)"
     bench.task("changes", source=source, shapes=((64, 256), (64, 256)))

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from checkout import ROOT
 
 from pytest_passbench.judge.scratch import Scratch
+from support.paths import ROOT
 
 HOLDS = """
 import sys, time

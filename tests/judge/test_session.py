@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from workbench import AS_EAGER
 
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.settings import Settings
@@ -15,6 +14,7 @@ from pytest_passbench.judge.session import Session
 from pytest_passbench.judge.trial.trial import Trial
 from pytest_passbench.suite.taskfile import read_task
 from pytest_passbench.timing.looks import FIRST_LOOK, MIN_DELTA
+from shared.workspace import AS_EAGER
 
 PHASES = {
     "start", "read", "inputs", "build", "wait", "fork", "warm-up", "blocks", "verify", "audit", "measure", "end",

@@ -12,7 +12,6 @@ import socket
 from pathlib import Path
 from typing import Any
 
-import hostile_plans as hostile
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,6 +24,7 @@ from pytest_passbench.judge.reading.reader import Reader, Refusal
 from pytest_passbench.plans import graphs, values
 from pytest_passbench.plans import parse as plan_parse
 from pytest_passbench.protocol import LENGTH
+from shared import hostile_plans as hostile
 
 SEEDS = st.integers(0, 2**62)
 MANY = settings(max_examples=int(os.environ.get("PASSBENCH_MUTATIONS", "300")), deadline=None)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from checkout import ROOT
-from docs_pages import anchors
-from face import OK, PASS, task_text
 
 import pytest_passbench
 from pytest_passbench.core.errors import UserError
@@ -17,6 +14,9 @@ from pytest_passbench.plugin.failures import TaskFailedError
 from pytest_passbench.plugin.live import Progress, outcome, spell
 from pytest_passbench.report.failure_text import describe
 from pytest_passbench.run.ledger import Ledger, fresh_folder, run_seed
+from support.docs_pages import anchors
+from support.paths import ROOT
+from support.plugin_runs import OK, PASS, task_text
 
 
 class Judge:

@@ -6,7 +6,8 @@ import json
 import re
 
 import pytest
-from face import Bench
+
+from support.plugin_runs import PytestFolder
 
 WRONG = {"correct_from": [99], "miss": "", "worst": "output 0[1]: expected 1, got 2"}
 HOSTILE = "50 %, a: b\n::error::mine\n::set-env name=x::y\n##[add-mask]z\r\x1b[31m"
@@ -16,7 +17,7 @@ HOSTILE = "50 %, a: b\n::error::mine\n::set-env name=x::y\n##[add-mask]z\r\x1b[3
 def bench(pytester, monkeypatch):
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE", "GITLAB_CI", "CI_PROJECT_DIR"):
         monkeypatch.delenv(name, raising=False)
-    return Bench(pytester, monkeypatch)
+    return PytestFolder(pytester, monkeypatch)
 
 
 @pytest.fixture

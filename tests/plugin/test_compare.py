@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from face import OK, Bench
 
 from pytest_passbench.commands.main import main
+from support.plugin_runs import OK, PytestFolder
 
 # The second judgement of a subgraph in a run has the ratio "again"; every one is noted in the file "asked".
 AGAIN = """
@@ -38,12 +38,12 @@ CANDIDATE = "--candidate=passes"
 
 @pytest.fixture
 def bench(pytester, monkeypatch):
-    bench = Bench(pytester, monkeypatch)
+    bench = PytestFolder(pytester, monkeypatch)
     bench.conftest(AGAIN)
     return bench
 
 
-def stored(bench: Bench, *told: dict) -> str:
+def stored(bench: PytestFolder, *told: dict) -> str:
     """Judge a task once, and return the option that compares another run with that one."""
     bench.task("a", *told)
     bench.run(CANDIDATE)
@@ -53,11 +53,11 @@ def stored(bench: Bench, *told: dict) -> str:
     return "--passbench-compare=old"
 
 
-def last(bench: Bench) -> dict:
+def last(bench: PytestFolder) -> dict:
     return json.loads(max(bench.path.glob("reports/*/results.json")).read_text())
 
 
-def asked(bench: Bench) -> list[str]:
+def asked(bench: PytestFolder) -> list[str]:
     return (bench.path / "asked").read_text().split()
 
 
@@ -172,7 +172,7 @@ def test_two_files_with_no_task_in_common_fail_if_a_limit_was_asked_for(bench, c
         )
 
 
-def edit(bench: Bench, change) -> None:
+def edit(bench: PytestFolder, change) -> None:
     """Change the stored run, and its digest with it."""
     from pytest_passbench.core.run import digest
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from face import OK, Bench
 
 from pytest_passbench.commands.main import main
 from pytest_passbench.core.exits import HARNESS_FAILED
 from pytest_passbench.run import results_file
+from support.plugin_runs import OK, PytestFolder
 
 LOST = {"status": "harness_fail", "message": "eager: killed", "correct_from": []}
 WRONG = {"correct_from": [99]}
@@ -17,10 +17,10 @@ WRONG = {"correct_from": [99]}
 
 @pytest.fixture
 def bench(pytester, monkeypatch):
-    return Bench(pytester, monkeypatch)
+    return PytestFolder(pytester, monkeypatch)
 
 
-def last(bench: Bench) -> dict:
+def last(bench: PytestFolder) -> dict:
     return json.loads(max(bench.path.glob("reports/*/results.json")).read_text())
 
 

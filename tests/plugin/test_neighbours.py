@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from face import Bench
+
+from support.plugin_runs import PytestFolder
 
 
 @pytest.fixture
 def bench(pytester, monkeypatch):
-    found = Bench(pytester, monkeypatch)
+    found = PytestFolder(pytester, monkeypatch)
     found.file("other/test_other.py", "def test_other(): pass")
     return found
 

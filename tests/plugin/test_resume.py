@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from face import LEAN, OK, Bench
+
+from support.plugin_runs import LEAN, OK, PytestFolder
 
 # Ends or waits at the third subgraph of a task, once; says which subgraphs it was asked for.
 ONCE = """
@@ -61,17 +62,17 @@ ALL = ["a/s0", "a/s1", "b/s0", "b/s1", "b/s2", "b/s3"]
 
 @pytest.fixture
 def bench(pytester, monkeypatch):
-    bench = Bench(pytester, monkeypatch)
+    bench = PytestFolder(pytester, monkeypatch)
     bench.task("a", {"ratio": 2.0}, {"correct_from": [99]})
     bench.task("b", OK, OK, OK, OK)
     return bench
 
 
-def judged(bench: Bench) -> list[str]:
+def judged(bench: PytestFolder) -> list[str]:
     return (bench.path / "asked").read_text().split()
 
 
-def last(bench: Bench) -> dict:
+def last(bench: PytestFolder) -> dict:
     return json.loads(max(bench.path.glob("reports/*/results.json")).read_text())
 
 
@@ -79,7 +80,7 @@ def found(run: dict) -> list[tuple]:
     return [(r["task"], r["subgraph"], r["arm"]["status"], r["arm"]["correct_from"]) for r in run["records"]]
 
 
-def undisturbed(bench: Bench) -> list[tuple]:
+def undisturbed(bench: PytestFolder) -> list[tuple]:
     bench.conftest("")
     bench.run("--candidate=passes", "--passbench-report-dir=other")
     (path,) = bench.path.glob("other/*/results.json")
@@ -227,7 +228,7 @@ def test_results_that_cannot_be_written_go_to_another_place_that_is_named(bench)
 VIEW = ["bwrap", "--dev-bind", "/", "/"]
 
 
-def seen_from(view: list[str], bench: Bench) -> subprocess.CompletedProcess[str]:
+def seen_from(view: list[str], bench: PytestFolder) -> subprocess.CompletedProcess[str]:
     (bench.path / "reports").mkdir()
     command = [*VIEW, *view, sys.executable, "-m", "pytest", "--passbench", "--candidate=passes", *LEAN]
     environment = {**os.environ, "TMPDIR": str(bench.path)}

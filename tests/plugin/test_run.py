@@ -11,15 +11,16 @@ import sys
 import xml.etree.ElementTree as ET
 
 import pytest
-from face import LEAN, OK, Bench
+
+from support.plugin_runs import LEAN, OK, PytestFolder
 
 
 @pytest.fixture
 def bench(pytester, monkeypatch):
-    return Bench(pytester, monkeypatch)
+    return PytestFolder(pytester, monkeypatch)
 
 
-def results(bench: Bench) -> dict:
+def results(bench: PytestFolder) -> dict:
     (path,) = bench.path.glob("reports/*/results.json")
     return json.loads(path.read_text())
 

@@ -6,7 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from face import OK, Bench
+
+from support.plugin_runs import OK, PytestFolder
 
 PUBLISHED_MODEL = """
 import torch
@@ -29,10 +30,10 @@ class Input_in_0:
 
 @pytest.fixture
 def bench(pytester, monkeypatch):
-    return Bench(pytester, monkeypatch)
+    return PytestFolder(pytester, monkeypatch)
 
 
-def subgraph_folder(bench: Bench, name: str) -> None:
+def subgraph_folder(bench: PytestFolder, name: str) -> None:
     bench.file(f"{name}/model.py", PUBLISHED_MODEL)
     bench.file(f"{name}/weight_meta.py", PUBLISHED_WEIGHTS)
     bench.file(f"{name}/input_meta.py", "")
@@ -43,7 +44,7 @@ def ids(result: pytest.RunResult) -> list[str]:
     return sorted(line for line in result.outlines if "::" in line and " " not in line)
 
 
-def collected(bench: Bench, *args: str) -> list[str]:
+def collected(bench: PytestFolder, *args: str) -> list[str]:
     return ids(bench.run("--collect-only", "-q", "--candidate=passes", *args))
 
 

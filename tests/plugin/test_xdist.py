@@ -11,17 +11,17 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from face import LEAN, OK, Bench
 
 from pytest_passbench.plugin import xdist
+from support.plugin_runs import LEAN, OK, PytestFolder
 
 
 @pytest.fixture
 def bench(pytester, monkeypatch):
-    return Bench(pytester, monkeypatch)
+    return PytestFolder(pytester, monkeypatch)
 
 
-def results(bench: Bench) -> dict:
+def results(bench: PytestFolder) -> dict:
     path = max(bench.path.glob("reports/*/results.json"))
     return json.loads(path.read_text())
 

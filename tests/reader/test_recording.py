@@ -7,7 +7,6 @@ import random
 
 import pytest
 import torch
-from checkout import ROOT
 
 from pytest_passbench.kernels import cpp
 from pytest_passbench.plans import parse
@@ -19,6 +18,7 @@ from pytest_passbench.reader.main import record
 from pytest_passbench.reader.recording import Refused
 from pytest_passbench.runner.plan_runtime import WrongArgument
 from pytest_passbench.runner.replay import cpp_function, poison, replay
+from support.paths import ROOT
 
 SOURCE = """
 #include <cstdint>

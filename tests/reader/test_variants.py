@@ -8,7 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import wrapper_variants as variants
+
+from shared import wrapper_variants as variants
 
 
 @pytest.mark.parametrize("hidden", variants.HIDDEN)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 
-import made_runs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +13,7 @@ from pytest_passbench.report import charts, drawing, tables
 from pytest_passbench.report.drawing import Group, Line, Mark, Text
 from pytest_passbench.report.pdf import as_pdf, text_width
 from pytest_passbench.score.interval import Interval
+from support import sample_runs
 
 
 def curves_of(run):
@@ -21,7 +21,7 @@ def curves_of(run):
 
 
 def test_es_has_every_program_under_both_criteria():
-    run = made_runs.full_run(3, 9)
+    run = sample_runs.full_run(3, 9)
     curves = curves_of(run)
     table = {row[0]: row[1:] for row in tables.es_table(run).rows}
     for name, dashed in (("made-up", False), ("made-up (fp64)", True), ("eager", False)):
@@ -30,13 +30,13 @@ def test_es_has_every_program_under_both_criteria():
 
 
 def test_a_candidate_called_as_a_baseline_or_eager_has_a_curve_of_its_own():
-    run = made_runs.troubled_run("inductor")
+    run = sample_runs.troubled_run("inductor")
     run.records = run.records[:5]
     assert {name for name, _ in curves_of(run)} == {"eager", "inductor", "inductor (candidate)"}
 
 
 def test_a_speed_that_was_not_measured_has_no_curve():
-    assert {name for name, _ in curves_of(made_runs.troubled_run())} == {"eager", "inductor"}
+    assert {name for name, _ in curves_of(sample_runs.troubled_run())} == {"eager", "inductor"}
 
 
 ROWS = [
@@ -110,7 +110,7 @@ def test_in_a_page_charts_have_its_colours_titles_and_links():
 
 
 def test_a_file_has_its_colours_and_is_the_same_each_time():
-    chart = charts.es_curves(tables.curves(made_runs.full_run(2, 4)), range(-10, 5))
+    chart = charts.es_curves(tables.curves(sample_runs.full_run(2, 4)), range(-10, 5))
     text = drawing.as_file(chart, 382.0, 3.4)
     assert text == drawing.as_file(chart, 382.0, 3.4)
     assert text.startswith('<svg xmlns="http://www.w3.org/2000/svg" width="3.4in"')

@@ -11,8 +11,6 @@ import shlex
 from html.parser import HTMLParser
 from pathlib import Path
 
-import goodinput
-import made_runs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +20,8 @@ from pytest_passbench.core.run import Run
 from pytest_passbench.report import html, rerun
 from pytest_passbench.report.html import subgraphs
 from pytest_passbench.report.report import report_of
+from shared import good_inputs
+from support import sample_runs
 
 LOADING = {"src", "href", "action", "data", "poster", "background", "srcset", "ping", "formaction"}
 WHOLE_SUITE_BYTES = 3_000_000
@@ -68,7 +68,7 @@ def rows_of(page: Parsed) -> list[dict]:
 
 
 def test_the_page_has_every_part():
-    page = parsed(made_runs.troubled_run())
+    page = parsed(sample_runs.troubled_run())
     said = words(page)
     assert "troubled is right on 6 of 15 subgraphs, and on those 1." in said
     assert "2 violations of the rules" in said
@@ -91,21 +91,21 @@ def test_the_page_has_every_part():
     ],
 )
 def test_the_verdict_is_a_sentence(ratios, lead):
-    run = made_runs.full_run(1, 2)
+    run = sample_runs.full_run(1, 2)
     for record, ratio in zip(run.records, ratios, strict=True):
         record.arm.speed.ratio, record.arm.speed.low, record.arm.speed.high = ratio, ratio * 0.97, ratio * 1.03
     assert lead in words(parsed(run))
 
 
 def test_comparisons_are_those_of_the_other_reports():
-    said = words(parsed(Run.from_json(goodinput.results())))
+    said = words(parsed(Run.from_json(good_inputs.results())))
     assert "Head to head: cand against old" in said
     assert "Changes: cand, since old.json" in said
-    assert "Comparison" not in words(parsed(made_runs.troubled_run()))
+    assert "Comparison" not in words(parsed(sample_runs.troubled_run()))
 
 
 def test_an_opened_subgraph_has_its_pass_plan_errors_and_messages():
-    page = parsed(made_runs.troubled_run())
+    page = parsed(sample_runs.troubled_run())
     text = page.data["texts"]
     good, *_, wrong = rows_of(page)
     ((name, matches, operators, _, plan, _),) = good["passes"]
@@ -125,7 +125,7 @@ def test_an_opened_subgraph_has_its_pass_plan_errors_and_messages():
 
 
 def test_the_command_repeats_the_run_with_its_settings(tmp_path):
-    run = made_runs.full_run(1, 1)
+    run = sample_runs.full_run(1, 1)
     run.candidates[0]["path"] = "/a folder/it's mine"
     run.settings.update(criterion="fp64", tasks=["own/x.task.yaml"], score={"b": 0.2}, suite="full", report_dir="r")
     assert shlex.split(rerun.command(run, "made-up", "the-task")) == [
@@ -136,7 +136,7 @@ def test_the_command_repeats_the_run_with_its_settings(tmp_path):
 
 
 def test_the_command_is_as_strict_with_an_earlier_run_as_the_run_was():
-    run = made_runs.full_run(1, 1)
+    run = sample_runs.full_run(1, 1)
     run.settings.update(compare="old.json", compare_strict=True)
     words = shlex.split(rerun.command(run, "made-up", "the-task"))
     assert {"--passbench-compare=old.json", "--passbench-max-regression=0.03,strict"} <= set(words)
@@ -151,7 +151,7 @@ def hostile() -> Run:
     hit, miss = PassReport(EVIL, 1, [EVIL], computed=[EVIL], plan=[EVIL]), PassReport(EVIL, miss=EVIL)
     records = []
     for status in ("ran", "crash", "pass_miss", "integrity"):
-        record = made_runs.full_run(1, 1).records[0]
+        record = sample_runs.full_run(1, 1).records[0]
         speed = record.arm.speed
         record.task, record.subgraph, record.candidate, record.source, record.dtype = (
             EVIL,
@@ -165,7 +165,7 @@ def hostile() -> Run:
         record.passes, record.findings = [hit, miss], [finding]
         record.baselines = {EVIL: ArmResult(speed=speed, correct_from=[-11])}
         records.append(record)
-    run = made_runs.run_of(records, [EVIL], environment={EVIL: EVIL}, started=EVIL, finished=EVIL)
+    run = sample_runs.run_of(records, [EVIL], environment={EVIL: EVIL}, started=EVIL, finished=EVIL)
     run.candidates[0]["path"] = EVIL
     run.parts = [{EVIL: EVIL}]
     return run
@@ -173,7 +173,7 @@ def hostile() -> Run:
 
 def test_what_a_candidate_wrote_stays_text():
     page = parsed(hostile())
-    plain = parsed(made_runs.troubled_run())
+    plain = parsed(sample_runs.troubled_run())
     assert {tag for tag, _ in page.elements} <= {tag for tag, _ in plain.elements} | {"h3", "label"}
     assert len(page.scripts) == len(plain.scripts)
     assert not any(name.startswith("on") for _, attributes in page.elements for name in attributes)
@@ -183,7 +183,7 @@ def test_what_a_candidate_wrote_stays_text():
 
 
 def test_the_page_may_load_nothing_and_runs_its_own_scripts_alone():
-    text = html.page(report_of(made_runs.troubled_run()))
+    text = html.page(report_of(sample_runs.troubled_run()))
     page = Parsed(text)
     for _, attributes in page.elements:
         for name in LOADING & attributes.keys():
@@ -208,12 +208,12 @@ def test_the_page_may_load_nothing_and_runs_its_own_scripts_alone():
 
 
 def test_a_run_of_the_lite_suite_makes_a_page_of_300_kb():
-    assert len(html.page(report_of(made_runs.full_run(34, 100))).encode()) < LITE_SUITE_BYTES
+    assert len(html.page(report_of(sample_runs.full_run(34, 100))).encode()) < LITE_SUITE_BYTES
 
 
 def test_the_whole_suite_makes_a_small_page():
-    run = made_runs.full_run()
-    text = html.page(report_of(run))
+    run = sample_runs.full_run()
+    text = html.page(run)
     assert len(text.encode()) < WHOLE_SUITE_BYTES
     data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text)[1])
     assert len(data["rows"]) == 2060
@@ -221,7 +221,7 @@ def test_the_whole_suite_makes_a_small_page():
 
 
 def test_long_texts_are_cut_until_the_page_is_small():
-    run = made_runs.full_run(20, 1500)
+    run = sample_runs.full_run(20, 1500)
     for number, record in enumerate(run.records):
         record.arm = ArmResult("runtime_fail", "build", f"{number}: " + "a long message " * 600)
     assert len(html.page(report_of(run))) < WHOLE_SUITE_BYTES
@@ -246,16 +246,16 @@ def test_packed_rounds_are_the_rounds(pairs, limit):
 
 
 def odd_runs() -> dict[str, Run]:
-    nothing = made_runs.run_of([], [])
-    odd = made_runs.full_run(1, 2)
+    nothing = sample_runs.run_of([], [])
+    odd = sample_runs.full_run(1, 2)
     first, second = odd.records
     first.arm.speed.low, first.arm.speed.high = 0.0, math.inf
     first.arm.speed.pairs = []
     first.arm.error64 = second.eager_error64 = [math.nan, math.inf]
     first.arm.greatest_ratio64 = [math.inf]
     second.arm.speed.pairs = [[0.1, 0.1], []]
-    bare = made_runs.run_of([Record("t", "s", "c")], ["t"], noise={}, environment={}, settings={}, seed={})
-    unknown = made_runs.full_run(1, 1)
+    bare = sample_runs.run_of([Record("t", "s", "c")], ["t"], noise={}, environment={}, settings={}, seed={})
+    unknown = sample_runs.full_run(1, 1)
     unknown.noise = {"width": math.inf, "sessions": 0}
     unknown.interrupted = True
     return {"nothing": Run(), "no-records": nothing, "odd-numbers": odd, "bare": bare, "no-noise": unknown}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import made_runs
 import pytest
-from chromium import Browser, browser
 
 from pytest_passbench.report import html
 from pytest_passbench.report.report import report_of
+from shared.chromium import Browser, browser
+from support import sample_runs
 
 pytestmark = pytest.mark.browser
 
@@ -28,7 +28,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    runs = {"troubled": made_runs.troubled_run(), "full": made_runs.full_run()}
+    runs = {"troubled": sample_runs.troubled_run(), "full": sample_runs.full_run()}
     paths = {name: folder / f"{name}.html" for name in runs}
     for name, run in runs.items():
         paths[name].write_text(html.page(report_of(run)), encoding="utf-8")
@@ -136,7 +136,7 @@ def test_rows_open_by_keys_alone(troubled):
 def test_a_subgraph_opens_to_its_rounds_plan_errors_and_command(troubled):
     click(troubled, "#t1 button.open")
     click(troubled, "#t1 .inner button.open")
-    rounds = made_runs.troubled_run().records[2].arm.speed.pairs
+    rounds = sample_runs.troubled_run().records[2].arm.speed.pairs
     marks = "document.querySelectorAll('.detail .chart .point path').length"
     assert troubled.run(marks) == sum(map(len, rounds))
     said = troubled.run("document.querySelector('.detail').textContent")
@@ -165,7 +165,7 @@ def test_an_address_opens_its_task(chromium, pages):
 
 
 def test_the_whole_suite_is_quick_to_use(full):
-    assert full.run("document.querySelectorAll('#rows > tbody').length") == made_runs.TASKS
+    assert full.run("document.querySelectorAll('#rows > tbody').length") == sample_runs.TASKS
     seconds = full.run(
         "(() => { const start = performance.now();"
         " document.querySelector('[data-column=speed]').click();"
@@ -175,7 +175,7 @@ def test_the_whole_suite_is_quick_to_use(full):
         " return (performance.now() - start) / 1000; })()"
     )
     assert seconds < 2
-    assert 0 < len(full.run(NAMES)) < made_runs.TASKS
+    assert 0 < len(full.run(NAMES)) < sample_runs.TASKS
     assert full.run("document.querySelectorAll('#speed svg.chart a').length") > 100
 
 
@@ -242,7 +242,7 @@ EVIL = "</script><script>document.title='caught'</script><img src=x onerror=\"do
 
 
 def test_what_a_candidate_wrote_does_nothing(chromium, tmp_path):
-    run = made_runs.troubled_run(EVIL)
+    run = sample_runs.troubled_run(EVIL)
     for record in run.records:
         record.task = record.subgraph = record.source = EVIL + record.subgraph
         record.arm.message = record.arm.output = record.arm.worst = record.dtype = EVIL

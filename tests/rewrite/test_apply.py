@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rewrite_helpers import apply_passes, check, graph, reference, rewrite
 
 from pytest_passbench.reader.importing import LoadedPass
 from pytest_passbench.rewrite.errors import PassError
+from support.reference_passes import apply_passes, check, graph, reference, rewrite
 
 
 def x(*shape):

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from rewrite_helpers import apply_passes, check, graph, rewrite
 
 from pytest_passbench.reader.importing import LoadedPass
 from pytest_passbench.rewrite.errors import PassError
+from support.reference_passes import apply_passes, check, graph, rewrite
 
 
 def x(*shape):

@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, note, reject, settings
 from hypothesis import strategies as st
-from rewrite_helpers import apply_passes
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.passes.utils.matcher_utils import SubgraphMatcher
 
 from pytest_passbench.reader.importing import LoadedPass
+from support.reference_passes import apply_passes
 
 WHOLE, HALF, TWO, SIZE = "a tensor (4, 4)", "a tensor (2, 4)", "two tensors (2, 4)", "a size"
 #: Kinds of operands and of the result, and how the call is added to a graph. Each computes the same bits however its

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from rewrite_helpers import apply_passes, check, graph
 
 from pytest_passbench.reader.importing import load_passes
 from pytest_passbench.rewrite.errors import PassError
+from support.reference_passes import apply_passes, check, graph
 
 REST = """
 def replacement_args(x, y):

@@ -11,9 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from batched_masks import PLACES, mask_source
-from checkout import TESTS
-from rewrite_helpers import build, graph, reference
 
 from pytest_passbench.plans.graphs import Traced
 from pytest_passbench.reader.importing import LoadedPass
@@ -23,6 +20,9 @@ from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.passes import Pass
 from pytest_passbench.rewrite.pipelines import build_baseline, warm_up
 from pytest_passbench.suite.build import build_graph
+from shared.batched_mask import PLACES, mask_source
+from support.paths import TESTS
+from support.reference_passes import build, graph, reference
 
 # Dynamo and Inductor import parts of torch and of the standard library that warn of their own deprecation.
 pytestmark = [
@@ -161,7 +161,7 @@ sys.path[:0] = {folders!r}
 torch.set_num_threads(1)
 import test_pipelines as t
 from pytest_passbench.rewrite.pipelines import warm_up
-from rewrite_helpers import build
+from support.reference_passes import build
 warm_up({pipeline!r})
 with torch.no_grad():
     before = t.graph(t.BODY, 3)

@@ -7,7 +7,8 @@ import operator
 import pytest
 import torch
 import torch.nn.functional as F
-from rewrite_helpers import check, rewrite
+
+from support.reference_passes import check, rewrite
 
 aten = torch.ops.aten
 

@@ -7,23 +7,23 @@ import subprocess
 import sys
 from pathlib import Path
 
-import broken_runs
 import pytest
 
 from pytest_passbench.judge.arms import sandbox
+from shared import faulted_runs
 
 pytestmark = pytest.mark.sandbox
 #: On a machine with more to do than the two loops. docs/faults.md has what was measured.
 SECONDS = 30
 KILLED = ("judge", "controller")
-ENDING = [name for name, fault in broken_runs.FAULTS.items() if fault.ends]
-GOING_ON = [name for name, fault in broken_runs.FAULTS.items() if not fault.ends and not fault.workers]
+ENDING = [name for name, fault in faulted_runs.FAULTS.items() if fault.ends]
+GOING_ON = [name for name, fault in faulted_runs.FAULTS.items() if not fault.ends and not fault.workers]
 
 
 def resume(folder: Path, *options: str) -> dict:
     """Go on with the run in a folder; return its results."""
-    command = [sys.executable, "-m", "pytest", *broken_runs.OPTIONS, *options]
-    environment = broken_runs.environment(folder)
+    command = [sys.executable, "-m", "pytest", *faulted_runs.OPTIONS, *options]
+    environment = faulted_runs.environment(folder)
     ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == pytest.ExitCode.OK, ran.stdout + ran.stderr
     return json.loads(max(folder.glob("reports/*/results.json")).read_text())
@@ -32,14 +32,14 @@ def resume(folder: Path, *options: str) -> dict:
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ENDING)
 def test_a_fault_that_ends_a_run_leaves_nothing_behind(fault, tmp_path):
-    broken_runs.prepare(tmp_path)
-    (outcome,) = broken_runs.strike([fault], tmp_path, *(["--busy"] if fault in KILLED else []))
+    faulted_runs.prepare(tmp_path)
+    (outcome,) = faulted_runs.strike([fault], tmp_path, *(["--busy"] if fault in KILLED else []))
     assert outcome.kept >= outcome.before > 0
     if fault in KILLED and not sandbox.walls().strong:
         # Nobody is there to remove the folders of the sandboxes: the next judge does.
-        assert all(f"/{broken_runs.ABANDONED}" in place for place in outcome.left)
+        assert all(f"/{faulted_runs.ABANDONED}" in place for place in outcome.left)
         resume(tmp_path, "--passbench-resume")
-        assert not list(tmp_path.glob(f"tmp/{broken_runs.ABANDONED}*"))
+        assert not list(tmp_path.glob(f"tmp/{faulted_runs.ABANDONED}*"))
     else:
         assert outcome.left == []
         assert outcome.gone < SECONDS
@@ -47,19 +47,19 @@ def test_a_fault_that_ends_a_run_leaves_nothing_behind(fault, tmp_path):
 
 @pytest.mark.slow
 def test_a_lost_worker_costs_the_subgraph_that_it_judged(tmp_path):
-    broken_runs.prepare(tmp_path)
-    check_goes_on(broken_runs.strike(["worker"], tmp_path, "--busy"), broken_runs.TASKS)
+    faulted_runs.prepare(tmp_path)
+    check_goes_on(faulted_runs.strike(["worker"], tmp_path, "--busy"), faulted_runs.TASKS)
 
 
 @pytest.mark.slow
 def test_whatever_is_lost_of_a_sandbox_the_run_goes_on_and_leaves_nothing_behind(tmp_path):
     lost = [name for name in GOING_ON if name != "candidate's bwrap" or sandbox.walls().strong]
-    tasks = len(lost) + broken_runs.TASKS
-    broken_runs.prepare(tmp_path, tasks)
-    check_goes_on(broken_runs.strike(lost, tmp_path), tasks)
+    tasks = len(lost) + faulted_runs.TASKS
+    faulted_runs.prepare(tmp_path, tasks)
+    check_goes_on(faulted_runs.strike(lost, tmp_path), tasks)
 
 
-def check_goes_on(outcomes: list[broken_runs.Outcome], tasks: int) -> None:
+def check_goes_on(outcomes: list[faulted_runs.Outcome], tasks: int) -> None:
     for outcome in outcomes:
         assert outcome.kept >= outcome.before > 0
         assert outcome.left == []
@@ -75,13 +75,13 @@ def test_a_run_that_was_killed_ends_as_one_that_was_not(tmp_path):
     folders = [tmp_path / name for name in ("killed", "undisturbed")]
     for folder in folders:
         folder.mkdir()
-        broken_runs.prepare(folder)
+        faulted_runs.prepare(folder)
     found = []
     seed = "--passbench-seed=tests"
-    (outcome,) = broken_runs.strike(["judge"], folders[0], seed)
-    assert 0 < outcome.kept < broken_runs.TASKS
+    (outcome,) = faulted_runs.strike(["judge"], folders[0], seed)
+    assert 0 < outcome.kept < faulted_runs.TASKS
     for folder, more in zip(folders, (["--passbench-resume"], []), strict=True):
         run = resume(folder, seed, *more)
-        found.append(broken_runs.statuses(run))
+        found.append(faulted_runs.statuses(run))
     assert found[0] == found[1]
-    assert len(found[0]) == broken_runs.TASKS
+    assert len(found[0]) == faulted_runs.TASKS

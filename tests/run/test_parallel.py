@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from face import LEAN
 
 from pytest_passbench.judge.arms import processes
+from support.plugin_runs import LEAN
 
 HONEST = "return torch.nn.functional.gelu(x) + y"
 # Wrong at every t: how wrong a nearer one is found depends on the calls that were drawn.

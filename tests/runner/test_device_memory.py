@@ -9,10 +9,10 @@ import signal
 
 import pytest
 import torch
-from pretended_cuda import compiled_stub
 
 from pytest_passbench.runner.device_memory import DeviceMemory
 from pytest_passbench.runner.libcuda import DriverError
+from shared.pretended_cuda import compiled_stub
 
 SIZE = 100_000
 

@@ -65,7 +65,7 @@ extern "C" void add(const float* x, const float* y, float* out, int64_t n) {
 
 def source():
     """Return kernels that write each argument's value to their output, 8 bytes for each, and one that adds."""
-    text = '#include <cstdint>\n#include <cstring>\n' + WORKS
+    text = "#include <cstdint>\n#include <cstring>\n" + WORKS
     for number, kinds in enumerate(SIGNATURES):
         parameters = ", ".join(f"{TYPES[kind]} p{index}" for index, kind in enumerate(kinds))
         lines = "".join(f"std::memcpy(out + {8 * i}, &p{i}, sizeof p{i});" for i in range(len(kinds)))

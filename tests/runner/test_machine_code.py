@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 import torch
-from pretended_cuda import compiled_stub
 
 from pytest_passbench.judge.arms import replies, sandbox
 from pytest_passbench.judge.arms.wire import hear
@@ -33,6 +32,7 @@ from pytest_passbench.runner.libcuda import Driver, DriverError
 from pytest_passbench.runner.machine_code import MachineCode
 from pytest_passbench.runner.plan_runtime import WrongArgument
 from pytest_passbench.runner.replay import replay
+from shared.pretended_cuda import compiled_stub
 
 STREAM = 0x57
 KERNEL = """import triton

@@ -8,13 +8,12 @@ import threading
 import time
 from pathlib import Path
 
-from workbench import AS_EAGER
-
 from pytest_passbench import protocol
 from pytest_passbench.judge.arms.watch import Watch
 from pytest_passbench.judge.verify.outputs import read_call
 from pytest_passbench.runner import memory
 from pytest_passbench.timing.rounds import MAX_PAIR_SECONDS
+from shared.workspace import AS_EAGER
 
 
 def test_timed_blocks_find_their_memory_there_and_each_finds_it_elsewhere(bench, wrapper, monkeypatch):

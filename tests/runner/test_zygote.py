@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from checkout import TESTS
 
 from pytest_passbench.runner import zygote
+from support.paths import TESTS
 
 
 def imported(*arguments: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, str(TESTS / "zygote_probe.py"), *arguments]
+    program = [sys.executable, str(TESTS / "support" / "zygote_program.py"), *arguments]
     return subprocess.run(program, capture_output=True, text=True, check=False)
 
 

@@ -8,9 +8,7 @@ from argparse import ArgumentTypeError
 from dataclasses import replace
 from itertools import pairwise
 
-import factored_scores as factored
 import pytest
-from checkout import DATA
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +19,8 @@ from pytest_passbench.core.record import HARNESS_FAIL, STATUSES, ArmResult, Reco
 from pytest_passbench.core.settings import ScoreSettings
 from pytest_passbench.score import board, es
 from pytest_passbench.score.subgraph import SPEEDUPS, Judged, from_json, from_record
+from support import factored_scores as factored
+from support.paths import DATA
 
 CASES = json.loads((DATA / "es_vectors.json").read_text())
 NEVER_TOLERATED = ("eager_fail", "pass_miss", "integrity")

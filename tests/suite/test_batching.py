@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from batched_masks import PLACES, mask_source
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.rewrite.pipelines import build_baseline
@@ -12,6 +11,7 @@ from pytest_passbench.runner.float64 import in_float64
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.opnames import operator_sequence
 from pytest_passbench.suite.printing import to_source
+from shared.batched_mask import PLACES, mask_source
 
 OPEN = "torch._C._functorch._vmap_increment_nesting(3, 'error')"
 CLOSE = "torch._C._functorch._vmap_decrement_nesting()"

@@ -8,7 +8,6 @@ import shutil
 
 import pytest
 import torch
-from checkout import DATA
 
 from pytest_passbench.commands.main import main
 from pytest_passbench.core.errors import UserError
@@ -17,6 +16,7 @@ from pytest_passbench.suite.find import at, discover, installed_tasks, select
 from pytest_passbench.suite.instantiate import example_inputs
 from pytest_passbench.suite.published import write_sample
 from pytest_passbench.suite.taskfile import DTYPES, read_task
+from support.paths import DATA
 
 TASKS = DATA / "tasks"
 GELU, EMBEDDING = "gelu-add-layer_norm-3f2a", "embedding-add-mul-71c0"

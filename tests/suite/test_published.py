@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from checkout import DATA
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.task import Subgraph, TensorSpec
@@ -18,6 +17,7 @@ from pytest_passbench.suite.printing import to_source
 from pytest_passbench.suite.published import read_folder_header, read_sample, read_subgraph_folder, write_sample
 from pytest_passbench.suite.taskfile import read_task
 from pytest_passbench.suite.validate import problems
+from support.paths import DATA
 
 TASKS = DATA / "tasks"
 CODEGEN = """

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from checkout import DATA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.suite.taskfile import DTYPES, dump_task, read_header, read_task, write_task
+from support.paths import DATA
 
 TASKS = DATA / "tasks"
 GELU = TASKS / "gelu-add-layer_norm-3f2a.task.yaml"

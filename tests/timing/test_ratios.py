@@ -7,11 +7,11 @@ import random
 from collections import Counter
 
 import numpy as np
-from fake_clock import FakeClock, MachineNoise
 
 from pytest_passbench.timing.looks import TO_REFERENCE, Stopping
 from pytest_passbench.timing.measurement import measure
 from pytest_passbench.timing.rounds import Shape
+from support.fake_clock import FakeClock, MachineNoise
 
 CALL = 20e-6
 ARMS, RATIOS = ("eager", "candidate", "reference"), {"against": ("reference", "candidate")}

@@ -7,12 +7,12 @@ from statistics import median
 
 import numpy as np
 import pytest
-from fake_clock import FakeClock, MachineNoise
 
 from pytest_passbench.timing.estimate import estimate
 from pytest_passbench.timing.looks import Stopping
 from pytest_passbench.timing.measurement import measure, measure_pair
 from pytest_passbench.timing.rounds import Shape
+from support.fake_clock import FakeClock, MachineNoise
 
 CALL = 20e-6
 SHAPE = Shape(calls=25, rounds=8, max_rounds=24)

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from checkout import TESTS
 
 from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.walls.syscalls import MACHINES
+from support.paths import TESTS
 
 LANDLOCK = int(ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint32(1)))
 pytestmark = pytest.mark.skipif(
@@ -24,7 +24,7 @@ DENIED = {"own name", "thread's name", "parent's name", "killed last", "kernel",
 
 
 def tried(scratch: Path, form: str) -> dict[str, object]:
-    program = [sys.executable, str(TESTS / "driver_probe.py"), str(scratch), form]
+    program = [sys.executable, str(TESTS / "support" / "driver_program.py"), str(scratch), form]
     ran = subprocess.run(program, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)

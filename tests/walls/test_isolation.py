@@ -18,14 +18,14 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
-from checkout import TESTS
 
 import pytest_passbench
 from pytest_passbench.judge.arms import processes
+from support.paths import SHARED, TESTS
 
 PACKAGE = Path(pytest_passbench.__file__).resolve().parent
 #: Where processes of their own find the package, this module and the helpers.
-IMPORTS = os.pathsep.join(map(str, (PACKAGE.parent, TESTS, Path(__file__).parent)))
+IMPORTS = os.pathsep.join(map(str, (PACKAGE.parent, TESTS, SHARED.parent, Path(__file__).parent)))
 PROBING = "import probe\nprobe.tell()\nreturn torch.nn.functional.gelu(x) + y"
 HONEST = "return torch.nn.functional.gelu(x) + y"
 
@@ -65,7 +65,7 @@ def probed(bench, wrapper, folder: Path) -> str:
     try:
         with ExitStack() as stack:
             wanted, _kept = target(folder, stack)
-            probe = (TESTS / "probe.py").read_text().replace("@TARGET@", wanted)
+            probe = (TESTS / "support" / "escaping_candidate.py").read_text().replace("@TARGET@", wanted)
             bench.candidate({"p": wrapper(PROBING)}, task="probed", probe=probe)
             bench.candidate({"p": wrapper(HONEST)}, task="zz-next")
             records = bench.judge(policy="open", budget=20)
@@ -119,10 +119,10 @@ def test_an_ordinary_user_is_as_safe():
 
 def alone() -> None:
     """The probe without pytest around it, in the folder that is the first argument."""
-    from workbench import Bench, make_wrapper
+    from shared.workspace import Workspace, make_wrapper
 
     folder = Path(sys.argv[1])
-    print(probed(Bench(folder), make_wrapper, folder))
+    print(probed(Workspace(folder), make_wrapper, folder))
 
 
 def runners(arm: str) -> list[int]:

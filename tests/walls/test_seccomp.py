@@ -9,9 +9,9 @@ import subprocess
 import sys
 
 import pytest
-from checkout import TESTS
 
 from pytest_passbench.walls.syscalls import MACHINES
+from support.paths import TESTS
 
 pytestmark = pytest.mark.skipif(platform.machine() not in MACHINES, reason="no filters for this machine")
 JIT = {"executable memory", "memory made executable"}
@@ -21,7 +21,7 @@ UNCERTAIN = {"child in a namespace", "clone3", "terminal of one's own", "message
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, str(TESTS / "filtered.py"), *arguments]
+    program = [sys.executable, str(TESTS / "support" / "seccomp_program.py"), *arguments]
     return subprocess.run(program, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
 
 

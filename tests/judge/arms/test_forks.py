@@ -6,10 +6,10 @@ import itertools
 from collections import Counter
 
 import pytest
-from workbench import AS_EAGER
 
 from pytest_passbench.judge.arms.forks import draw_cores
 from pytest_passbench.judge.machine.cores import Cores
+from shared.workspace import AS_EAGER
 
 
 def test_chance_says_on_which_core_each_arm_forks(twin, monkeypatch):

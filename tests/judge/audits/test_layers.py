@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from workbench import make_cpp_pass
+
+from shared.workspace import make_cpp_pass
 
 #: Keeps answers by address and a sample of the contents.
 SAMPLED = """

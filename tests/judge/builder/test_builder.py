@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import ROOT, TESTS
 
 from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.builder import check, compile
@@ -27,6 +26,7 @@ from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused
 from pytest_passbench.judge.sealing import sealed
 from pytest_passbench.kernels import cpp
 from pytest_passbench.kernels.signatures import Signature
+from support.paths import ROOT, TESTS
 
 pytestmark = pytest.mark.sandbox
 

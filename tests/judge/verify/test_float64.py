@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from workbench import make_wrapper
 
 from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.judge.verify import late
 from pytest_passbench.judge.verify.accuracy import RIGHT, Accuracy
+from shared.workspace import make_wrapper
 
 ROUNDED_ONCE = "return (torch.nn.functional.gelu(x.float()) + y.float()).to(x.dtype)"
 SCALED = "return (torch.nn.functional.gelu(x) + y) * 1.01"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from workbench import make_cpp_pass, make_wrapper
+
+from shared.workspace import make_cpp_pass, make_wrapper
 
 TRITON = """
 import triton

@@ -19,7 +19,7 @@ from pytest_passbench.candidate.triton import KernelReference, KernelRefusal, ke
 from pytest_passbench.reader.triton_reference import reference_of
 from pytest_passbench.runner.triton_kernels import make_kernel
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent.parent
 FUSED = HERE.parent / "candidates" / "triton-fused"
 
 

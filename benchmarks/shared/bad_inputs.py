@@ -1,4 +1,4 @@
-"""Inputs that a user may get wrong, by the name of what is bad about each. :mod:`goodinput` has good ones.
+"""Inputs that a user may get wrong, by the name of what is bad about each. :mod:`good_inputs` has good ones.
 
 A case writes its files into a folder and returns the command line that reads them. ``says`` is what its one message
 has to contain; the folder's own path may stand in it as ``{folder}``. ``code`` is the exit code.
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from goodinput import (
+from shared.good_inputs import (
     HEAD,
     MANIFEST,
     SUBGRAPH,
@@ -45,6 +45,11 @@ CASES: list[Case] = []
 
 def _case(name: str, write: Callable[[Path], list[str]], says: str, code: int = 1) -> None:
     CASES.append(Case(name, write, says, code))
+
+
+def _words(*words: str) -> Callable[[Path], list[str]]:
+    """Return what writes a case that needs no files: its command line alone."""
+    return lambda _folder: list(words)
 
 
 # Candidates' folders
@@ -269,9 +274,9 @@ _in_place_of_a_task("a link to itself", lambda p: p.symlink_to(p.name))
 _in_place_of_a_task("a sparse file", sparse)
 _in_place_of_a_task("a socket", _socket)
 _in_place_of_a_task("an unreadable file", _closed)
-_case("task: a path of 5,000 characters", lambda f: ["tasks", "show", "x" * 5_000], "File name too long")
-_case("task: NUL in a path", lambda f: ["tasks", "validate", "a\0b"], "passbench: error")
-_case("task: /", lambda f: ["tasks", "list", "/"], "passbench: error: /")
+_case("task: a path of 5,000 characters", _words("tasks", "show", "x" * 5_000), "File name too long")
+_case("task: NUL in a path", _words("tasks", "validate", "a\0b"), "passbench: error")
+_case("task: /", _words("tasks", "list", "/"), "passbench: error: /")
 
 
 def _published(name: str, file: str, content: str | Callable[[Path], object], says: str = "", code: int = 1) -> None:
@@ -410,23 +415,20 @@ _results("a case's p of text", lambda: {"subgraphs": [], "p": "1"}, ("score",), 
 _results(
     "a case's interpretation of []", lambda: {"subgraphs": [], "interpretation": []}, ("score",), "interpretation"
 )
+
+
+def _in_place_of_results(command: str, make: Callable[[Path], object]) -> Callable[[Path], list[str]]:
+    def write(folder: Path) -> list[str]:
+        make(folder / "results.json")
+        return [command, str(folder / "results.json")]
+
+    return write
+
+
 for _command in ("score", "verify", "plan"):
-    _case(
-        f"results: a FIFO, {_command}",
-        lambda f, c=_command: [c, str(_made(os.mkfifo, f / "results.json"))],
-        "results.json",
-    )  # type: ignore[misc]
-    _case(f"results: /dev/zero, {_command}", lambda f, c=_command: [c, "/dev/zero"], "/dev/zero")  # type: ignore[misc]
-    _case(
-        f"results: a sparse file, {_command}",
-        lambda f, c=_command: [c, str(_made(sparse, f / "results.json"))],
-        "results.json",
-    )  # type: ignore[misc]
-
-
-def _made(make: Callable[[Path], object], path: Path) -> Path:
-    make(path)
-    return path
+    _case(f"results: a FIFO, {_command}", _in_place_of_results(_command, os.mkfifo), "results.json")
+    _case(f"results: /dev/zero, {_command}", _words(_command, "/dev/zero"), "/dev/zero")
+    _case(f"results: a sparse file, {_command}", _in_place_of_results(_command, sparse), "results.json")
 
 
 # Command lines

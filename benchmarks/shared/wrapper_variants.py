@@ -466,7 +466,8 @@ def right(plan: LaunchPlan, reference: str, kernel: Callable[..., None]) -> bool
         got = replay(plan, [kernel] * len(plan.kernels), "cpu", False, []).call(*inputs)
     except Exception:
         return False  # refused while it runs
-    return got.shape == expected.shape and got.dtype == expected.dtype and torch.allclose(got, expected, atol=1e-3)
+    same_form = got.shape == expected.shape and got.dtype == expected.dtype
+    return same_form and bool(torch.allclose(got, expected, atol=1e-3))
 
 
 def through(answer: dict[str, Any], reference: str) -> bool:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from checkout import ROOT
+from support.paths import ROOT
 
 PAGES = sorted([ROOT / "README.md", ROOT / "candidates/README.md", *(ROOT / "docs").glob("*.md")])
 

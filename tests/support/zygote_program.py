@@ -1,6 +1,6 @@
 """A zygote's imports on a device, where every function of ``torch.cuda`` that could initialise CUDA ends the process.
 
-``python zygote_probe.py arms`` or ``reader``. With ``warm`` it also compiles, as a zygote on the CPU does.
+``python zygote_program.py arms`` or ``reader``. With ``warm`` it also compiles, as a zygote on the CPU does.
 """
 
 from __future__ import annotations

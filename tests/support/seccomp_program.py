@@ -1,4 +1,4 @@
-"""A process that puts itself under a filter and tries system calls: ``python filtered.py measured THREADS``,
+"""A process that puts itself under a filter and tries system calls: ``python seccomp_program.py measured THREADS``,
 ``untrusted`` or ``none``. Prints what came of each, as JSON: "done" or the error's name. With several threads there
 are two lines: before and after the first block.
 """

@@ -12,7 +12,6 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -122,7 +121,7 @@ def compiled_stub(folder: Path) -> Path:
     made = folder / "libcuda.so"
     headers = Path(triton.__file__).parent / "backends" / "nvidia" / "include"
     source = Path(__file__).with_name("libcuda_stub.c")
-    line = ["gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-s", f"-I{headers}", "-o", made, source]
+    line = ["gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-s", f"-I{headers}", "-o", str(made), str(source)]
     subprocess.run(line, check=True)
     return made
 
@@ -155,8 +154,8 @@ def first_in_zygotes(source_for: Callable[[str], str]) -> Iterator[None]:
     """
     command = Arm._command
 
-    def with_source(self: Arm, *arguments: Any) -> list[str]:
-        line = command(self, *arguments)
+    def with_source(self: Arm, channel: int, status: int) -> list[str]:
+        line = command(self, channel, status)
         if self.settings.on_device:
             # The zygote starts its interpreter again without address randomisation: before, not after the imports.
             again = "" if "same_layout" in source_for(self.settings.name) else f"{_LAYOUT}; "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from workbench import AS_EAGER, GELU_ADD, GELU_ADD_KERNEL, Bench, make_cpp_pass, make_wrapper
+from shared.workspace import AS_EAGER, GELU_ADD, GELU_ADD_KERNEL, Workspace, make_cpp_pass, make_wrapper
 
 SLEEP = "import time; time.sleep(600)"
 STOP = "import os, signal; os.kill({whom}, signal.SIGSTOP)"
@@ -74,7 +74,7 @@ KINDS = {
 SLOW = Stalling(_spinning(rounds="1000000000L"), ())
 
 
-def write(bench: Bench, kinds: list[str]) -> Path:
+def write(bench: Workspace, kinds: list[str]) -> Path:
     """Write a task for each of the kinds, and behind each one for an honest pass. Return the candidate."""
     for number, kind in enumerate(kinds):
         stalling, name = KINDS.get(kind, SLOW), f"{number:02d}-{kind}"

@@ -1,7 +1,7 @@
 """Faults made on purpose in a real run, and what is left of the run afterwards.
 
-As a program it is the caller of a run: ``python tests/broken_runs.py FAULT,... FOLDER [--busy] [OPTION...]`` starts
-it in a folder that :func:`prepare` made, and prints an :class:`Outcome` of each as JSON. Whatever the run leaves
+As a program it is the caller of a run: ``python faulted_runs.py FAULT,... FOLDER [--busy] [OPTION...]`` starts it
+in a folder that :func:`prepare` made, and prints an :class:`Outcome` of each as JSON. Whatever the run leaves
 without a parent becomes a child of this program. So nothing escapes it.
 """
 
@@ -145,9 +145,9 @@ FAULTS = {
 
 def prepare(folder: Path, tasks: int = TASKS) -> None:
     """Write tasks and a candidate. Its kernels are compiled in the run: each differs from all others."""
-    from workbench import GELU_ADD_KERNEL, Bench, make_cpp_pass
+    from shared.workspace import GELU_ADD_KERNEL, Workspace, make_cpp_pass
 
-    bench = Bench(folder)
+    bench = Workspace(folder)
     (folder / "pytest.ini").write_text("[pytest]\n")
     (folder / "tmp").mkdir()
     for number in range(tasks):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import corpus
+from shared.workspace import Workspace
 
 HEAD = """\
 import ctypes
@@ -43,6 +43,14 @@ def replacement_func():
 
 def misbehave():
 """
+GRAPH = """
+def forward(in_0, in_1, in_2, in_3):
+    tmp_0 = torch.nn.functional.gelu(in_0)
+    tmp_1 = tmp_0 + in_1
+    tmp_2 = torch.nn.functional.layer_norm(tmp_1, (256,), in_2, in_3, 1e-05)
+    return (tmp_2,)
+"""
+SHAPES = ((64, 256), (64, 256), (256,), (256,))
 PYTHON, KERNEL = "    pass\n", ""
 #: What ``misbehave`` does in the reader, and the kernel in a measured process; and how the record ends then.
 KINDS = {
@@ -102,18 +110,15 @@ def run(count: int, folder: Path, **settings: Any) -> Outcome:
 
 
 def _write(count: int, folder: Path) -> Path:
-    """The candidate: a pass directory per task, so that each has a pass of its own."""
-    kinds, entries = list(KINDS), []
+    """Write the tasks, and a candidate with a pass directory for each. Return the candidate."""
+    kinds, workspace = list(KINDS), Workspace(folder)
     for number in range(count):
         kind = kinds[number // 5 % len(kinds)] if number % 5 == 4 else "well"
         name = f"{number:03d}-{kind}"
-        entry = corpus.Entry(name, folder / "made" / name, "", "", "", "target", False, 0, "")
-        entry.folder.mkdir(parents=True)
         body, kernel, _status = KINDS.get(kind, (PYTHON, KERNEL, ""))
-        (entry.folder / "fused.py").write_text(HEAD.replace("@KERNEL@", kernel) + body)
-        (entry.folder / "sorted_output_pass_rule_names.json").write_text('["fused"]')
-        entries.append(entry)
-    return corpus.combine(entries, folder)
+        workspace.task(name, GRAPH, SHAPES, ops=("gelu", "add", "layer_norm"))
+        workspace.candidate({"fused": HEAD.replace("@KERNEL@", kernel) + body}, task=name)
+    return folder / "cand"
 
 
 def _state() -> set[str]:

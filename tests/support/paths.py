@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parent
+TESTS = Path(__file__).resolve().parent.parent
 ROOT = TESTS.parent
+SHARED = ROOT / "benchmarks" / "shared"
 DATA = TESTS / "data"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkout import TESTS
+from support.paths import TESTS
 
 EXPLOITS, HONEST = TESTS / "exploits", TESTS / "honest"
 NOISE = 1.3  # two candidates that do the same work are this much apart at most

@@ -1,4 +1,4 @@
-"""A working folder for tests of the pytest face: candidates, task files, and a judge that is told what to say."""
+"""A working folder for tests of the pytest plugin: candidates, task files, and a judge that is told what to say."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def task_text(name: str, *told: dict, tags: str = "lite") -> str:
     return f"{header}subgraphs: {len(rows)}\n---\n{graph}subgraphs:\n{''.join(rows)}"
 
 
-class Bench:
+class PytestFolder:
     """A folder to run pytest in, with the candidate ``passes`` and no tasks yet."""
 
     def __init__(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,12 +56,13 @@ class Outcome:
 
 def warm_up(folder: Path) -> None:
     """Do with good input what commands do, so that a child's time is that of its own input; ``folder`` is empty."""
-    import goodinput
     import torch
 
+    from shared import good_inputs
+
     torch.set_num_threads(1)
-    task, sample = goodinput.write_task(folder), goodinput.write_sample(folder)
-    candidate, stored = goodinput.write_candidate(folder), goodinput.write_results(folder, goodinput.results())
+    task, sample = good_inputs.write_task(folder), good_inputs.write_sample(folder)
+    candidate, stored = good_inputs.write_candidate(folder), good_inputs.write_results(folder, good_inputs.results())
     with (folder / "said").open("w") as said, contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         for action in ("list", "show", "validate", "check"):
             _run(["tasks", action, str(task)])

@@ -59,7 +59,7 @@ class Judges:
             session.close()
 
 
-class Bench:
+class Workspace:
     """A folder with task files and candidates, and who judges them: ``judges``, or a judge for that alone."""
 
     def __init__(self, folder: Path, judges: Judges | None = None) -> None:
@@ -119,8 +119,8 @@ class Bench:
     def records(self, candidate: Path | None = None, **settings: Any) -> list[Any]:
         """Judge all tasks; return the records as they come. A budget is one run's, so it has its own judge."""
         asked = Settings(**{"pipeline": "direct", "audit": "off", **settings})
-        alone = self._judges is None or asked.budget is not None
-        with Judges() if alone else nullcontext(self._judges) as judges:
+        shared = self._judges if asked.budget is None else None
+        with nullcontext(shared) if shared else Judges() as judges:
             return self.judged_by(judges.session(asked), candidate)
 
     def judged_by(self, session: Session, candidate: Path | None = None) -> list[Any]:

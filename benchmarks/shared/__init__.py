@@ -1,0 +1,1 @@
+"""What benchmarks and tests share: workspaces, inputs, candidates and faults made on purpose."""

@@ -1,0 +1,1 @@
+"""What several tests share: builders of values, programs that tests start, stand-ins."""
