@@ -189,6 +189,24 @@ def test_rerun_agrees_or_says_what_differs(made, capsys, monkeypatch):
     assert "1.500 times as fast in the file, 1.100 now" in capsys.readouterr().out
 
 
+def test_a_run_that_is_marked_as_interrupted_is_not_complete(made, capsys):
+    edit(made, lambda run: (run.records.pop(), setattr(run, "interrupted", True)))
+    assert verify(made) == 1
+    assert "the run was interrupted" in capsys.readouterr().out
+
+
+def test_rerun_finds_a_level_that_was_raised_in_the_file(made, capsys, monkeypatch):
+    class Wider(Judge):
+        def judge(self, task, candidate):
+            for item in super().judge(task, candidate):
+                item.arm.correct_from = [-6]
+                yield item
+
+    monkeypatch.setattr("pytest_passbench.run.judging.make_judge", Wider)
+    assert verify(made, "--rerun=1") == 1
+    assert "correct from t = [-11] in the file, [-6] now" in capsys.readouterr().out
+
+
 class Clocked(Judge):
     """Finds that the clock was cheated, unless the audit is off."""
 
