@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from workbench import GELU_ADD_KERNEL, make_cpp_pass
 
 from pytest_passbench.judge.arms.names import CANDIDATE
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
+from shared.workspace import GELU_ADD_KERNEL, make_cpp_pass
 
 
 def taken_over(monkeypatch, factor):
