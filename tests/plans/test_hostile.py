@@ -101,7 +101,8 @@ def test_a_mutated_request_is_read_or_refused(seed: int) -> None:
         request = plan_parse.request(data)
     except plan_parse.PlanRefused:
         return
-    assert plan_parse.request(json.loads(json.dumps(request.to_data()))) == request
+    written = json.dumps(request.to_data())
+    assert repr(plan_parse.request(json.loads(written))) == repr(request)  # NaN is unlike itself
 
 
 @SOME
