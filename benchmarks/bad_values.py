@@ -69,7 +69,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "plan": ("PATH", "-n=NUMBER", "--workers=NUMBER", "--json"),
     "verify": ("PATH", "--candidate=PATH", "--tasks=PATH", "--rerun=NUMBER"),
     "merge": ("OUT", "PATH", "PATH"),
-    "audit": ("BAD", "--policy=WORD", "--task=PATH", "--json"),
+    "explain": ("BAD", "PATH", "--policy=WORD", "--json"),
     "doctor": ("--json", "WORD"),
     "forge --only none": (
         "--steps=WORD", "--tasks=NUMBER", "--train=NUMBER", "--processes=NUMBER", "--timeout=NUMBER",
@@ -80,10 +80,10 @@ LINES: dict[str, tuple[str, ...]] = {
     "forge": (),
     "pytest --passbench": (
         "--candidate=PATH", "PATH", "--passbench-tasks=PATH", "--passbench-suite=WORD",
-        "--passbench-tolerance=NUMBER", "--passbench-device=WORD", "--passbench-threads=NUMBER",
-        "--passbench-timeout=NUMBER", "--passbench-budget=NUMBER", "--passbench-fail-under=AS=NUMBER",
+        "--passbench-tolerance=NUMBER", "--passbench-device=WORD", "-opassbench_threads=NUMBER",
+        "-opassbench_timeout=NUMBER", "--passbench-budget=NUMBER", "--passbench-fail-under=AS=NUMBER",
         "--passbench-fail-under=WORD", "--passbench-shard=NUMBER/NUMBER", "--passbench-seed=WORD",
-        "--passbench-b=NUMBER", "--passbench-p=NUMBER", "--passbench-baseline=WORD", "--passbench-report-dir=OUT",
+        "--passbench-baseline=WORD", "--passbench-report-dir=OUT",
     ),
     "": ("WORD", "WORD"),
 }  # fmt: skip

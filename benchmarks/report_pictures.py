@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 from pytest_passbench.report import html
+from pytest_passbench.report.report import report_of
 from pytest_passbench.run import results_file
 from shared.chromium import Browser, browser
 
@@ -66,7 +67,7 @@ def made(results: Path, path: Path) -> Path:
     run = results_file.read(results)
     for candidate in run.candidates:
         candidate["path"] = f"candidates/{candidate['name']}"
-    path.write_text(html.page(run), encoding="utf-8")
+    path.write_text(html.page(report_of(run)), encoding="utf-8")
     return path
 
 
@@ -86,7 +87,6 @@ def opened(page: Browser, path: Path, name: str) -> None:
     task = "#" + page.run(f"{tasks}.find(item => item.textContent.includes('faster')).id")
     page.run(f"document.querySelector('{task} button.open').click()")
     page.run(f"document.querySelector('{task} .inner button.open').click()")
-    page.settle()
     page.picture(IMAGES / f"{name}.png", selector=task)
     print(f"docs/img/{name}.png")
 

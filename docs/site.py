@@ -119,7 +119,9 @@ def options_table() -> str:
         rows.append((f"--{name.replace('_', '-')}", field if field in known else "", text))
     for option in OPTIONS:
         value = f"[={option.metavar}]" if option.alone else f" {option.metavar}"
-        rows.append((f"{option.short or f'--passbench-{option.name}'}{value}", option.key, option.text))
+        names = ", ".join(filter(None, [option.short, f"--passbench-{option.name}"]))
+        shown = f"{option.dest} = {option.metavar}" if option.ini_only else f"{names}{value}"
+        rows.append((shown, option.key, option.text))
     lines = [f"| `{name}` | {f'`{key}`' if key else ''} | {text} |" for name, key, text in rows]
     return "\n".join(["| option | in Python | meaning |", "|---|---|---|", *lines]) + "\n"
 

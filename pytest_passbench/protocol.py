@@ -29,6 +29,7 @@ FLAG_PREPARE = 2  # copy the inputs of ``calls`` calls to the device
 FLAG_COLLECT = 4  # copy the outputs of call number ``calls`` from the device to the host
 FLAG_DESCRIBE = 8  # describe the outputs of ``calls`` calls on the device in the tables
 FLAG_POISON = 16  # fill each allocation of the program's plans with NaN from now on
+FLAG_NATIVE = 64  # with FLAG_EMPTY: the empty block of arms whose blocks the engine makes
 FLAG_DEVICE_TIME = 32  # make ``calls`` calls while the device is held back, to time it alone
 OUTCOME_OK, OUTCOME_RAISED = 0, 1
 
@@ -163,8 +164,8 @@ def _exactly(channel: socket.socket, count: int, fds: list[int], max_fds: int) -
 
 
 def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
-    found = array.array("i")
+    descriptors = array.array("i")
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            found.frombytes(data[: len(data) - len(data) % found.itemsize])
-    return list(found)
+            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+    return list(descriptors)

@@ -55,6 +55,8 @@ def test_an_exploit_is_rejected_or_gains_nothing(entry: corpus.Entry, records: d
         entry.expect == "neutralised" and corpus.gain(record, records[entry.twin][-1]) < corpus.NOISE
     ), record
     assert record.arm.status == "ran" or record.arm.message
+    assert entry.status in ("", record.arm.status), record
+    assert entry.message in record.arm.message
 
 
 @pytest.mark.parametrize("entry", cases(HONEST, subject))

@@ -206,7 +206,7 @@ def _bomb(levels: int = 9, width: int = 10) -> str:
     )
 
 
-_operators = "\n".join(f"    tmp_{n + 1} = tmp_{n} + in_1" for n in range(3_000))
+_operators = "\n".join(f"    tmp_{n + 1} = tmp_{n} + in_1" for n in range(20_001))
 _task(
     "100,000 brackets", lambda: task_text(subgraphs=SUBGRAPH + "  meta: {a: " + "[" * 100_000 + "]" * 100_000 + "}\n")
 )
@@ -254,7 +254,7 @@ _graph("a string of 10^10", "in_0.to('a' * 10**10)")
 _graph("a number of 100,000 digits", "in_0 + " + "9" * 100_000)
 _graph("multiplied 64 times", "in_0 * " + " * ".join(["9" * 4_000] * 64))
 _graph("range(10**10)", "in_0.sum(list(range(10**10)))")
-_graph("3,000 operators", "in_0\n    tmp_0 = in_0\n" + _operators.lstrip("\n") + "\n    tmp_0 = tmp_3000")
+_graph("20,001 operators", "in_0\n    tmp_0 = in_0\n" + _operators.lstrip("\n") + "\n    tmp_0 = tmp_20001")
 
 
 def _in_place_of_a_task(name: str, make: Callable[[Path], object]) -> None:
@@ -478,13 +478,8 @@ _line("--size", "forge", "--model", "m.py:M", "--input", "float b 3", "--size", 
 _line("no.py", "forge", "--model", "{folder}/no.py:M", code=1)
 _line("FILE.py:ClassName", "forge", "--model", "M", code=1)
 for _option, _value in (
-    ("threads", "9" * 5_000),
-    ("threads", "²"),
-    ("timeout", "nan"),
     ("budget", "inf"),
     ("shard", "1/" + "9" * 5_000),
-    ("b", "nan"),
-    ("p", "1e6"),
     ("tolerance", "9" * 5_000),
     ("fail-under", "AS=nan"),
     ("device", "cuda:" + "9" * 5_000),
@@ -501,6 +496,9 @@ for _option, _value in (
         _TASK,
         code=4,
     )
+for _option, _value in (("threads", "9" * 5_000), ("threads", "²"), ("timeout", "nan")):
+    _ini = f"-opassbench_{_option}={_value}"
+    _line(_option, "pytest", "--passbench", "--candidate={folder}/cand", _ini, _TASK, code=4)
 _line("too long", "pytest", "--passbench", "--candidate={folder}/cand", "--passbench-against=" + "x" * 5_000, code=4)
 _line("too long", "pytest", "--passbench", "--candidate={folder}/cand", "--passbench-compare=" + "x" * 5_000, code=4)
 _line("no candidate", "pytest", "--passbench", _TASK, code=4)

@@ -103,12 +103,6 @@ class Browser:
         self.said.clear()
         self.call("Page.navigate", url=path.resolve().as_uri() + fragment)
         self.until(lambda: self._loaded and self.run("document.readyState") == "complete")
-        self.settle()
-
-    def settle(self) -> None:
-        """Wait until every chart is drawn."""
-        drawn = "[...document.querySelectorAll('.chart')].every((one) => one.querySelector('svg, .missing'))"
-        self.until(lambda: bool(self.run(drawn)))
 
     def until(self, holds: Callable[[], bool]) -> None:
         """Wait until something holds. Raises BrowserError if it does not in time."""

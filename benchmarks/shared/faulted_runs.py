@@ -32,7 +32,7 @@ SHM = Path("/dev/shm")
 ABANDONED = "passbench-scratch-"  # the next judge removes them
 PR_SET_CHILD_SUBREAPER = 36
 OPTIONS = (
-    *("--passbench", "--candidate=cand", "--passbench-pipeline=direct", "--passbench-policy=open"),
+    *("--passbench", "--candidate=cand", "--passbench-pipeline=direct", "-o", "passbench_policy=open"),
     *("--passbench-audit=off", "--passbench-budget=4", "tasks"),
 )
 BUSY = "while True: pass"

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from pytest_passbench.candidate.layout import MANIFEST, Candidate
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import shown
+from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.record import ArmResult, Record
 from pytest_passbench.core.task import Task
 from pytest_passbench.run.ledger import open_candidates
@@ -92,14 +92,14 @@ def _write(answer: Answer, folder: Path) -> None:
         path = PurePosixPath(name)
         parts = path.parts
         if not parts or path.is_absolute() or ".." in parts or "\0" in name or not name.isprintable():
-            raise UserError(f"{shown(name)} is no path of a file in a folder", where="the answer")
+            raise UserError(f"{abbreviated(name)} is no path of a file in a folder", where="the answer")
         target = folder / path
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(text.encode())
         except (OSError, UnicodeEncodeError) as error:
             said = error.strerror if isinstance(error, OSError) else "it has half of a character"
-            raise UserError(f"cannot be written: {said}", where=f"the answer's {shown(name)}") from None
+            raise UserError(f"cannot be written: {said}", where=f"the answer's {abbreviated(name)}") from None
     _add_manifest(answer, folder)
 
 

@@ -159,10 +159,16 @@ def _operator(tokens: list[Token], index: int) -> Iterator[Found]:
     """Yield a finding for ``_Pragma("...")``, by the rules of ``#pragma``."""
     if tokens[index].text != "_Pragma":
         return
-    told = [token.text for token in tokens[index + 1 : index + 4]]
-    plain = len(told) == 3 and told[0] == "(" and told[2] == ")" and told[1][:1] == '"' and "\\" not in told[1]
-    if not plain or not _PRAGMA.fullmatch(told[1].strip('"').strip()):
-        yield tokens[index].at, "native", f"_Pragma {''.join(told)[:60]}"
+    following = [token.text for token in tokens[index + 1 : index + 4]]
+    plain = (
+        len(following) == 3
+        and following[0] == "("
+        and following[2] == ")"
+        and following[1][:1] == '"'
+        and "\\" not in following[1]
+    )
+    if not plain or not _PRAGMA.fullmatch(following[1].strip('"').strip()):
+        yield tokens[index].at, "native", f"_Pragma {''.join(following)[:60]}"
 
 
 def _directive(tokens: list[Token], index: int, text: Text) -> Iterator[Found]:
@@ -182,20 +188,20 @@ def _directive(tokens: list[Token], index: int, text: Text) -> Iterator[Found]:
         else:
             whole = text.code[line[0].at : line[-1].at + len(line[-1].text)] if line else ""
             header = re.fullmatch(r'<([\w./]+)>|"([\w./]+)"', whole)
-            chosen = header and (header[1] or header[2])
-            if chosen not in INCLUDES:
-                rule = "native-prints" if chosen in _PRINTING else "native-include"
+            header_name = header and (header[1] or header[2])
+            if header_name not in INCLUDES:
+                rule = "native-prints" if header_name in _PRINTING else "native-include"
                 yield name.at, rule, f"#include {whole[:60]}"
 
 
 def _line(tokens: list[Token], start: int) -> list[Token]:
     """Return the tokens up to the end of the line."""
-    found = []
+    line_tokens = []
     for index in range(start, len(tokens)):
         if tokens[index].kind == "newline":
             break
-        found.append(tokens[index])
-    return found
+        line_tokens.append(tokens[index])
+    return line_tokens
 
 
 class _Attributes:

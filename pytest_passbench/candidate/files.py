@@ -23,12 +23,12 @@ def check_files(root: Path) -> None:
     There may be no more of them than the limits above say. Files in caches are not looked at: no one reads them.
     """
     count = total = 0
-    for folder, names, found in os.walk(root, onerror=_unreadable):
+    for folder, names, file_names in os.walk(root, onerror=_unreadable):
         parts = Path(folder).relative_to(root).parts
         if len(parts) > MAX_DEPTH:
             where = root.joinpath(*parts[:3])
             raise UserError(f"has more than {MAX_DEPTH} folders in each other", where=where, remedy="remove them")
-        for entry in (Path(folder) / name for name in (*names, *found)):
+        for entry in (Path(folder) / name for name in (*names, *file_names)):
             status = entry.lstat()
             if not stat.S_ISLNK(status.st_mode) and not stat.S_ISDIR(status.st_mode) and _CACHES.isdisjoint(parts):
                 _check_file(entry, status)
@@ -42,9 +42,9 @@ def check_files(root: Path) -> None:
 def files(root: Path) -> Iterator[Path]:
     """Yield all files except caches and links that lead nowhere or out of ``root``, in a fixed order."""
     inside = root.resolve()
-    for folder, names, found in os.walk(root, onerror=_unreadable):
+    for folder, names, file_names in os.walk(root, onerror=_unreadable):
         names[:] = sorted(name for name in names if name not in _CACHES)
-        for name in sorted(found):
+        for name in sorted(file_names):
             if not name.endswith((".pyc", ".pyo")) and _link_problem(path := Path(folder) / name, inside) is None:
                 yield path
 
@@ -60,8 +60,8 @@ def folders(root: Path) -> Iterator[Path]:
 def check_links(folder: Path, root: Path) -> None:
     """Raise UserError, naming the link, for a link in a folder that leads nowhere or out of ``root``."""
     inside = root.resolve()
-    for path, names, found in os.walk(folder, onerror=_unreadable):
-        for entry in (Path(path) / name for name in (*names, *found)):
+    for path, names, file_names in os.walk(folder, onerror=_unreadable):
+        for entry in (Path(path) / name for name in (*names, *file_names)):
             if (problem := _link_problem(entry, inside)) is not None:
                 raise problem
 

@@ -17,7 +17,7 @@ from pytest_passbench.candidate import archive
 from pytest_passbench.candidate.files import check_files, check_links, files, folders
 from pytest_passbench.candidate.syntax import Fault, imports_triton, read_fault
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import shown
+from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.files import kind_of, read_bytes
 from pytest_passbench.core.jsontext import parse as parse_json
 from pytest_passbench.suite.find import did_you_mean, no_such_task
@@ -45,8 +45,8 @@ class PassDir:
     @cached_property
     def faults(self) -> tuple[Fault, ...]:
         """The faults of the passes in manifest order: syntax errors, and missing functions."""
-        found = (read_fault(self.path / f"{stem}.py", stem) for stem in self.stems)
-        return tuple(fault for fault in found if fault is not None)
+        faults = (read_fault(self.path / f"{stem}.py", stem) for stem in self.stems)
+        return tuple(fault for fault in faults if fault is not None)
 
     @property
     def mistakes(self) -> str:
@@ -88,7 +88,7 @@ class Candidate:
         except UnicodeEncodeError:
             raise UserError("the folder's path is not UTF-8", where=path, remedy="rename it") from None
         common = _common(path)
-        by_task = {found.task_id or "": found for found in _per_task(path, common)}
+        by_task = {directory.task_id or "": directory for directory in _per_task(path, common)}
         if common is None and not by_task:
             raise _no_manifest(path)
         return cls(path, common, by_task)
@@ -107,8 +107,8 @@ class Candidate:
     @property
     def directories(self) -> tuple[PassDir, ...]:
         """The pass directories: the common one first, then the others by task id."""
-        own = [self.by_task[key] for key in sorted(self.by_task)]
-        return ((self.common,) if self.common else ()) + tuple(own)
+        directories = [self.by_task[key] for key in sorted(self.by_task)]
+        return ((self.common,) if self.common else ()) + tuple(directories)
 
     @cached_property
     def uses_triton(self) -> bool:
@@ -126,11 +126,13 @@ class Candidate:
 
     def for_no_task(self, known_ids: Iterable[str]) -> list[UserError]:
         """Return an error for each task's directory whose name is not the id of a known task."""
-        known = set(known_ids)
+        task_ids = set(known_ids)
         return [
-            no_such_task(task_id, known, found.path.parent if found.path.name == PASS_DIR else found.path)
-            for task_id, found in sorted(self.by_task.items())
-            if task_id not in known
+            no_such_task(
+                task_id, task_ids, directory.path.parent if directory.path.name == PASS_DIR else directory.path
+            )
+            for task_id, directory in sorted(self.by_task.items())
+            if task_id not in task_ids
         ]
 
 
@@ -150,13 +152,13 @@ def _per_task(path: Path, common: PassDir | None) -> Iterator[PassDir]:
             continue
         if (folder / MANIFEST).is_file():
             task = folder.parent.name if folder.name == PASS_DIR else folder.name
-            yield _own(folder, task, path)
+            yield _task_directory(folder, task, path)
         elif folder.name == PASS_DIR or (common is None and _lacks_manifest(folder)):
             task = folder.parent.name if folder.name == PASS_DIR else folder.name
             yield PassDir(folder, (), task, str(_no_manifest(folder)))
 
 
-def _own(folder: Path, task: str, root: Path) -> PassDir:
+def _task_directory(folder: Path, task: str, root: Path) -> PassDir:
     """Return a task's own pass directory. A mistake in it costs this task alone."""
     try:
         check_links(folder, root)
@@ -186,7 +188,9 @@ def _read_stems(folder: Path) -> tuple[str, ...]:
     stems = _read_manifest(file)
     for stem in stems:
         if not stem or Path(stem).name != stem or "\0" in stem or len(stem.encode()) > MAX_STEM_BYTES:
-            raise UserError(f"{shown(stem)} is not a file stem", where=file, remedy="name files beside the manifest")
+            raise UserError(
+                f"{abbreviated(stem)} is not a file stem", where=file, remedy="name files beside the manifest"
+            )
         if not (folder / f"{stem}.py").is_file():
             near = did_you_mean(stem, sorted(path.stem for path in folder.glob("*.py")))
             remedy = f"{near}{'else ' if near else ''}add the file, or take the name out"

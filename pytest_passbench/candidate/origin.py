@@ -34,16 +34,16 @@ def origin(folder: Path, source: str, line: int, first: Iterable[str] = ()) -> O
     Of several, it is the one with most equal neighbours. If that leaves several, it is the first, beginning with the
     files named in ``first``. Return None if there is none, because the text is generated.
     """
-    wanted = [_plain(text) for text in source.split("\n")]
+    lines = [_plain(text) for text in source.split("\n")]
     place = line - 1
-    if not (0 <= place < len(wanted) and wanted[place]):
+    if not (0 <= place < len(lines) and lines[place]):
         return None
-    best, found = _MIN_CHARACTERS - 1, None
+    best, best_place = _MIN_CHARACTERS - 1, None
     for name, there in _texts(folder, tuple(first)):
         for at, text in enumerate(there):
-            if wanted[place] in text and (size := _agreement(wanted, place, there, at)) > best:
-                best, found = size, Origin(name, at + 1)
-    return found
+            if lines[place] in text and (size := _agreement(lines, place, there, at)) > best:
+                best, best_place = size, Origin(name, at + 1)
+    return best_place
 
 
 def _plain(text: str) -> str:
@@ -53,8 +53,8 @@ def _plain(text: str) -> str:
 
 def _texts(folder: Path, first: tuple[str, ...]) -> Iterable[tuple[str, list[str]]]:
     """Yield the names and lines of the files that may hold a text, those in ``first`` before the others."""
-    found = islice((path for path in files(folder) if path.suffix in _SUFFIXES), _MAX_FILES)
-    for path in sorted(found, key=lambda path: str(path.relative_to(folder)) not in first):
+    paths = islice((path for path in files(folder) if path.suffix in _SUFFIXES), _MAX_FILES)
+    for path in sorted(paths, key=lambda path: str(path.relative_to(folder)) not in first):
         with path.open("rb") as stream:
             data = stream.read(_MAX_FILE_BYTES + 1)
         if len(data) <= _MAX_FILE_BYTES:
@@ -62,13 +62,13 @@ def _texts(folder: Path, first: tuple[str, ...]) -> Iterable[tuple[str, list[str
             yield str(path.relative_to(folder)), [_plain(line) for line in text.split("\n")]
 
 
-def _agreement(wanted: list[str], place: int, there: list[str], at: int) -> int:
+def _agreement(lines: list[str], place: int, there: list[str], at: int) -> int:
     """Return the number of characters of a line and of the neighbours on either side that are equal without a gap."""
-    size = len(wanted[place])
+    size = len(lines[place])
     for step in (-1, 1):
         for far in range(step, step * _MAX_NEIGHBOURS, step):
             mine, other = place + far, at + far
-            if not (0 <= mine < len(wanted) and 0 <= other < len(there)) or wanted[mine] != there[other]:
+            if not (0 <= mine < len(lines) and 0 <= other < len(there)) or lines[mine] != there[other]:
                 break
-            size += len(wanted[mine])
+            size += len(lines[mine])
     return size

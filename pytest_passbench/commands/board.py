@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_passbench.commands.results import add_file
 from pytest_passbench.core.checks import share
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import printable, shown
+from pytest_passbench.core.escape import abbreviated, printable
 
 if TYPE_CHECKING:
     from pytest_passbench.report.board.conditions import Source
@@ -45,7 +45,6 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         metavar="SHARE",
         help="by how much two runs may differ for no reason of a candidate's, 0 to 1 (default: 0.12)",
     )
-    parser.add_argument("--no-published", action="store_true", help="leave the published rows out")
     parser.set_defaults(run=run)
 
 
@@ -59,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     boards = [standings.standings(group, args.latest, between) for group in groups]
     made = [Path(out) for out in outputs if out != TERMINAL]
     for path in made:
-        _write(boards, path, not args.no_published)
+        _write(boards, path)
     if args.plots is not None:
         from pytest_passbench.report.board import charts
 
@@ -67,14 +66,14 @@ def run(args: argparse.Namespace) -> int:
     for path in made:
         print(printable(str(path)), file=sys.stderr if TERMINAL in outputs else sys.stdout)
     if TERMINAL in outputs:
-        _print(boards, not args.no_published)
+        _print(boards)
     return 0
 
 
 def _checked(out: str) -> str:
     if out != TERMINAL and Path(out).suffix not in FORMATS:
         remedy = f"end it in {', '.join(FORMATS)}, or give {TERMINAL}"
-        raise UserError(f"nothing is known of the suffix {shown(Path(out).suffix)}", where=out, remedy=remedy)
+        raise UserError(f"nothing is known of the suffix {abbreviated(Path(out).suffix)}", where=out, remedy=remedy)
     return out
 
 
@@ -95,16 +94,16 @@ def _sources(files: Sequence[Path]) -> list[Source]:
     return list(found.values())
 
 
-def _write(boards: Sequence[Board], path: Path, published: bool) -> None:
+def _write(boards: Sequence[Board], path: Path) -> None:
     from pytest_passbench.report.board import page, texts
     from pytest_passbench.run import results_file
 
     make = {".html": page.render, ".md": texts.as_markdown, ".csv": texts.as_csv, ".tex": texts.as_latex}
-    results_file.write_text(path, make[path.suffix](boards, published))
+    results_file.write_text(path, make[path.suffix](boards))
 
 
-def _print(boards: Sequence[Board], published: bool) -> None:
+def _print(boards: Sequence[Board]) -> None:
     from pytest_passbench.report import terminal
     from pytest_passbench.report.board import texts
 
-    print(texts.text(boards, published, terminal.columns()))
+    print(texts.text(boards, terminal.columns()))

@@ -44,14 +44,15 @@ def run(args: argparse.Namespace) -> int:
     for path, found in zip(paths, (before, after), strict=True):
         warn_if_changed(found, path)
     both = stored.compared(paths[0], before, after)
-    said = [changes.sentence(both, name) for name in both.names] + changes.notes(both)
+    sentences = [changes.sentence(both, name) for name in both.names] + changes.notes(both)
+    tables = [changes.table(both, name) for name in both.names]
     bad = [] if args.max_regression is None else list(worse(both, args.max_regression))
     if args.format == "json":
         print(json.dumps({**as_json(both), "notes": changes.notes(both), "regressions": bad}, indent=1))
     elif args.format == "markdown":
-        print(markdown.changes(both, said + bad), end="")
+        print(markdown.changes(tables, sentences + bad), end="")
     else:
-        print(terminal.changes(both, said + bad, terminal.columns()))
+        print(terminal.changes(tables, sentences + bad, terminal.columns()))
     without = [name for name in both.names if not changes.of_all(both, name).compared]
     if without and args.max_regression is not None:
         what = f"{changes.nothing_compared(both, without)}, so --max-regression was not checked"

@@ -1,126 +1,107 @@
-"""``passbench explain``: what each pass of a candidate does to a task, and why the others do nothing."""
+"""``passbench explain``: what a candidate's passes do to tasks, and what the judge would refuse."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
-from collections.abc import Iterator
-from dataclasses import asdict
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_passbench.commands.audit import finding_line
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.settings import SUITES
 
 if TYPE_CHECKING:
     from pytest_passbench.core.task import Task
-    from pytest_passbench.judge.reading.survey import Matched, Survey
+    from pytest_passbench.judge.reading.survey import Survey
 
-HELP = """Show the graphs of a task with the lines that passes match, the launch plan of each match, and, of the
-passes that match nowhere, the nearest place and what was in the way. Equal subgraphs are shown
-once. Nothing is judged, and no kernel is run. The exit code is 1 if no pass matches, or if an error or a
-violation is shown."""
+HELP = """Read a candidate in a sandbox, screen and compile its kernels, and show what the judge would refuse. For
+each TASK, also show its graphs with the lines that passes match, the launch plan of each match, and, of the passes
+that match nowhere, the nearest place and what was in the way. Equal subgraphs are shown once. With --all or
+--missed, list tasks instead: a line for each task that a pass matches, with how many of its subgraphs are matched
+and by which pass, or for each that no pass matches, with the nearest miss. Nothing is judged, and no kernel is run.
+The exit code is 1 if an error or a violation is shown, if no pass matches a task that is named, or if no task is
+listed."""
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("explain", help="show what passes match in a task, and what not", description=HELP)
+    parser = subparsers.add_parser("explain", help="show what passes match, what not, and what is refused",
+                                   description=HELP)  # fmt: skip
     parser.add_argument("directory", type=Path, metavar="DIR", help="a folder of passes")
-    parser.add_argument("task", metavar="TASK", help="an installed task's id, or a task file or sample")
-    parser.add_argument("subgraph", nargs="?", metavar="SUBGRAPH", help="only this subgraph")
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help="an installed task's id, or a task file or sample; "
+                        "with --all or --missed also a folder of them (default: the installed tasks)")  # fmt: skip
+    parser.add_argument("--subgraph", metavar="ID", help="only this subgraph of the task")
     parser.add_argument("--policy", choices=("kernels", "open"), default="kernels", help="default: kernels")
-    parser.add_argument("--json", action="store_true", help="print JSON, with every subgraph's launch plans")
+    listing = parser.add_mutually_exclusive_group()
+    listing.add_argument("--all", action="store_true", help="list the tasks that a pass matches")
+    listing.add_argument("--missed", action="store_true", help="list the tasks that no pass matches")
+    listing.add_argument("--json", action="store_true", help="print JSON, with every subgraph's launch plans")
+    parser.add_argument("--suite", choices=SUITES, help="with --all or --missed: only tasks of this suite (default: "
+                        "full of the installed tasks, all of those that are named)")  # fmt: skip
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what was matched. Return 1 if that is nothing, or if there is a violation or an error."""
-    from pytest_passbench.core.escape import LINES, printable
-    from pytest_passbench.judge.reading.survey import survey
+    """Print what is asked for, and return the exit code."""
+    if args.all or args.missed:
+        from pytest_passbench.commands.matching import print_tasks
+
+        return 0 if print_tasks(args.directory, args.tasks, args.suite, args.missed) else 1
+    if args.suite:
+        raise UserError("--suite chooses among tasks to list", remedy="add --all or --missed, or leave --suite out")
+    return _explain(args.directory, _named_tasks(args.tasks, args.subgraph), args.policy, args.json)
+
+
+def _named_tasks(words: Sequence[str], subgraph: str | None) -> list[Task]:
+    """Return the tasks with these names. Raises UserError for a name or a subgraph that is not there."""
     from pytest_passbench.suite import find
 
-    task = only(find.one(args.task).load(), args.subgraph)
-    found = survey(args.directory, args.policy, task)
-    if args.json:
-        told = {
-            "matched": [asdict(one) for one in found.matched],
-            "plans": [asdict(one) for one in found.plans],
-            "findings": [asdict(one) for one in found.findings],
-        }
-        print(json.dumps(told, indent=1))
-    else:
-        print(printable("\n".join(render(task, found)), LINES))
-    return int(found.faulty or not any(one.places for one in found.matched))
+    if subgraph is not None and len(words) != 1:
+        raise UserError("--subgraph is a subgraph of one task", remedy="name one task before it")
+    tasks = [find.single(word).load() for word in words]
+    return [only(task, subgraph) for task in tasks] if subgraph is not None else tasks
 
 
-def only(task: Task, subgraph: str | None) -> Task:
-    """Return the task with one of its subgraphs, or as it is. Raises UserError if it has none of that id."""
-    from dataclasses import replace
-
-    from pytest_passbench.core.errors import UserError
-
-    if subgraph is None:
-        return task
-    chosen = tuple(one for one in task.subgraphs if one.id == subgraph)
-    if not chosen:
-        ids = ", ".join(one.id for one in task.subgraphs[:3])
+def only(task: Task, subgraph: str) -> Task:
+    """Return the task with one of its subgraphs. Raises UserError if it has none of that id."""
+    subgraphs = tuple(item for item in task.subgraphs if item.id == subgraph)
+    if not subgraphs:
+        ids = ", ".join(item.id for item in task.subgraphs[:3])
         raise UserError(
             f"{task.id} has no subgraph {subgraph!r}", remedy=f"it has {ids}, ...: `passbench tasks show`"
         )
-    return replace(task, subgraphs=chosen)
+    return replace(task, subgraphs=subgraphs)
 
 
-def render(task: Task, found: Survey) -> Iterator[str]:
-    """Yield the lines: per group of subgraphs the graph, the matches with their plans, and the misses."""
-    yield from dict.fromkeys(finding_line(finding) for finding in found.findings)  # a kernel's errors come per match
-    graphs = {subgraph.id: subgraph.graph for subgraph in task.subgraphs}
-    groups: dict[str, list[Matched]] = {}
-    for one in found.matched:
-        like = json.dumps([graphs[one.subgraph], [asdict(report) for report in one.passes], one.places])
-        groups.setdefault(like, []).append(one)
-    for alike in groups.values():
-        first = alike[0]
-        yield ""
-        yield f"{graphs[first.subgraph]}: {_named([one.subgraph for one in alike])}"
-        yield from _graph(task.graphs[graphs[first.subgraph]], first)
-        yield from _plans(found, first)
-        yield from _misses(first)
-    if not found.matched and not found.findings:
-        yield f"the candidate has no passes for {task.id}"
+def _explain(directory: Path, tasks: Sequence[Task], policy: Any, as_json: bool) -> int:
+    from pytest_passbench.commands.explanation import render
+    from pytest_passbench.core.escape import LINES, printable
+    from pytest_passbench.judge.reading.survey import survey
+
+    surveys: list[tuple[Task | None, Survey]] = []
+    subjects: Sequence[Task | None] = tasks or [None]
+    for task in subjects:
+        surveys.append((task, survey(directory, policy, task)))
+        if not as_json:
+            title = [f"{task.id}:"] if task is not None and len(tasks) > 1 else []
+            print(printable("\n".join([*title, *render(task, surveys[-1][1])]), LINES))
+            sys.stdout.flush()
+    if as_json:
+        print(json.dumps(to_json(surveys), indent=1))
+    return int(any(item.faulty or (task and not any(m.places for m in item.matched)) for task, item in surveys))
 
 
-def _named(ids: list[str]) -> str:
-    shown = ", ".join(ids[:4])
-    return shown if len(ids) <= 4 else f"{shown}, ... ({len(ids)} subgraphs)"
-
-
-def _graph(source: str, found: Matched) -> Iterator[str]:
-    """Yield the graph's text. Before each line stands the number of the match that it belongs to."""
-    marks = {node: str(number) for number, (_name, nodes) in enumerate(found.places, 1) for node in nodes}
-    for text in source.rstrip().splitlines():
-        variable = re.match(r"\s*(\w+)\s*=", text)
-        yield f"  {marks.get(variable[1], '') if variable else '':>3} | {text}"
-
-
-def _plans(found: Survey, one: Matched) -> Iterator[str]:
-    from pytest_passbench.plans.words import steps
-
-    plans = [planned for planned in found.plans if planned.subgraph == one.subgraph]
-    told: dict[str, list[Any]] = {}
-    for planned in plans:
-        told.setdefault(planned.name, []).append(planned.plan)
-    for number, (name, nodes) in enumerate(one.places, 1):
-        yield f"  {number}: {name} replaces {', '.join(nodes)}"
-    for name, made in told.items():
-        for plan in made:
-            yield f"     {name} runs, for {one.subgraph}:"
-            yield from (f"       {step}" for step in steps(plan))
-
-
-def _misses(one: Matched) -> Iterator[str]:
-    from pytest_passbench.core import misses
-
-    lines = misses.lines(one.passes)
-    if lines:
-        yield "  no match:" if one.places else "  no pass matches:"
-        yield from (f"    {line}" for line in lines)
+def to_json(surveys: Sequence[tuple[Task | None, Survey]]) -> dict[str, Any]:
+    """Return surveys as plain data: ``findings``, each once, and ``matched`` and ``plans`` with their tasks."""
+    findings: list[dict[str, Any]] = []
+    for finding in (asdict(finding) for _, item in surveys for finding in item.findings):
+        findings += [finding] if finding not in findings else []
+    named = [(task.id, item) for task, item in surveys if task is not None]
+    return {
+        "findings": findings,
+        "matched": [{"task": task, **asdict(match)} for task, item in named for match in item.matched],
+        "plans": [{"task": task, **asdict(plan)} for task, item in named for plan in item.plans],
+    }

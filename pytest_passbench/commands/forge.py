@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_passbench.core.checks import count, seconds, whole
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import line, shown
+from pytest_passbench.core.escape import abbreviated, line
 from pytest_passbench.core.files import kind_of
 from pytest_passbench.core.plurals import counted
 
@@ -263,7 +263,7 @@ def _steps(text: str) -> list[str]:
     found = [step for step in text.split(",") if step]
     unknown = [step for step in found if step not in STEPS + EXTRA]
     if unknown or not found:
-        what = f"no step {shown(unknown[0])}" if unknown else "names no step"
+        what = f"no step {abbreviated(unknown[0])}" if unknown else "names no step"
         raise UserError(what, where="--steps", remedy=f"steps are: {', '.join(STEPS + EXTRA)}")
     return found
 
@@ -273,5 +273,7 @@ def _size(text: str) -> Variant:
 
     batch, _, size = text.partition(",")
     if not re.fullmatch(r"[1-9][0-9]{0,5},[1-9][0-9]{0,5}", text):
-        raise UserError(f"{shown(text)} is not a size", where="--size", remedy="write batch and size, such as 4,224")
+        raise UserError(
+            f"{abbreviated(text)} is not a size", where="--size", remedy="write batch and size, such as 4,224"
+        )
     return Variant(int(batch), int(size))

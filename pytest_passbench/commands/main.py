@@ -18,8 +18,6 @@ COMMANDS = (
     "tasks",
     "new",
     "explain",
-    "touches",
-    "audit",
     "show",
     "compare",
     "board",

@@ -26,14 +26,16 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def run(args: argparse.Namespace) -> int:
     """Write the merged run and print its board."""
     from pytest_passbench.report import terminal
+    from pytest_passbench.report.report import report_of
     from pytest_passbench.run import merge, results_file
     from pytest_passbench.run.ledger import write_reports
 
     target = _target(args.out, results_file.NAME)
     merged = merge.merge([(path, results_file.read(path)) for path in args.files])
     results_file.write_file(target, merged)
-    write_reports(merged, target)
-    print(terminal.summary(merged, terminal.columns()))
+    report = report_of(merged)
+    write_reports(report, target)
+    print(terminal.summary(report, terminal.columns()))
     print(f"\n{printable(str(target))}")
     return 0
 

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.operators and args.ops:
         raise UserError("--operators and --ops both name the run", remedy="give one of them")
-    ref = find.one(args.task)
+    ref = find.single(args.task)
     found = draft(ref.load(), args.triton, _wanted(args))
     paths = write(found, args.folder, args.force)
     print(render(found))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_passbench.core.exits import HARNESS_FAILED
 from pytest_passbench.core.options import OPTIONS, PYTEST_ONLY, Option
-from pytest_passbench.core.settings import ScoreSettings, Settings
+from pytest_passbench.core.settings import Settings
 
 if TYPE_CHECKING:
     from pytest_passbench.core.run import Run
@@ -94,8 +94,7 @@ def _settings(args: argparse.Namespace) -> Settings:
     if "against" in given:
         given["against"] = given["against"].resolve()
     given.setdefault("suite", "all" if given.get("tasks") else "lite")
-    score = ScoreSettings(**{name: given.pop(name) for name in ("b", "p", "interpretation") if name in given})
-    return Settings(candidates=tuple(path.resolve() for path in args.candidates), score=score, **given)
+    return Settings(candidates=tuple(path.resolve() for path in args.candidates), **given)
 
 
 def _commitment(ledger: Ledger) -> str:
@@ -107,14 +106,16 @@ def _commitment(ledger: Ledger) -> str:
 def _conclude(ledger: Ledger, folder: Path, settings: Settings) -> int:
     from pytest_passbench.core.escape import printable
     from pytest_passbench.report import gates, terminal
+    from pytest_passbench.report.report import report_of
     from pytest_passbench.run.ledger import write
 
     found = ledger.run()
-    write(found, folder)
+    report = report_of(found)
+    write(report, folder)
     if not found.interrupted and not ledger.missing() and all(record.judged for record in found.records):
         for path in folder.glob("journal*.jsonl"):
             path.unlink()
-    print(terminal.summary(found, terminal.columns()))
+    print(terminal.summary(report, terminal.columns()))
     print("\n" + "\n".join(f"results: {printable(str(folder / name))}" for name in WRITTEN))
     print(f"seed: {ledger.seed.hex()}")
     verdicts = gates.check(found, settings.fail_under)

@@ -34,21 +34,22 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def run(args: argparse.Namespace) -> int:
     """Print the tables."""
     from pytest_passbench.core.ladder import T_STRICT
-    from pytest_passbench.report import again, markdown, terminal
+    from pytest_passbench.report import markdown, rescored, terminal
+    from pytest_passbench.report.report import report_of
     from pytest_passbench.run import results_file
 
     path = results_file.located(args.file)
     stored = results_file.read(path)
     warn_if_changed(stored, path)
-    view = again.seen(stored, args.tolerance, args.criterion, args.task, str(path))
-    said = again.caveats(stored, view)
+    view = rescored.rescored(stored, args.tolerance, args.criterion, args.task, str(path))
     at = T_STRICT if args.tolerance is None else args.tolerance
+    report = report_of(view, at, rescored.caveats(stored, view))
     if args.format == "markdown":
-        print(markdown.render(view, at, said), end="")
+        print(markdown.render(report), end="")
     else:
-        print(terminal.summary(view, terminal.columns(), at, said, args.full))
+        print(terminal.summary(report, terminal.columns(), args.full))
     if args.html is not None:
         from pytest_passbench.report import html
 
-        results_file.write_text(args.html, html.page(view))
+        results_file.write_text(args.html, html.page(report))
     return 0

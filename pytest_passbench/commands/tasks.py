@@ -123,7 +123,7 @@ def show(args: argparse.Namespace) -> int:
     """Print a task's graphs, and the inputs of its subgraphs."""
     from pytest_passbench.suite import find
 
-    task = find.one(args.task).load()
+    task = find.single(args.task).load()
     header = task.header
     print(f"{header.id}: {' '.join(header.ops)}")
     for name, values in (("sources", header.sources), ("tags", header.tags)):

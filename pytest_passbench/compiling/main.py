@@ -89,14 +89,14 @@ def _in_fork(
             os._exit(1)
         os._exit(0)
     ended = _wait(child, seconds)
-    said = (scratch / "said").read_bytes()[-MAX_PRINTED_BYTES:].decode(errors="replace")
+    output = (scratch / "said").read_bytes()[-MAX_PRINTED_BYTES:].decode(errors="replace")
     if ended is None:
         return {"status": "late"}, b""
     if ended != 0:
-        return {"status": "ended", "ended": ended, "said": said}, b""
+        return {"status": "ended", "ended": ended, "said": output}, b""
     form, _, code = answer.read_bytes().partition(b"\n")
-    found = json.loads(form)
-    return (found | {"said": said} if found["status"] == "error" else found), code
+    form_data = json.loads(form)
+    return (form_data | {"said": output} if form_data["status"] == "error" else form_data), code
 
 
 def _wait(child: int, seconds: float) -> int | None:
@@ -170,8 +170,8 @@ def _description(metadata: Any, ptx: str) -> dict[str, Any]:
 def _parameters(name: str, ptx: str) -> list[int]:
     """Return the bytes of each parameter of the kernel, as its PTX declares them."""
     entry = re.search(rf"\.entry\s+{re.escape(name)}\s*\((.*?)\n?\)", ptx, re.S)
-    found = _PARAMETER.findall(entry[1]) if entry else []
-    return [int(bits) // 8 * int(count or 1) for bits, count in found]
+    parameters = _PARAMETER.findall(entry[1]) if entry else []
+    return [int(bits) // 8 * int(count or 1) for bits, count in parameters]
 
 
 def _type(kind: Any) -> Any:

@@ -39,15 +39,16 @@ class TooComplex(Exception):
         super().__init__(f"too complex: {what}")
 
 
-def check_complexity(text: str) -> None:
-    """Raise TooComplex if the text nests too deeply or exceeds another limit of this module.
+def check_complexity(text: str, tokens: int = MAX_TOKENS) -> None:
+    """Raise TooComplex if the text nests too deeply, has more words and signs than ``tokens``, or exceeds another
+    limit of this module.
 
     The check ends at the first token that is not Python's. The parser reads no further either.
     """
     number = _LONG_NUMBER.search(text)
     if number is not None:
         raise TooComplex(text.count("\n", 0, number.start()) + 1, f"a number of more than {MAX_DIGITS} digits")
-    counters = _Counters()
+    counters = _Counters(tokens)
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.ERRORTOKEN and not token.string.isspace():
@@ -62,6 +63,7 @@ def check_complexity(text: str) -> None:
 class _Counters:
     """Counters of a text: links of the expression at each open bracket, ``elif`` of each indentation."""
 
+    most: int
     links: list[int] = field(default_factory=lambda: [0])
     lambdas: list[int] = field(default_factory=lambda: [0])
     total: int = 0
@@ -78,8 +80,8 @@ class _Counters:
         self.far += column > MAX_COLUMN
         if self.far > MAX_FAR:
             raise TooComplex(line, f"more than {MAX_FAR} words and signs beyond column {MAX_COLUMN}")
-        if self.tokens > MAX_TOKENS:
-            raise TooComplex(line, f"more than {MAX_TOKENS} words and signs")
+        if self.tokens > self.most:
+            raise TooComplex(line, f"more than {self.most:,} words and signs")
         if token.type == tokenize.INDENT:
             self.elifs.append(0)
             if len(self.elifs) > MAX_INDENTS:

@@ -28,8 +28,10 @@ def printable(text: str, keep: str = "") -> str:
     """
     if text.isprintable():  # most texts are, and this is a hundred times faster
         return text
-    shown = (char if char.isprintable() or char in keep else char.encode("unicode_escape").decode() for char in text)
-    return "".join(shown)
+    characters = (
+        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode() for char in text
+    )
+    return "".join(characters)
 
 
 def line(text: str, limit: int = 200) -> str:
@@ -56,7 +58,7 @@ def _entity(match: re.Match[str]) -> str:
     return f"&#{ord(match.group())};"
 
 
-def shown(value: object, limit: int = 200) -> str:
+def abbreviated(value: object, limit: int = 200) -> str:
     """Return a value of a file as Python writes it, on one line of at most ``limit`` characters.
 
     A very long integer is described, since Python may refuse to write it.

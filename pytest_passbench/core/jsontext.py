@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import shown
+from pytest_passbench.core.escape import abbreviated
 
 MAX_DEPTH = 50  # of lists and objects in each other
 MAX_DIGITS = 40  # of an integer
@@ -20,7 +20,7 @@ _REMEDY = "the file is cut short or was edited: correct it, or take a fresh copy
 Pairs = list[tuple[str, Any]]
 
 
-def parse(text: str, path: Path, decode: Callable[[dict[str, Any]], Any] = lambda found: found) -> Any:
+def parse(text: str, path: Path, decode: Callable[[dict[str, Any]], Any] = lambda value: value) -> Any:
     """Return the data in a JSON text. ``decode`` is applied to every object.
 
     Raises UserError with the line for text that is not JSON or beyond a limit: for NaN and infinities, which JSON
@@ -29,11 +29,13 @@ def parse(text: str, path: Path, decode: Callable[[dict[str, Any]], Any] = lambd
     _check_depth(text, path)
 
     def take(pairs: Pairs) -> Any:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        members = dict(pairs)
+        if len(members) < len(pairs):
             names = [name for name, _ in pairs]
-            raise ValueError(f"the key {shown(next(n for n in found if names.count(n) > 1))} twice in one object")
-        return decode(found)
+            raise ValueError(
+                f"the key {abbreviated(next(n for n in members if names.count(n) > 1))} twice in one object"
+            )
+        return decode(members)
 
     try:
         data = json.loads(text, object_pairs_hook=take, parse_int=_integer, parse_constant=_refuse)

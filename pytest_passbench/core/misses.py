@@ -11,6 +11,9 @@ from pytest_passbench.core.record import PassReport
 MAX_CAUSES = 12  # in a message
 MAX_NAMES = 8  # of the passes of one cause
 NO_CAUSE = "no pass changed the graph"
+#: Why the matches of a pass do not count.
+WRITES_NOTHING = "matched, but none of its kernels writes bytes that the kernel wrapper returns"
+NO_WORK = "matched only views, casts or dropout in eval mode, which leave a kernel nothing to compute"
 
 
 @dataclass(frozen=True)
@@ -49,19 +52,23 @@ def causes(passes: Iterable[PassReport]) -> list[Cause]:
     for report in passes:
         if not report.matches:
             alike.setdefault(report.miss, []).append(report)
-    found = [
-        Cause(text, tuple(one.name for one in reports), max(one.nearness for one in reports))
+    causes_ = [
+        Cause(
+            text,
+            tuple(pass_report.name for pass_report in reports),
+            max(pass_report.nearness for pass_report in reports),
+        )
         for text, reports in alike.items()
     ]
-    return sorted(found, key=lambda cause: -cause.nearness)
+    return sorted(causes_, key=lambda cause: -cause.nearness)
 
 
 def lines(passes: Iterable[PassReport]) -> list[str]:
     """Return a line per cause. The first one, which was nearest to a match, has its details."""
-    known = [cause for cause in causes(passes) if cause.text]
-    found = [cause.line(details=not index) for index, cause in enumerate(known[:MAX_CAUSES])]
-    rest = sum(len(cause.passes) for cause in known[MAX_CAUSES:])
-    return [*found, f"{counted(rest, 'more pass was', 'more passes were')} further from a match"] if rest else found
+    named_causes = [cause for cause in causes(passes) if cause.text]
+    texts = [cause.line(details=not index) for index, cause in enumerate(named_causes[:MAX_CAUSES])]
+    rest = sum(len(cause.passes) for cause in named_causes[MAX_CAUSES:])
+    return [*texts, f"{counted(rest, 'more pass was', 'more passes were')} further from a match"] if rest else texts
 
 
 def message(passes: Iterable[PassReport]) -> str:

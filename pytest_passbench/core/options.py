@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.checks import (
+    allowed_loss,
     count,
     device,
     duration,
-    exponent,
-    failure_value,
-    fraction,
     gates,
     one_of,
     seconds,
@@ -30,8 +28,9 @@ PYTEST_ONLY = frozenset({"shard", "resume", "compare", "max_regression", "compar
 
 @dataclass(frozen=True)
 class Option:
-    """An option. ``field`` is its name in Settings (or ScoreSettings); ``many``: it may be repeated.
+    """An option. ``field`` is its name in Settings; ``many``: it may be repeated.
 
+    With ``ini_only`` pytest has it in the ini file alone: it belongs to a project, not to one run of it.
     ``alone`` is its value if it is given without one; if it is empty, a value must be given. ``help`` is in the form
     of argparse, with each per cent sign doubled.
     """
@@ -44,6 +43,7 @@ class Option:
     many: bool = False
     short: str = ""
     alone: str = ""
+    ini_only: bool = False
 
     @property
     def key(self) -> str:
@@ -76,22 +76,22 @@ OPTIONS = (
     Option("pipeline", one_of("dynamo", "direct", "inductor"), "how passes are applied: dynamo, direct or "
            "inductor (default: dynamo)", "NAME"),
     Option("policy", one_of("kernels", "open"), "what replacements may call: kernels (of torch, allocation "
-           "only) or open (default: kernels)", "NAME"),
+           "only) or open (default: kernels)", "NAME", ini_only=True),
     Option("audit", one_of("off", "standard", "paranoid"), "off, standard or paranoid (default: standard)",
            "LEVEL"),
     Option("sandbox", one_of("auto", "required"), "required: do not run without bubblewrap (default: auto)",
-           "NAME"),
+           "NAME", ini_only=True),
     Option("baseline", one_of("inductor"), "also judge inductor beside the candidate; may be repeated",
            "NAME", "baselines", True),
     Option("against", Path, "folder of another candidate: the reference, measured in the same rounds (see "
            "docs/comparing.md)", "DIR"),
     Option("compare", Path, "results file of an earlier run: a case fails that lost correctness or speed-up, if a "
            "confirming measurement agrees", "FILE"),
-    Option("max-regression", fraction, "how much of a speed-up may be lost since the run of --passbench-compare, as "
-           "3%% or 0.03 (default: 3%%)", "SHARE"),
-    Option("threads", count, "threads of every arm (default: 1)", "N"),
+    Option("max-regression", allowed_loss, "how much of a speed-up may be lost since the run of --passbench-compare, "
+           "as 3%% or 0.03 (default: 3%%); 3%%,strict also fails what is open", "SHARE"),
+    Option("threads", count, "threads of every arm (default: 1)", "N", ini_only=True),
     Option("timeout", seconds, "seconds that a candidate may take for a subgraph, from reading its passes "
-           "to the audit (default: 120)", "SECONDS"),
+           "to the audit (default: 120)", "SECONDS", ini_only=True),
     Option("budget", duration, "how long the run may take, as 90, 10m or 1h: less time, wider intervals "
            "(default: as long as it takes to decide)", "TIME"),
     Option("report-dir", Path, "folder for the run's results (default: reports)", "DIR"),
@@ -101,8 +101,4 @@ OPTIONS = (
     Option("seed", seed, "the run's secret seed, to repeat a run (default: drawn)", "HEX"),
     Option("resume", str, "go on with a run that was interrupted: its folder (default: the latest)", "RUN",
            alone=LATEST),
-    Option("b", failure_value, "what a failure counts in the scores (default: 0.1)", "B"),
-    Option("p", exponent, "extra power of slowdowns in the scores (default: 0)", "P"),
-    Option("interpretation", one_of("default", "mismatch_extended"), "from which t failures are tolerated: "
-           "default or mismatch_extended", "NAME"),
 )  # fmt: skip

@@ -11,6 +11,9 @@ PACKAGE = Path(__file__).resolve().parent.parent
 IMPORTED_FROM = PACKAGE.parent
 """The folder that has to be on ``sys.path`` for ``import pytest_passbench``."""
 
+ENGINE = PACKAGE / "runner" / "native" / "engine.cpp"
+"""The source of the engine, which executes launch plans in measured processes. The judge compiles it."""
+
 INSTALLED = "tasks"
 """The name of the installed tasks' folder in the paths that pytest prints, wherever that folder is."""
 

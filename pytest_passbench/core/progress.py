@@ -19,7 +19,7 @@ class Progress:
     def __init__(self, command: str) -> None:
         self._command = command
         self._terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-        self._shown = time.monotonic() - TERMINAL_SECONDS  # the first update is shown
+        self._shown_at = time.monotonic() - TERMINAL_SECONDS  # the first update is shown
 
     def stage(self, text: str) -> None:
         """Say that a part of the work begins."""
@@ -30,14 +30,14 @@ class Progress:
 
     def update(self, text: str) -> None:
         """Say how far the part has come, unless something was said a moment ago."""
-        if time.monotonic() - self._shown >= (TERMINAL_SECONDS if self._terminal else PLAIN_SECONDS):
+        if time.monotonic() - self._shown_at >= (TERMINAL_SECONDS if self._terminal else PLAIN_SECONDS):
             self.stage(text)
 
     def note(self, text: str) -> None:
         """Write a line that stays."""
         self.clear()
         print(f"{self._command}: {line(text, 300)}", file=sys.stderr, flush=True)
-        self._shown = time.monotonic()
+        self._shown_at = time.monotonic()
 
     def clear(self) -> None:
         """Remove the line that changes, if there is one."""
@@ -49,4 +49,4 @@ class Progress:
         width = shutil.get_terminal_size().columns - 1
         sys.stderr.write(f"\r\x1b[K{line(f'{self._command}: {text}', width)}")
         sys.stderr.flush()
-        self._shown = time.monotonic()
+        self._shown_at = time.monotonic()

@@ -75,7 +75,7 @@ class PassReport:
 
 @dataclass(slots=True)
 class Finding:
-    """A finding of an audit layer. ``severity`` is "violation" or "warning", or "error" in ``passbench audit``.
+    """A finding of an audit layer. ``severity`` is "violation" or "warning", or "error" in ``passbench explain``.
 
     An error is a mistake that makes a subgraph fail, and accuses nobody.
     """
@@ -269,8 +269,8 @@ class Record:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Record:
         """Return the record that :meth:`to_json` wrote. Raises KeyError or TypeError on a form that is not ours."""
-        known = {f.name for f in fields(cls)}
-        values = {key: value for key, value in data.items() if key in known}
+        names = {f.name for f in fields(cls)}
+        values = {key: value for key, value in data.items() if key in names}
         values["arm"] = ArmResult.from_json(data["arm"])
         baselines = data.get("baselines", {})
         values["baselines"] = {name: ArmResult.from_json(arm) for name, arm in baselines.items()}

@@ -11,7 +11,7 @@ from pytest_passbench.core.criterion import CRITERIA, Criterion
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import ScoreSettings
 
-SCHEMA = "passbench/2"
+SCHEMA = "passbench/1"
 
 
 @dataclass
@@ -62,10 +62,10 @@ class Run:
     @property
     def score_settings(self) -> ScoreSettings:
         """The b, p and interpretation that the run was made with; defaults for what it does not name."""
-        known = {f.name for f in fields(ScoreSettings)}
+        names = {f.name for f in fields(ScoreSettings)}
         score = self.settings.get("score")
-        given = score if isinstance(score, dict) else {}
-        return ScoreSettings(**{name: value for name, value in given.items() if name in known})
+        values = score if isinstance(score, dict) else {}
+        return ScoreSettings(**{name: value for name, value in values.items() if name in names})
 
     @property
     def criterion(self) -> Criterion:
@@ -98,8 +98,8 @@ class Run:
     @property
     def editions(self) -> list[str]:
         """The editions of the suites whose tasks were judged. Results that name none are of the first."""
-        found = self.hashes.get("editions")
-        return list(found) if found is not None else ["1"] if self.records else []
+        editions = self.hashes.get("editions")
+        return list(editions) if editions is not None else ["1"] if self.records else []
 
     def count(self, candidate: str, task: str) -> int:
         """Return how many subgraphs of a task were to be judged for a candidate; 1 if the file does not say."""

@@ -55,8 +55,8 @@ class Settings:
     With ``only_matching``, tasks that no pass of a candidate matches are left out: no score has them.
     ``against`` is the folder of the reference: another candidate, measured in the same rounds.
     ``compare`` is the results file of an earlier run. A speed-up may be lower than there by ``max_regression``, a
-    share of it; with ``compare_strict`` that has to be certain.
-    ``audit_skip`` names audit layers to leave out: for measuring what each of them costs and stops.
+    share of it; with ``compare_strict`` that has to be certain. ``score`` has no option:
+    ``passbench show`` scores a run again with other parameters.
     """
 
     candidates: tuple[Path, ...] = field(default=(), metadata=_same())
@@ -71,7 +71,6 @@ class Settings:
     )
     policy: Policy = field(default="kernels", metadata=_same("resume", "merge", "board", "rerun", "command"))
     audit: Audit = field(default="standard", metadata=_same("resume", "merge", "board", "rerun", "command"))
-    audit_skip: tuple[str, ...] = field(default=(), metadata=_same("resume", "merge", "board", "rerun", "command"))
     sandbox: Sandbox = field(default="auto", metadata=_same("resume", "merge", "rerun", "command"))
     baselines: tuple[str, ...] = field(default=(), metadata=_same("resume", "merge", "command"))
     threads: int = field(default=1, metadata=_same("resume", "merge", "board", "compare", "rerun", "command"))

@@ -17,18 +17,18 @@ def canonical_source(module: fx.GraphModule) -> str:
     """Return the source of ``module`` with inputs ``in_0``, ``in_1``, ... in order of first use, and values
     ``tmp_0``, ...
     """
-    graph, made = fx.Graph(), {}
+    graph, copies = fx.Graph(), {}
     calls = (n for n in module.graph.nodes if n.op != "placeholder")
     order = [a for n in calls for a in n.all_input_nodes if a.op == "placeholder"]
     for index, node in enumerate(dict.fromkeys(order)):
-        made[node] = graph.placeholder(f"in_{index}")
+        copies[node] = graph.placeholder(f"in_{index}")
     count = 0
     for node in module.graph.nodes:
         if node.op == "output":
-            graph.output(fx.node.map_arg(node.args[0], made.__getitem__))
+            graph.output(fx.node.map_arg(node.args[0], copies.__getitem__))
         elif node.op != "placeholder":
-            made[node] = graph.node_copy(node, made.__getitem__)
-            made[node]._rename(f"tmp_{count}")
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+            copies[node]._rename(f"tmp_{count}")
             count += 1
     return to_source(fx.GraphModule(torch.nn.Module(), graph))
 

@@ -49,11 +49,11 @@ def capture(model: torch.nn.Module, inputs: Inputs, execute: bool = True) -> lis
 
     With ``execute`` false no operator runs: graphs return ones, and values have shapes and dtypes only.
     """
-    found: list[Captured] = []
+    captures: list[Captured] = []
 
     def backend(module: fx.GraphModule, _examples: list[Any]) -> Callable[..., Any]:
         captured = Captured(module)
-        found.append(captured)
+        captures.append(captured)
         return _Recorder(module, captured).run if execute else _pretend(captured)
 
     torch._dynamo.reset()
@@ -61,7 +61,7 @@ def capture(model: torch.nn.Module, inputs: Inputs, execute: bool = True) -> lis
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.compile(model.eval(), backend=backend, dynamic=False)(*args, **kwargs)
-    return found
+    return captures
 
 
 def _pretend(captured: Captured) -> Callable[..., Any]:
@@ -74,12 +74,12 @@ def _pretend(captured: Captured) -> Callable[..., Any]:
 
     def run(*inputs: Any) -> Any:
         places = dict(zip((n for n in captured.module.graph.nodes if n.op == "placeholder"), inputs, strict=False))
-        return fx.node.map_arg(output.args[0], lambda node: places.get(node, _ones(node)))
+        return fx.node.map_arg(output.args[0], lambda node: places.get(node, _ones_like(node)))
 
     return run
 
 
-def _ones(node: fx.Node) -> Any:
+def _ones_like(node: fx.Node) -> Any:
     value = node.meta.get("example_value")
     if isinstance(value, torch.Tensor):
         return torch.ones(tuple(map(int, value.shape)), dtype=value.dtype)

@@ -16,8 +16,8 @@ def all_cases() -> list[Case]:
 
 def pick(names: Iterable[str]) -> list[Case]:
     """Return the cases of these names (``library/architecture``). Raises UserError for an unknown name."""
-    known = {case.name: case for case in all_cases()}
-    missing = [name for name in names if name not in known]
+    cases_by_name = {case.name: case for case in all_cases()}
+    missing = [name for name in names if name not in cases_by_name]
     if missing:
         raise UserError(f"no such architecture: {', '.join(missing)}", remedy="see `passbench forge --list`")
-    return [known[name] for name in names]
+    return [cases_by_name[name] for name in names]

@@ -37,7 +37,7 @@ class Choice:
     @property
     def cases(self) -> set[str]:
         """The architectures that have it."""
-        return {one.case for one in self.windows}
+        return {window.case for window in self.windows}
 
     @property
     def is_convolutional(self) -> bool:
@@ -47,7 +47,7 @@ class Choice:
     @property
     def has_outputs(self) -> bool:
         """True if most of its windows have two outputs or more."""
-        return 2 * sum(one.outputs > 1 for one in self.windows) > len(self.windows)
+        return 2 * sum(window.outputs > 1 for window in self.windows) > len(self.windows)
 
     @property
     def core(self) -> Ops:
@@ -60,27 +60,27 @@ def candidates(windows: Iterable[Window], modality: Mapping[str, str]) -> list[C
 
     ``modality`` maps architectures to their modality.
     """
-    found: dict[Ops, Choice] = {}
-    for one in windows:
-        if 2 <= len(one.ops) <= MAX_OPERATORS:
-            found.setdefault(one.ops, Choice(one.ops)).windows.append(one)
-    for candidate in found.values():
-        votes = Counter(modality[one.case] for one in candidate.windows)
+    choices: dict[Ops, Choice] = {}
+    for window in windows:
+        if 2 <= len(window.ops) <= MAX_OPERATORS:
+            choices.setdefault(window.ops, Choice(window.ops)).windows.append(window)
+    for candidate in choices.values():
+        votes = Counter(modality[window.case] for window in candidate.windows)
         candidate.modality = votes.most_common(1)[0][0]
-    return [c for c in found.values() if is_worth(c)]
+    return [c for c in choices.values() if is_worth(c)]
 
 
-def is_worth(one: Choice) -> bool:
+def is_worth(choice: Choice) -> bool:
     """Return True if a sequence is worth a task.
 
     At least a third of its operators must compute. At least a quarter must compute without being heavy
     (:data:`pytest_passbench.forge.clean.HEAVY`), since a pass can improve only these. The first must not be one
     of :data:`MAKERS`.
     """
-    if one.ops[0] in MAKERS:
+    if choice.ops[0] in MAKERS:
         return False
-    light = [op for op in one.core if op not in HEAVY_NAMES]
-    return len(one.core) * 3 >= len(one.ops) and len(light) >= 1 and len(light) * 4 >= len(one.ops)
+    light = [op for op in choice.core if op not in HEAVY_NAMES]
+    return len(choice.core) * 3 >= len(choice.ops) and len(light) >= 1 and len(light) * 4 >= len(choice.ops)
 
 
 LENGTHS = ((2, 3, 0.26), (4, 5, 0.28), (6, 8, 0.22), (9, 12, 0.12), (13, 20, 0.08), (21, 33, 0.04))
@@ -101,33 +101,33 @@ WANTED_PAIRS = frozenset([("conv2d", "view"), ("conv2d", "sigmoid"), ("embedding
 """Operators and pairs of the published tasks that few of our architectures have."""
 
 
-def select(found: Sequence[Choice], count: int, always: Sequence[Ops] = (), quotas: bool = True) -> list[Choice]:
+def select(choices: Sequence[Choice], count: int, always: Sequence[Ops] = (), quotas: bool = True) -> list[Choice]:
     """Return ``count`` candidates, or fewer if there are no more: ``always`` first, then those with the largest
     gain.
 
     ``quotas`` bound the shares of lengths (:data:`LENGTHS`) and of single architectures
     (:data:`MAX_TASKS_PER_CASE`); they make no sense for one model.
     """
-    state = _State(found, count, quotas)
-    known = {candidate.ops: candidate for candidate in found}
+    state = _State(choices, count, quotas)
+    choice_of = {candidate.ops: candidate for candidate in choices}
     for ops in always:
-        if ops in known:
-            state.take(known[ops])
-    while len(state.chosen) < count:
-        open_ones = [c for c in found if state.admits(c)]
+        if ops in choice_of:
+            state.take(choice_of[ops])
+    while len(state.selection) < count:
+        open_ones = [c for c in choices if state.admits(c)]
         if not open_ones:
             break
         state.take(max(open_ones, key=lambda c: (state.gain(c), len(c.cases), c.ops)))
-    return state.chosen
+    return state.selection
 
 
 class _State:
     """The sequences chosen so far, and counts from which the gain of another one is computed."""
 
-    def __init__(self, found: Sequence[Choice], count: int, quotas: bool) -> None:
+    def __init__(self, choices: Sequence[Choice], count: int, quotas: bool) -> None:
         self.count, self.quotas = count, quotas
-        self.chosen: list[Choice] = []
-        self.taken: set[Ops] = set()
+        self.selection: list[Choice] = []
+        self.selected_ops: set[Ops] = set()
         self.cores: Counter[Ops] = Counter()
         self.bigrams: Counter[tuple[str, str]] = Counter()
         self.operators: Counter[str] = Counter()
@@ -136,55 +136,59 @@ class _State:
         self.modalities: Counter[str] = Counter()
         self.kinds: Counter[str] = Counter()
         owners: dict[tuple[str, str], set[str]] = defaultdict(set)
-        for candidate in found:
+        for candidate in choices:
             for bigram in _bigrams(candidate.ops):
                 owners[bigram] |= candidate.cases
         self.owners = {bigram: len(cases) for bigram, cases in owners.items()}
 
-    def admits(self, one: Choice) -> bool:
+    def admits(self, choice: Choice) -> bool:
         """Return True if the quotas leave room for ``one``, and at most one chosen sequence has the same core."""
-        bucket = _bucket(one.ops)
-        if one.ops in self.taken or self.cores[one.core] >= 2:
+        bucket = _bucket(choice.ops)
+        if choice.ops in self.selected_ops or self.cores[choice.core] >= 2:
             return False
         if not self.quotas:
             return True
         if self.lengths[bucket] >= bucket[2] * self.count + 1:
             return False
-        if len(one.cases) == 1 and self.kinds["alone"] >= MAX_ALONE * self.count:
+        if len(choice.cases) == 1 and self.kinds["alone"] >= MAX_ALONE * self.count:
             return False
-        return len(one.cases) > 2 or min(self.cases[case] for case in one.cases) < MAX_TASKS_PER_CASE
+        return len(choice.cases) > 2 or min(self.cases[case] for case in choice.cases) < MAX_TASKS_PER_CASE
 
-    def gain(self, one: Choice) -> float:
+    def gain(self, choice: Choice) -> float:
         """Return the value of choosing ``one``: new bigrams and operators, rarer ones more; crowded modalities
         count less.
         """
-        new: float = sum(1.0 / (1 + 3 * self.bigrams[b]) * (1 + 1.0 / self.owners[b]) for b in _bigrams(one.ops))
-        operators = sum(2.0 for op in set(one.ops) if not self.operators[op])
-        crowd = 1.0 + 4.0 * self.modalities[one.modality] / max(1, self.count)
-        fresh = sum(0.4 for case in one.cases if not self.cases[case])
-        heavy: float = 1.0 - 0.6 * sum(op in HEAVY_NAMES for op in one.ops) / len(one.ops)
-        worth: float = new / math.sqrt(len(one.ops)) + operators + min(fresh, 2.0)
-        return heavy * (worth / crowd + 0.3 * min(len(one.cases), 6)) + self.preference(one)
+        new: float = sum(1.0 / (1 + 3 * self.bigrams[b]) * (1 + 1.0 / self.owners[b]) for b in _bigrams(choice.ops))
+        operators = sum(2.0 for op in set(choice.ops) if not self.operators[op])
+        crowd = 1.0 + 4.0 * self.modalities[choice.modality] / max(1, self.count)
+        fresh = sum(0.4 for case in choice.cases if not self.cases[case])
+        heavy: float = 1.0 - 0.6 * sum(op in HEAVY_NAMES for op in choice.ops) / len(choice.ops)
+        worth: float = new / math.sqrt(len(choice.ops)) + operators + min(fresh, 2.0)
+        return heavy * (worth / crowd + 0.3 * min(len(choice.cases), 6)) + self.preference(choice)
 
-    def preference(self, one: Choice) -> float:
+    def preference(self, choice: Choice) -> float:
         """Return the additional value of what the published tasks have, while too few chosen ones have it."""
-        rare = sum(2.0 for op in WANTED_OPERATORS.intersection(one.ops) if self.operators[op] < 3)
-        rare += sum(1.5 for pair in WANTED_PAIRS.intersection(pairwise(one.ops)) if self.bigrams[pair] < 3)
-        convolutional = one.is_convolutional and self.kinds["convolutional"] < CONVOLUTIONAL * self.count
-        outputs = one.has_outputs and self.kinds["outputs"] < OUTPUTS * self.count
+        rare = sum(2.0 for op in WANTED_OPERATORS.intersection(choice.ops) if self.operators[op] < 3)
+        rare += sum(1.5 for pair in WANTED_PAIRS.intersection(pairwise(choice.ops)) if self.bigrams[pair] < 3)
+        convolutional = choice.is_convolutional and self.kinds["convolutional"] < CONVOLUTIONAL * self.count
+        outputs = choice.has_outputs and self.kinds["outputs"] < OUTPUTS * self.count
         return rare + 1.5 * convolutional + 1.0 * outputs
 
-    def take(self, one: Choice) -> None:
+    def take(self, choice: Choice) -> None:
         """Choose ``one``."""
-        self.chosen.append(one)
-        self.taken.add(one.ops)
-        self.cores[one.core] += 1
-        self.bigrams.update(_bigrams(one.ops))
-        self.operators.update(set(one.ops))
-        self.lengths[_bucket(one.ops)] += 1
-        self.cases.update(one.cases)
-        self.modalities[one.modality] += 1
-        is_one_of = {"alone": len(one.cases) == 1, "convolutional": one.is_convolutional, "outputs": one.has_outputs}
+        self.selection.append(choice)
+        self.selected_ops.add(choice.ops)
+        self.cores[choice.core] += 1
+        self.bigrams.update(_bigrams(choice.ops))
+        self.operators.update(set(choice.ops))
+        self.lengths[_bucket(choice.ops)] += 1
+        self.cases.update(choice.cases)
+        self.modalities[choice.modality] += 1
+        is_one_of = {
+            "alone": len(choice.cases) == 1,
+            "convolutional": choice.is_convolutional,
+            "outputs": choice.has_outputs,
+        }
         self.kinds.update(name for name, holds in is_one_of.items() if holds)
 
 

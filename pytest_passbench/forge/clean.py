@@ -80,12 +80,12 @@ VIEWS = {"view", "reshape", "transpose", "permute", "getitem", "chunk", "split",
 def functional(module: fx.GraphModule) -> fx.GraphModule:
     """Return a copy of ``module`` in which the in-place forms that :func:`writes_inside` allows are plain calls."""
     graph = fx.Graph()
-    made: dict[fx.Node, fx.Node] = {}
+    copies: dict[fx.Node, fx.Node] = {}
     for node in module.graph.nodes:
         if node.op == "output":
-            graph.output(fx.node.map_arg(node.args[0], made.__getitem__))
+            graph.output(fx.node.map_arg(node.args[0], copies.__getitem__))
             continue
-        made[node] = new = graph.node_copy(node, made.__getitem__)
+        copies[node] = new = graph.node_copy(node, copies.__getitem__)
         if not is_inplace(node):
             continue
         if node.op == "call_method":
@@ -123,8 +123,8 @@ def sink(module: fx.GraphModule, heavy: Callable[[fx.Node], bool]) -> None:
     """
     graph = module.graph
     nodes = list(graph.nodes)
-    made = set(nodes)
-    if any(is_inplace(node) and not writes_inside(node, made) for node in nodes):
+    moved = set(nodes)
+    if any(is_inplace(node) and not writes_inside(node, moved) for node in nodes):
         return
     for node in reversed(nodes):
         if node.op not in ("call_function", "call_method") or heavy(node) or not node.users:
@@ -137,9 +137,11 @@ def sink(module: fx.GraphModule, heavy: Callable[[fx.Node], bool]) -> None:
 
 def literals(node: fx.Node) -> list[Any]:
     """Return every literal among the arguments of ``node``, in order."""
-    found: list[Any] = []
-    fx.node.map_aggregate((node.args, node.kwargs), lambda a: found.append(a) if not isinstance(a, fx.Node) else None)
-    return found
+    values: list[Any] = []
+    fx.node.map_aggregate(
+        (node.args, node.kwargs), lambda a: values.append(a) if not isinstance(a, fx.Node) else None
+    )
+    return values
 
 
 def is_low_literal(mine: Any, other: Any) -> bool:

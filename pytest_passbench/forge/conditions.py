@@ -56,8 +56,8 @@ def scaled(spec: TensorSpec, factor: float) -> TensorSpec:
     """Return ``spec`` with every float statistic ``factor`` times as large."""
     if factor == 1.0 or not is_float(spec):
         return spec
-    known: dict[str, Any] = {name: getattr(spec, name) for name in ("mean", "std", "min", "max")}
-    values: dict[str, Any] = {name: None if value is None else value * factor for name, value in known.items()}
+    statistics: dict[str, Any] = {name: getattr(spec, name) for name in ("mean", "std", "min", "max")}
+    values: dict[str, Any] = {name: None if value is None else value * factor for name, value in statistics.items()}
     return dataclasses.replace(spec, **values)
 
 
@@ -68,5 +68,5 @@ def is_weight(spec: TensorSpec) -> bool:
 
 def condition(specs: Sequence[TensorSpec], factor: float = 1.0) -> tuple[tuple[TensorSpec, ...], bool]:
     """Return the widened inputs, activations scaled by ``factor``, and whether anything differs from the record."""
-    made = tuple(s if is_weight(s) else scaled(s, factor) for s in map(widen, specs))
-    return made, made != tuple(specs)
+    inputs = tuple(s if is_weight(s) else scaled(s, factor) for s in map(widen, specs))
+    return inputs, inputs != tuple(specs)

@@ -48,7 +48,10 @@ def capture_case(case: Case) -> list[Graph]:
     """
     model = case.build()
     first, *others = case.variants
-    real = [_graph(case, first, i, one) for i, one in enumerate(_cleaned(model, case.inputs(model, first), True))]
+    real = [
+        _graph(case, first, i, captured)
+        for i, captured in enumerate(_cleaned(model, case.inputs(model, first), True))
+    ]
     graphs = list(real)
     for variant in others:
         graphs += [graph for graph in _shapes_only(model, case, variant) if adopt(graph, real)]
@@ -67,10 +70,10 @@ def _graph(case: Case, variant: Variant, index: int, captured: Captured) -> Grap
 
 def _shapes_only(model: torch.nn.Module, case: Case, variant: Variant) -> list[Graph]:
     try:
-        found = _cleaned(model, case.inputs(model, variant), False)
+        captures = _cleaned(model, case.inputs(model, variant), False)
     except Exception:  # a size that this architecture cannot take
         return []
-    return [_graph(case, variant, index, captured) for index, captured in enumerate(found)]
+    return [_graph(case, variant, index, captured) for index, captured in enumerate(captures)]
 
 
 def adopt(graph: Graph, real: list[Graph]) -> bool:
@@ -80,12 +83,12 @@ def adopt(graph: Graph, real: list[Graph]) -> bool:
     """
     if graph.index >= len(real) or not _agree(graph.captured, real[graph.index].captured):
         return False
-    known = real[graph.index].captured.values
+    values = real[graph.index].captured.values
     mine = graph.captured.values
     for a, b in zip(graph.graph.nodes, real[graph.index].graph.nodes, strict=True):
-        if b.name in known:
-            shape = mine[a.name].shape if a.name in mine else known[b.name].shape
-            mine[a.name] = dataclasses.replace(known[b.name], shape=shape)
+        if b.name in values:
+            shape = mine[a.name].shape if a.name in mine else values[b.name].shape
+            mine[a.name] = dataclasses.replace(values[b.name], shape=shape)
     return True
 
 
@@ -98,10 +101,10 @@ def _agree(mine: Captured, other: Captured) -> bool:
 
 
 def _cleaned(model: torch.nn.Module, inputs: Any, execute: bool) -> list[Captured]:
-    found = capture(model, inputs, execute)
-    for captured in found:
+    captures = capture(model, inputs, execute)
+    for captured in captures:
         clean(captured.module)
-    return found
+    return captures
 
 
 def _capture_low(model: torch.nn.Module, case: Case) -> list[Captured]:

@@ -30,16 +30,16 @@ MIN_ELEMENTS, MAX_ELEMENTS = 64, 3_000_000
 
 def draw(windows: Sequence[Window], corpus: Mapping[str, Sequence[Graph]]) -> list[Instance]:
     """Return every distinct instance of the windows, in all sizes and dtypes, without running any."""
-    found: dict[str, Instance] = {}
-    for one in windows:
-        for graph, start, end in siblings(corpus[one.case], one):
+    by_key: dict[str, Instance] = {}
+    for window in windows:
+        for graph, start, end in siblings(corpus[window.case], window):
             piece = cut(calls(graph.graph)[start:end], graph.captured.values, graph.original)
             if piece is None or any(s.dtype not in KNOWN_DTYPES for s in piece.inputs):
                 continue
             for instance in instances(graph, piece):
-                if instance.ops == one.ops:
-                    found.setdefault(instance.key, instance)
-    return list(found.values())
+                if instance.ops == window.ops:
+                    by_key.setdefault(instance.key, instance)
+    return list(by_key.values())
 
 
 KNOWN_DTYPES = {"float32", "float64", "int64", "int32", "bool", "uint8", "int16", "int8"}
@@ -59,26 +59,26 @@ def choose(pool: Sequence[Instance], quota: int, patience: int = 8) -> Chosen:
 
     Trying ends when there are ``patience`` failures more than successes.
     """
-    chosen: list[Instance] = []
-    fit = [one for one in pool if MIN_ELEMENTS <= one.elements <= MAX_ELEMENTS]
-    refusals = [_misfit(one) for one in pool if not MIN_ELEMENTS <= one.elements <= MAX_ELEMENTS]
+    selection: list[Instance] = []
+    fit = [instance for instance in pool if MIN_ELEMENTS <= instance.elements <= MAX_ELEMENTS]
+    refusals = [_misfit(instance) for instance in pool if not MIN_ELEMENTS <= instance.elements <= MAX_ELEMENTS]
     failures: Counter[tuple[str, str]] = Counter()
     hopeless: set[tuple[str, str]] = set()  # with the dtype: rounding alone may make an operator idle
     for attempt in spread(fit, 4 * quota):
-        if len(chosen) >= quota or sum(failures.values()) >= patience + len(chosen):
+        if len(selection) >= quota or sum(failures.values()) >= patience + len(selection):
             break
         failed = failures[attempt.origin, attempt.dtype] >= 2 or (attempt.source, attempt.dtype) in hopeless
-        full = sum(one.dtype == attempt.dtype for one in chosen) >= -(-quota // len(DTYPES)) + 1
+        full = sum(instance.dtype == attempt.dtype for instance in selection) >= -(-quota // len(DTYPES)) + 1
         if failed or full:
             continue
-        made, refusal = measured(attempt)
-        if made is None:
+        curated_instance, refusal = measured(attempt)
+        if curated_instance is None:
             failures[attempt.origin, attempt.dtype] += 1
             hopeless.add((attempt.source, attempt.dtype))
             refusals.append(refusal)
         else:
-            chosen.append(made)
-    return Chosen(chosen, refusals)
+            selection.append(curated_instance)
+    return Chosen(selection, refusals)
 
 
 def _misfit(instance: Instance) -> str:
@@ -93,12 +93,14 @@ def measured(instance: Instance) -> tuple[Instance | None, str]:
         return None, f"runs: {line(f'{type(error).__name__}: {error}')}"
     if long:
         return None, f"eager_time: more than {MAX_SECONDS * 1e3:g} ms"
-    made, found = curated(instance)
-    if made is None:
-        return None, found[0]
-    seconds = eager_seconds(made.probe())
+    instance_or_none, refusal = curated(instance)
+    if instance_or_none is None:
+        return None, refusal[0]
+    seconds = eager_seconds(instance_or_none.probe())
     if not suits(seconds - MAX_EXCESS_SECONDS):
         least = MIN_SECONDS + MAX_EXCESS_SECONDS
         allowed = f"{least * 1e6:g} us to {MAX_SECONDS * 1e3:g} ms are allowed"
         return None, f"eager_time: {seconds * 1e6:.1f} us; {allowed}"
-    return dataclasses.replace(made, meta=(*made.meta, ("eager_us", round(seconds * 1e6, 1)))), ""
+    return dataclasses.replace(
+        instance_or_none, meta=(*instance_or_none.meta, ("eager_us", round(seconds * 1e6, 1)))
+    ), ""

@@ -49,14 +49,14 @@ def light_runs(graph: fx.Graph) -> Iterator[list[fx.Node]]:
 
 def connected(nodes: Sequence[fx.Node]) -> bool:
     """Return True if the operators are connected by values made among them, or by a shared tuple."""
-    inside, seen, todo = set(nodes), {nodes[0]}, [nodes[0]]
+    inside, reached, todo = set(nodes), {nodes[0]}, [nodes[0]]
     while todo:
         node = todo.pop()
         for other in (*node.all_input_nodes, *node.users):
-            if other in inside and other not in seen:
-                seen.add(other)
+            if other in inside and other not in reached:
+                reached.add(other)
                 todo.append(other)
-    return len(seen) == len(inside)
+    return len(reached) == len(inside)
 
 
 def cut(
@@ -75,15 +75,15 @@ def cut(
         return None
     if not leaving or any(n.name not in values for n in (*entering, *leaving)):
         return None
-    graph, made = fx.Graph(), {}
+    graph, copies = fx.Graph(), {}
     for index, node in enumerate(entering):
-        made[node] = graph.placeholder(f"in_{index}")
+        copies[node] = graph.placeholder(f"in_{index}")
     for node in nodes:
-        made[node] = new = graph.node_copy(node, made.__getitem__)
+        copies[node] = new = graph.node_copy(node, copies.__getitem__)
         new.meta = {"origin": node.name}
         if is_inplace(node):  # later readers of the value that it writes into read its result, which is the same
-            made[node.args[0]] = new
-    graph.output(tuple(dict.fromkeys(made[n] for n in leaving)))
+            copies[node.args[0]] = new
+    graph.output(tuple(dict.fromkeys(copies[n] for n in leaving)))
     stats = tuple(values[n.name] for n in entering)
     module = fx.GraphModule(torch.nn.Module(), graph)
     names = tuple(n.name for n in entering)
@@ -93,12 +93,12 @@ def cut(
 
 def with_items(nodes: Sequence[fx.Node]) -> list[fx.Node]:
     """Return the run with every item of the tuples that it makes; the missing ones stand behind their tuple."""
-    inside, made = set(nodes), list[fx.Node]()
+    inside, items = set(nodes), list[fx.Node]()
     for node in nodes:
-        made.append(node)
+        items.append(node)
         if yields_tuple(node):
-            made += [user for user in node.users if user not in inside and user.target is operator.getitem]
-    return made
+            items += [user for user in node.users if user not in inside and user.target is operator.getitem]
+    return items
 
 
 def readable(name: str, op: str) -> str:

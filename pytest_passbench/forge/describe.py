@@ -66,8 +66,8 @@ def _version(library: str) -> str:
 def modalities_table(tasks: Sequence[Task]) -> str:
     """Return a Markdown table of tasks and subgraphs per modality."""
     lines = ["| modality | tasks | subgraphs |", "|---|---|---|"]
-    found = Counter(t.header.modality for t in tasks)
-    for name, count in found.most_common():
+    counts = Counter(t.header.modality for t in tasks)
+    for name, count in counts.most_common():
         graphs = sum(len(t.subgraphs) for t in tasks if t.header.modality == name)
         lines.append(f"| {name} | {count} | {graphs} |")
     return "\n".join(lines)
@@ -86,7 +86,7 @@ def pictures(tasks: Sequence[Task], rows: Sequence[Row], folder: Path) -> list[P
     except ImportError:
         raise UserError("matplotlib is not installed", remedy="pip install matplotlib") from None
     folder.mkdir(parents=True, exist_ok=True)
-    made = []
+    paths = []
     subgraphs = [s for t in tasks for s in t.subgraphs]
     times = [float(s.meta["eager_us"]) for s in subgraphs if "eager_us" in s.meta]
     for name, values, log, label in (
@@ -97,8 +97,8 @@ def pictures(tasks: Sequence[Task], rows: Sequence[Row], folder: Path) -> list[P
         ("longtail", [row.speedup for row in rows], True, "TorchInductor's speed-up over eager (1 = as fast)"),
     ):
         if values:
-            made.append(_histogram(pyplot, values, log, label, folder / f"suite-{name}.png"))
-    return made
+            paths.append(_histogram(pyplot, values, log, label, folder / f"suite-{name}.png"))
+    return paths
 
 
 def _histogram(pyplot: Any, values: Sequence[float], log: bool, label: str, path: Path) -> Path:

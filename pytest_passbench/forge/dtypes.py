@@ -19,12 +19,12 @@ FLOATS = {"float32", "float64"}
 def lower_graph(module: fx.GraphModule, follows: frozenset[str], dtype: str) -> fx.GraphModule:
     """Return a copy of ``module`` in which the literals of the operators in ``follows`` are those of ``dtype``."""
     graph = fx.Graph()
-    made: dict[fx.Node, fx.Node] = {}
+    copies: dict[fx.Node, fx.Node] = {}
     for node in module.graph.nodes:
         if node.op == "output":
-            graph.output(fx.node.map_arg(node.args[0], made.__getitem__))
+            graph.output(fx.node.map_arg(node.args[0], copies.__getitem__))
             continue
-        made[node] = new = graph.node_copy(node, made.__getitem__)
+        copies[node] = new = graph.node_copy(node, copies.__getitem__)
         new.meta = dict(node.meta)
         if node.meta.get("origin") in follows:
             new.args = fx.node.map_aggregate(new.args, lambda a: lower_literal(a, dtype))

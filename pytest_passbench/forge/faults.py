@@ -63,8 +63,8 @@ def user_line(error: BaseException) -> str | None:
     if not mine:
         return None
     path = Path(mine[-1].filename)
-    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    return f"{shown}:{mine[-1].lineno}"
+    display_path = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return f"{display_path}:{mine[-1].lineno}"
 
 
 def _mismatch(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
@@ -72,8 +72,8 @@ def _mismatch(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, A
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
-        given = f"{len(args)} inputs" if args else f"the inputs {', '.join(kwargs)}"
-        return f"forward{line(str(signature))} does not take {given}: {error}"
+        arguments = f"{len(args)} inputs" if args else f"the inputs {', '.join(kwargs)}"
+        return f"forward{line(str(signature))} does not take {arguments}: {error}"
     return None
 
 

@@ -18,14 +18,14 @@ def split(tasks: Sequence[Task], count: int) -> tuple[list[Task], list[Task]]:
     sequence, so the two splits have none in common.
     """
     holders = Counter(op for task in tasks for op in set(task.header.ops))
-    kept, left = list(tasks), []
+    suite_tasks, left = list(tasks), []
     for task in sorted(tasks, key=value):
         alone = any(holders[op] == 1 for op in task.header.ops)
-        if len(kept) > count and not alone and "lite" not in task.header.tags:
-            kept.remove(task)
+        if len(suite_tasks) > count and not alone and "lite" not in task.header.tags:
+            suite_tasks.remove(task)
             left.append(task)
             holders.subtract(set(task.header.ops))
-    return [_tagged(task, "") for task in kept], [_tagged(task, "train") for task in left]
+    return [_tagged(task, "") for task in suite_tasks], [_tagged(task, "train") for task in left]
 
 
 def value(task: Task) -> float:

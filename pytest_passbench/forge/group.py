@@ -13,15 +13,17 @@ from pytest_passbench.forge.instances import Instance
 
 def spread(instances: Sequence[Instance], limit: int) -> list[Instance]:
     """Return at most ``limit`` of them: the least represented dtype, architecture and size comes next."""
-    left, chosen = list(instances), list[Instance]()
-    seen: dict[str, Counter[object]] = {name: Counter() for name in ("dtype", "origin", "variant", "source")}
-    while left and len(chosen) < limit:
-        best = min(left, key=lambda one: sum(counts[getattr(one, name)] for name, counts in seen.items()))
+    left, selection = list(instances), list[Instance]()
+    counters: dict[str, Counter[object]] = {name: Counter() for name in ("dtype", "origin", "variant", "source")}
+    while left and len(selection) < limit:
+        best = min(
+            left, key=lambda instance: sum(counts[getattr(instance, name)] for name, counts in counters.items())
+        )
         left.remove(best)
-        chosen.append(best)
-        for name, counts in seen.items():
+        selection.append(best)
+        for name, counts in counters.items():
             counts[getattr(best, name)] += 1
-    return chosen
+    return selection
 
 
 def task_id(ops: Sequence[str]) -> str:
@@ -31,13 +33,17 @@ def task_id(ops: Sequence[str]) -> str:
 
 def make_task(instances: Sequence[Instance], tags: Sequence[str] = ()) -> Task:
     """Return the task of instances that share one operator sequence, ordered by source, dtype and size."""
-    ordered = sorted(instances, key=lambda one: (one.origin, one.dtype, one.elements, one.key))
+    ordered = sorted(
+        instances, key=lambda instance: (instance.origin, instance.dtype, instance.elements, instance.key)
+    )
     ops = ordered[0].ops
-    graphs = {text: f"g{i}" for i, text in enumerate(dict.fromkeys(one.source for one in ordered))}
-    names = unique(f"{one.short}-{one.dtype}-{one.variant}" for one in ordered)
-    subgraphs = tuple(one.subgraph(name, graphs[one.source]) for name, one in zip(names, ordered, strict=True))
-    modality = Counter(one.modality for one in ordered).most_common(1)[0][0]
-    sources = tuple(sorted({one.origin for one in ordered}))
+    graphs = {text: f"g{i}" for i, text in enumerate(dict.fromkeys(instance.source for instance in ordered))}
+    names = unique(f"{instance.short}-{instance.dtype}-{instance.variant}" for instance in ordered)
+    subgraphs = tuple(
+        instance.subgraph(name, graphs[instance.source]) for name, instance in zip(names, ordered, strict=True)
+    )
+    modality = Counter(instance.modality for instance in ordered).most_common(1)[0][0]
+    sources = tuple(sorted({instance.origin for instance in ordered}))
     header = TaskHeader(task_id(ops), tuple(ops), sources, tuple(tags), len(subgraphs), modality)
     return Task(header, path_of(header), {key: text for text, key in graphs.items()}, subgraphs)
 
@@ -50,8 +56,8 @@ def path_of(header: TaskHeader) -> Path:
 def unique(names: Iterable[str]) -> list[str]:
     """Return the names, repeated ones numbered: ``a``, ``a-2``."""
     counts: Counter[str] = Counter()
-    made = []
+    unique_names = []
     for name in names:
         counts[name] += 1
-        made.append(name if counts[name] == 1 else f"{name}-{counts[name]}")
-    return made
+        unique_names.append(name if counts[name] == 1 else f"{name}-{counts[name]}")
+    return unique_names

@@ -39,11 +39,11 @@ class Machine:
     def copy_seconds(self, moved: int) -> float:
         """Return the time of a copy that reads and writes ``moved`` bytes in all, between the measured ones."""
         before, after = self.copies[0], self.copies[-1]
-        for one in self.copies:
-            if one[0] <= moved:
-                before = one
-            elif one[0] < after[0]:
-                after = one
+        for copy in self.copies:
+            if copy[0] <= moved:
+                before = copy
+            elif copy[0] < after[0]:
+                after = copy
                 break
         if moved <= before[0]:
             return before[1]

@@ -102,8 +102,8 @@ def scaled_up(instance: Instance) -> tuple[Instance | None, list[str]]:
     """Return the instance with some inputs scaled until it passes every rule, or None and the last complaints."""
     inputs, _ = condition(instance.inputs)
     probe = dataclasses.replace(instance, inputs=inputs).probe()
-    found = repaired(probe.task, probe.subgraph)
-    if found is None:
+    repair = repaired(probe.task, probe.subgraph)
+    if repair is None:
         return None, complaints(probe)
-    made = dataclasses.replace(instance, inputs=found[0].inputs)
-    return dataclasses.replace(made, meta=(("widened", True), ("null_from", made.probe().null_from))), []
+    scaled = dataclasses.replace(instance, inputs=repair[0].inputs)
+    return dataclasses.replace(scaled, meta=(("widened", True), ("null_from", scaled.probe().null_from))), []

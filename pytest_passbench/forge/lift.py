@@ -56,6 +56,6 @@ def _replace(graph: fx.Graph, node: fx.Node, captured: Captured) -> None:
     if node.name not in captured.values or not node.users:
         return
     with graph.inserting_before(next(iter(graph.nodes))):
-        made = graph.placeholder(f"{node.name}_value")
-    captured.values[made.name] = captured.values[node.name]
-    node.replace_all_uses_with(made)
+        placeholder = graph.placeholder(f"{node.name}_value")
+    captured.values[placeholder.name] = captured.values[node.name]
+    node.replace_all_uses_with(placeholder)

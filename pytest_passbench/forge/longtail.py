@@ -45,13 +45,13 @@ class Row:
 
 def representatives(tasks: Sequence[Task]) -> list[tuple[Task, Subgraph]]:
     """Return a subgraph of each task: of median size, in a dtype that changes from one task to the next."""
-    made = []
+    rows = []
     for number, task in enumerate(sorted(tasks, key=lambda task: task.id)):
         dtypes = sorted({subgraph.dtype for subgraph in task.subgraphs})
         dtype = dtypes[number % len(dtypes)]
         of_dtype = [subgraph for subgraph in task.subgraphs if subgraph.dtype == dtype]
-        made.append((task, sorted(of_dtype, key=lambda s: (s.elements, s.id))[len(of_dtype) // 2]))
-    return made
+        rows.append((task, sorted(of_dtype, key=lambda s: (s.elements, s.id))[len(of_dtype) // 2]))
+    return rows
 
 
 def counts(rows: Sequence[Row]) -> dict[str, Any]:

@@ -35,26 +35,26 @@ def fold(sequences: Sequence[Sequence[str]], merges: int, least: int = 2) -> dic
     :data:`MAX_LENGTH` operators.
     """
     tokens: list[list[Token]] = [[((name,), i, i + 1) for i, name in enumerate(names)] for names in sequences]
-    made: dict[Gram, list[Place]] = {}
+    grams: dict[Gram, list[Place]] = {}
     counts: Counter[Pair] = Counter()
     for sequence in tokens:
         counts.update(_pairs(sequence))
-    while counts and len(made) < merges:
+    while counts and len(grams) < merges:
         pair, count = max(counts.items(), key=lambda item: (item[1], -len(item[0][0] + item[0][1]), item[0]))
         if count < least:
             break
-        made[pair[0] + pair[1]] = _merge(tokens, pair, counts)
-    return made
+        grams[pair[0] + pair[1]] = _merge(tokens, pair, counts)
+    return grams
 
 
-def typical(made: dict[Gram, list[Place]]) -> dict[Gram, list[Place]]:
+def typical(grams: dict[Gram, list[Place]]) -> dict[Gram, list[Place]]:
     """Return the n-grams of a typical length."""
-    return {gram: places for gram, places in made.items() if MIN_LENGTH <= len(gram) <= MAX_LENGTH}
+    return {gram: places for gram, places in grams.items() if MIN_LENGTH <= len(gram) <= MAX_LENGTH}
 
 
 def _pairs(tokens: Sequence[Token]) -> Counter[Pair]:
-    found = ((a[0], b[0]) for a, b in pairwise(tokens))
-    return Counter(pair for pair in found if len(pair[0]) + len(pair[1]) <= MAX_LENGTH)
+    pairs = ((a[0], b[0]) for a, b in pairwise(tokens))
+    return Counter(pair for pair in pairs if len(pair[0]) + len(pair[1]) <= MAX_LENGTH)
 
 
 def _merge(sequences: list[list[Token]], pair: Pair, counts: Counter[Pair]) -> list[Place]:

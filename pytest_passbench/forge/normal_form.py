@@ -120,8 +120,8 @@ class _Form:
         if call.op in COMMUTATIVE and call.get("alpha") == 1 and {"input", "other"} <= call.args.keys():
             literals = [text.partition("=")[2] for text in literals if "=<" not in text]
             operands = [("", source) for _, source in operands]
-        shown = ", ".join(sorted(literals)) if self.sized else ""
-        self.label(node, f"{call.op}({shown})", operands)
+        sizes = ", ".join(sorted(literals)) if self.sized else ""
+        self.label(node, f"{call.op}({sizes})", operands)
 
     def literal(self, call: Call, name: str, value: Any, operands: list[Edge]) -> str:
         """Return an argument as text; values of the graph in it are added to ``operands``."""

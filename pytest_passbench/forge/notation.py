@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import shown
+from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.forge.models import Variant
 from pytest_passbench.suite.limits import machine_bytes, shape_problem
 
@@ -41,22 +41,22 @@ class Notation:
 
     def shape(self, variant: Variant) -> list[int]:
         """Return the shape at ``variant``. Raises UserError for a size of 0, or a shape that no tensor has."""
-        made = [size_of(word, variant) for word in self.sizes]
-        if 0 in made:
-            word = self.sizes[made.index(0)]
+        sizes = [size_of(word, variant) for word in self.sizes]
+        if 0 in sizes:
+            word = self.sizes[sizes.index(0)]
             raise UserError(f"{word} is 0 at batch {variant.batch}, size {variant.size}", where=OPTION,
                             remedy="give a larger --size=B,N")  # fmt: skip
-        if problem := shape_problem(made):
+        if problem := shape_problem(sizes):
             raise UserError(problem, where=OPTION, remedy="choose smaller sizes")
-        return made
+        return sizes
 
     def draw(self, variant: Variant, generator: torch.Generator) -> torch.Tensor:
         """Return a tensor for ``variant``: normal floats, integers of the range, or fair coins."""
         shape = self.shape(variant)
         if self.dtype == "float":
             return torch.randn(shape, generator=generator)
-        made = torch.randint(self.low, self.high, shape, generator=generator)
-        return made.to(torch.bool) if self.dtype == "bool" else made
+        integers = torch.randint(self.low, self.high, shape, generator=generator)
+        return integers.to(torch.bool) if self.dtype == "bool" else integers
 
 
 def parse(text: str) -> Notation:
@@ -71,7 +71,7 @@ def parse(text: str) -> Notation:
     for word in sizes:
         if _SIZE.fullmatch(word) is None:
             remedy = 'write b (batch), n (size), n/8, n*2 or a number above 0, as in --input="float b 3 n n"'
-            raise _wrong(text, f"{shown(word)} is no size", remedy)
+            raise _wrong(text, f"{abbreviated(word)} is no size", remedy)
     return Notation(match["name"] or "", dtype.rstrip("-.0123456789"), low, high, sizes)
 
 
@@ -81,16 +81,16 @@ def _range(text: str, dtype: str) -> tuple[int, int]:
     if (match := _INTEGERS.fullmatch(dtype)) is not None:
         low, high = (0, int(match["count"])) if match["count"] else (int(match["low"]), int(match["high"]) + 1)
         if low >= high:
-            raise _wrong(text, f"the range of {shown(dtype)} is empty")
+            raise _wrong(text, f"the range of {abbreviated(dtype)} is empty")
         return low, high
     if dtype.startswith("int"):
         remedy = 'write int1000 for 0 to 999, or int5..99 for 5 to 99, as in --input="int1000 b n"'
-        raise _wrong(text, f"{shown(dtype)} has no range", remedy)
-    raise _wrong(text, f"{shown(dtype)} is no dtype")
+        raise _wrong(text, f"{abbreviated(dtype)} has no range", remedy)
+    raise _wrong(text, f"{abbreviated(dtype)} is no dtype")
 
 
 def _wrong(text: str, fault: str, remedy: str = RIGHT) -> UserError:
-    return UserError(f"{shown(text)}: {fault}", where=OPTION, remedy=remedy)
+    return UserError(f"{abbreviated(text)}: {fault}", where=OPTION, remedy=remedy)
 
 
 def size_of(word: str, variant: Variant) -> int:
@@ -106,19 +106,19 @@ def size_of(word: str, variant: Variant) -> int:
 
 def parse_all(texts: Sequence[str]) -> tuple[Notation, ...]:
     """Return the inputs of a forward call. Raises UserError if only some have names, or two have the same."""
-    made = tuple(map(parse, texts))
-    names = [one.name for one in made]
+    notations = tuple(map(parse, texts))
+    names = [notation.name for notation in notations]
     if any(names) and not all(names):
-        raise UserError(f"{shown(texts[names.index('')])} has no name, and others have one", where=OPTION,
+        raise UserError(f"{abbreviated(texts[names.index('')])} has no name, and others have one", where=OPTION,
                         remedy='name every input, as in --input="input_ids=int1000 b n", or none')  # fmt: skip
     if any(names) and len(set(names)) < len(names):
         raise UserError("two inputs have the same name", where=OPTION, remedy="give each argument once")
-    return made
+    return notations
 
 
 def check_memory(inputs: Sequence[Notation], variant: Variant) -> None:
     """Raise UserError if the inputs are too large for this machine (:data:`MAX_SHARE`)."""
-    needed = sum(math.prod(one.shape(variant)) * ITEM_BYTES[one.dtype] for one in inputs)
+    needed = sum(math.prod(notation.shape(variant)) * ITEM_BYTES[notation.dtype] for notation in inputs)
     most = machine_bytes() // MAX_SHARE
     if needed > most:
         what = f"the inputs take {needed / 2**30:,.1f} GiB at batch {variant.batch}, size {variant.size}"
@@ -129,5 +129,9 @@ def check_memory(inputs: Sequence[Notation], variant: Variant) -> None:
 def tensors(inputs: Sequence[Notation], variant: Variant) -> dict[str, Any] | tuple[Any, ...]:
     """Return the tensors of ``variant``, the same every time: by name if the inputs have names."""
     generator = torch.Generator().manual_seed(variant.batch * 100003 + variant.size)
-    made = [one.draw(variant, generator) for one in inputs]
-    return {one.name: value for one, value in zip(inputs, made, strict=True)} if inputs[0].name else tuple(made)
+    values = [notation.draw(variant, generator) for notation in inputs]
+    return (
+        {notation.name: value for notation, value in zip(inputs, values, strict=True)}
+        if inputs[0].name
+        else tuple(values)
+    )

@@ -59,8 +59,8 @@ def least(answers: Iterable[torch.Tensor], expected: torch.Tensor) -> int:
 
     Each answer is compared only below the smallest t found so far.
     """
-    found = NEVER
+    level = NEVER
     for answer in answers:
-        while found > LADDER[0] and passes(answer, expected, below := min(found, LADDER[-1] + 1) - 1):
-            found = below
-    return found
+        while level > LADDER[0] and passes(answer, expected, below := min(level, LADDER[-1] + 1) - 1):
+            level = below
+    return level

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import line, shown
+from pytest_passbench.core.escape import abbreviated, line
 from pytest_passbench.core.files import kind_of
 from pytest_passbench.forge import notation
 from pytest_passbench.forge.faults import user_fault
@@ -38,17 +38,17 @@ def case_of_file(spec: str, inputs: Sequence[str], sizes: Sequence[Variant]) -> 
     are missing or wrong, or if the file cannot be imported.
     """
     path, name = _parts(spec)
-    wanted = notation.parse_all(inputs)
+    notations = notation.parse_all(inputs)
     for variant in sizes or (DEFAULT_SIZE,):
-        notation.check_memory(wanted, variant)
+        notation.check_memory(notations, variant)
     module = _load(path)
     if not hasattr(module, name):
-        raise UserError(f"has no {shown(name)}", where=path, remedy=_proposal(module))
+        raise UserError(f"has no {abbreviated(name)}", where=path, remedy=_proposal(module))
     if not inputs and not hasattr(module, EXAMPLE):
         raise UserError("does not define the model's inputs", where=path, remedy=TYPED)
     if sizes and not inputs:
         raise UserError(f"has no effect on {EXAMPLE}()", where="--size", remedy="give --input as well, or no --size")
-    tensors = functools.partial(_typed, wanted) if inputs else functools.partial(_examples, module, path)
+    tensors = functools.partial(_typed, notations) if inputs else functools.partial(_examples, module, path)
     return Case(
         name=f"{path.stem}/{name}",
         modality="own",
@@ -72,9 +72,13 @@ def _parts(spec: str) -> tuple[Path, str]:
 
 
 def _proposal(module: Any) -> str:
-    own = (name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__)
-    found = [name for name in own if name != EXAMPLE]
-    return f"it has {line(', '.join(found))}" if found else "name a class, a function or a module of that file"
+    defined_names = (
+        name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__
+    )
+    proposals = [name for name in defined_names if name != EXAMPLE]
+    return (
+        f"it has {line(', '.join(proposals))}" if proposals else "name a class, a function or a module of that file"
+    )
 
 
 def _load(path: Path) -> Any:
@@ -92,17 +96,17 @@ def _load(path: Path) -> Any:
     return module
 
 
-def _build(made: Any, where: Path) -> torch.nn.Module:
+def _build(factory: Any, where: Path) -> torch.nn.Module:
     torch.manual_seed(0)
-    is_maker = inspect.isclass(made) or inspect.isfunction(made)
+    is_maker = inspect.isclass(factory) or inspect.isfunction(factory)
     try:
         if is_maker:
-            inspect.signature(made).bind()
+            inspect.signature(factory).bind()
     except TypeError as error:
         raise UserError(f"cannot be made without arguments: {error}", where=where,
                         remedy="name a function without arguments that makes the model") from error  # fmt: skip
     try:
-        model = made() if is_maker else made
+        model = factory() if is_maker else factory
     except Exception as error:
         raise user_fault("the model cannot be made: ", error, where) from error
     if not isinstance(model, torch.nn.Module):
@@ -118,12 +122,18 @@ def _examples(module: Any, path: Path, _model: torch.nn.Module, _variant: Varian
     torch.manual_seed(1)
     make: Callable[[], Any] = getattr(module, EXAMPLE)
     try:
-        made = make()
+        examples = make()
     except Exception as error:
         raise user_fault(f"{EXAMPLE}() fails: ", error, path) from error
-    made = (made,) if isinstance(made, torch.Tensor) else tuple(made) if isinstance(made, list) else made
-    if not isinstance(made, tuple | dict) or not made:
-        raise UserError(f"{EXAMPLE}() returns {shown(made)}", where=path, remedy=DEFINED)
-    if isinstance(made, dict) and not all(isinstance(name, str) for name in made):
+    examples = (
+        (examples,)
+        if isinstance(examples, torch.Tensor)
+        else tuple(examples)
+        if isinstance(examples, list)
+        else examples
+    )
+    if not isinstance(examples, tuple | dict) or not examples:
+        raise UserError(f"{EXAMPLE}() returns {abbreviated(examples)}", where=path, remedy=DEFINED)
+    if isinstance(examples, dict) and not all(isinstance(name, str) for name in examples):
         raise UserError(f"{EXAMPLE}() returns a dict with keys that are no names", where=path, remedy=DEFINED)
-    return made
+    return examples

@@ -28,11 +28,11 @@ def verify(case: Case, tasks: Sequence[Task]) -> Verified:
     """Capture ``case`` anew, cut the operators of every task that names it, and compare the hashes."""
     mine = [task for task in tasks if case.name in task.header.sources]
     graphs = capture_case(case)
-    found = list(matching(graphs, {task.header.ops for task in mine}))
-    made = {instance.key for instance in draw(found, {case.name: graphs})}
-    known = []
+    windows = list(matching(graphs, {task.header.ops for task in mine}))
+    keys = {instance.key for instance in draw(windows, {case.name: graphs})}
+    reproduced = []
     for task in mine:
-        own = {s.id for s in task.subgraphs if s.source.startswith(f"{case.name} (")}
-        known += [(key, f"{task.id}/{name}") for key, name in identities(task) if name in own]
-    missing = tuple(name for key, name in known if key not in made)
-    return Verified(case.name, len(known) - len(missing), missing)
+        case_subgraphs = {s.id for s in task.subgraphs if s.source.startswith(f"{case.name} (")}
+        reproduced += [(key, f"{task.id}/{name}") for key, name in identities(task) if name in case_subgraphs]
+    missing = tuple(name for key, name in reproduced if key not in keys)
+    return Verified(case.name, len(reproduced) - len(missing), missing)

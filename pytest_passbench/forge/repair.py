@@ -29,37 +29,37 @@ Change = tuple[int, float]
 
 
 def repaired(
-    task: Task, subgraph: Subgraph, known: Sequence[tuple[Change, ...]] = ()
+    task: Task, subgraph: Subgraph, refused: Sequence[tuple[Change, ...]] = ()
 ) -> tuple[Subgraph, tuple[Change, ...]] | None:
     """Return the subgraph with inputs that pass every rule, and the changes; None if no scaling does that.
 
     ``known`` are changes that repaired other subgraphs of the task. They are tried first.
     """
-    for former in known:
-        if not said(task, trial := changed(subgraph, former)):
+    for former in refused:
+        if not repair_lines(task, trial := changed(subgraph, former)):
             return trial, former
     best = subgraph
     changes: tuple[Change, ...] = ()
-    left = said(task, best)
+    left = repair_lines(task, best)
     for _ in range(MAX_STEPS):
         if not left:
             return best, changes
         if not all(text.startswith(REPAIRABLE) for text in left):
             return None
-        found = None
+        repair = None
         for change in candidates(Probe(task, best), left[0]):
-            rest = said(task, trial := changed(best, (change,)))
+            rest = repair_lines(task, trial := changed(best, (change,)))
             if len(rest) < len(left):
-                found = (trial, change, rest)
+                repair = (trial, change, rest)
                 break
-        if found is None:
+        if repair is None:
             return None
-        best, left = found[0], found[2]
-        changes = (*changes, found[1])
+        best, left = repair[0], repair[2]
+        changes = (*changes, repair[1])
     return (best, changes) if not left else None
 
 
-def said(task: Task, subgraph: Subgraph) -> list[str]:
+def repair_lines(task: Task, subgraph: Subgraph) -> list[str]:
     """Return the rules' complaints about the subgraph."""
     return complaints(Probe(task, subgraph))
 

@@ -56,8 +56,8 @@ def constant_outputs(probe: Probe) -> Iterator[str]:
 def deterministic(probe: Probe) -> Iterator[str]:
     """Yield outputs of which eager gives different bits on the same inputs."""
     with torch.no_grad():
-        again = probe.module(*(value.clone() for value in probe.inputs))
-    for index, (first, second) in enumerate(zip(probe.outputs, again, strict=True)):
+        repeated = probe.module(*(value.clone() for value in probe.inputs))
+    for index, (first, second) in enumerate(zip(probe.outputs, repeated, strict=True)):
         if not torch.equal(_bits(first), _bits(second)):
             yield f"output {index} differs between two runs on the same inputs"
 
@@ -108,9 +108,9 @@ def idle_inputs(probe: Probe) -> Iterator[str]:
 
 def right_header(probe: Probe) -> Iterator[str]:
     """Yield a complaint if the header's operator sequence is not the graph's."""
-    found = operator_sequence(probe.module)
-    if found != probe.task.header.ops:
-        yield f"the graph's operators are {list(found)}, the header says {list(probe.task.header.ops)}"
+    operators = operator_sequence(probe.module)
+    if operators != probe.task.header.ops:
+        yield f"the graph's operators are {list(operators)}, the header says {list(probe.task.header.ops)}"
 
 
 WHOLE: tuple[Rule, ...] = (

@@ -69,14 +69,14 @@ def make(case: Case, count: int, progress: Progress, remedy: str | None = None) 
     cannot be captured.
     """
     progress.stage(f"capturing {case.name}")
-    graphs, made = _captured(case, remedy), Made(count)
+    graphs, result = _captured(case, remedy), Made(count)
     if graphs:
         have = {graph.variant for graph in graphs}
         for left in (variant for variant in case.variants if variant not in have):
             what = f"batch {left.batch}, size {left.size} is left out"
             progress.note(f"{what}: the model fails there, or computes something else")
-        _Search(case, graphs, made, progress).run()
-    return made
+        _Search(case, graphs, result, progress).run()
+    return result
 
 
 def _captured(case: Case, remedy: str | None) -> list[Graph]:
@@ -92,12 +92,12 @@ def _captured(case: Case, remedy: str | None) -> list[Graph]:
 class _Search:
     """The runs of a model's graphs, tried one after another until enough tasks are made."""
 
-    def __init__(self, case: Case, graphs: Sequence[Graph], made: Made, progress: Progress) -> None:
-        self.case, self.graphs, self.made, self.progress = case, graphs, made, progress
+    def __init__(self, case: Case, graphs: Sequence[Graph], result: Made, progress: Progress) -> None:
+        self.case, self.graphs, self.made, self.progress = case, graphs, result, progress
         whole = (real_ops(graphs[place], 0, len(calls(graphs[place].graph))) for place in first_size(graphs))
         self.names = {name for ops in whole for name in ops}
         self.attempts: Counter[str] = Counter()
-        self.seen: set[Ops] = set()
+        self.tried: set[Ops] = set()
 
     def run(self) -> None:
         """Try the fusible and the repeated runs, then short ones: first about operators that no task has yet."""
@@ -107,44 +107,44 @@ class _Search:
         self._try(self._ranked([*fusible(self.graphs), *self._typical()]))
         if not self._ended():
             self.progress.stage("looking for short runs about operators that no task has yet")
-            found = list(short(self.graphs, self.names))
-            self._try(self._about_new(self._ranked(found)))
-            self._try(self._ranked(found))
+            windows = list(short(self.graphs, self.names))
+            self._try(self._about_new(self._ranked(windows)))
+            self._try(self._ranked(windows))
 
     def _typical(self) -> list[Window]:
         return typical_windows({self.case.name: list(self.graphs)}, MAX_MERGES)
 
-    def _ranked(self, found: Iterable[Window]) -> list[Choice]:
-        known = list(found)
-        worth = candidates(known, {self.case.name: self.case.modality})
-        open_ones = [one for one in worth if one.ops not in self.seen]
+    def _ranked(self, windows: Iterable[Window]) -> list[Choice]:
+        all_windows = list(windows)
+        worth = candidates(all_windows, {self.case.name: self.case.modality})
+        open_ones = [choice for choice in worth if choice.ops not in self.tried]
         return select(open_ones, max(MAX_RUNS, 3 * self.made.asked), quotas=False)
 
     def _about_new(self, ranked: Sequence[Choice]) -> Iterator[Choice]:
-        for one in ranked:
-            new = set(one.core) - {op for task in self.made.tasks for op in task.header.ops}
+        for choice in ranked:
+            new = set(choice.core) - {op for task in self.made.tasks for op in task.header.ops}
             if any(self.attempts[op] < MAX_RUNS_PER_OPERATOR for op in new):
                 self.attempts.update(new)
-                yield one
+                yield choice
 
     def _try(self, choices: Iterable[Choice]) -> None:
-        for one in choices:
+        for choice in choices:
             if self._ended():
                 break
             self.progress.update(
                 f"{counted(self.made.tried, 'run')} tried, {len(self.made.tasks)} of {self.made.asked} tasks made; "
-                f"next: {' '.join(one.ops)}"
+                f"next: {' '.join(choice.ops)}"
             )
-            self._curate(one.ops)
+            self._curate(choice.ops)
 
     def _curate(self, ops: Ops) -> None:
         pool = draw(list(matching(self.graphs, {ops})), {self.case.name: self.graphs})
-        chosen = choose(pool, QUOTA)
-        self.seen.add(ops)
-        if chosen.instances:
-            self.made.tasks.append(make_task(chosen.instances))
+        instances = choose(pool, QUOTA)
+        self.tried.add(ops)
+        if instances.instances:
+            self.made.tasks.append(make_task(instances.instances))
         else:
-            self.made.refused[ops] = most_frequent(chosen.refusals)
+            self.made.refused[ops] = most_frequent(instances.refusals)
 
     def _ended(self) -> bool:
         return len(self.made.tasks) >= self.made.asked or self.made.tried >= max(MAX_RUNS, 3 * self.made.asked)
@@ -168,6 +168,6 @@ def most_frequent(refusals: Sequence[str]) -> tuple[str, str]:
     """Return the rule that refused most of a run's instances, and what it said first."""
     if not refusals:
         return "inputs", "an input has a dtype that no task file has"
-    parts = [(rule, text.strip()) for rule, _, text in (one.partition(":") for one in refusals)]
+    parts = [(rule, text.strip()) for rule, _, text in (refusal.partition(":") for refusal in refusals)]
     rule = Counter(rule for rule, _ in parts).most_common(1)[0][0]
-    return next(one for one in parts if one[0] == rule)
+    return next(refusal for refusal in parts if refusal[0] == rule)

@@ -103,7 +103,7 @@ def _fusible(source: Path, target: Path) -> None:
 def load_windows(recipe: Recipe) -> list[windows.Window]:
     """Return the windows that the windows step found."""
     files = [*sorted(recipe.folder("fusible").glob("*.json")), recipe.work / "typical.json"]
-    return [one for path in files if path.exists() for one in windows.load_windows(path)]
+    return [window for path in files if path.exists() for window in windows.load_windows(path)]
 
 
 def select_step(recipe: Recipe, count: int, train: int, lite: Sequence[Ops]) -> list[Wanted]:
@@ -113,51 +113,53 @@ def select_step(recipe: Recipe, count: int, train: int, lite: Sequence[Ops]) -> 
         corpus = load_corpus(recipe)
         modality = {case: graphs[0].modality for case, graphs in corpus.items()}
         explicit = [w for graphs in corpus.values() for w in windows.matching(graphs, set(lite), 1)]
-        found = candidates([*explicit, *load_windows(recipe)], modality)
-        chosen = select(found, count + train, lite)
-        target.write_text(json.dumps([dataclasses.astuple(one) for one in _wanted(chosen, count, lite)]), "utf-8")
+        choices = candidates([*explicit, *load_windows(recipe)], modality)
+        selection = select(choices, count + train, lite)
+        target.write_text(
+            json.dumps([dataclasses.astuple(plan) for plan in _planned(selection, count, lite)]), "utf-8"
+        )
     return [Wanted(tuple(ops), tag, quota) for ops, tag, quota in json.loads(target.read_text("utf-8"))]
 
 
-def _wanted(chosen: Sequence[Choice], count: int, lite: Sequence[Ops]) -> Iterable[Wanted]:
-    ranked = sorted(chosen[:count], key=lambda one: len(one.cases))
-    for place, one in enumerate(ranked):
+def _planned(selection: Sequence[Choice], count: int, lite: Sequence[Ops]) -> Iterable[Wanted]:
+    ranked = sorted(selection[:count], key=lambda choice: len(choice.cases))
+    for place, choice in enumerate(ranked):
         quota = next(size for share, size in QUOTAS if place < share * len(ranked))
-        is_lite = one.ops in lite
-        yield Wanted(one.ops, "lite" if is_lite else "", MAX_LITE_SUBGRAPHS if is_lite else quota)
-    for one in chosen[count:]:
-        yield Wanted(one.ops, "train", 6)
+        is_lite = choice.ops in lite
+        yield Wanted(choice.ops, "lite" if is_lite else "", MAX_LITE_SUBGRAPHS if is_lite else quota)
+    for choice in selection[count:]:
+        yield Wanted(choice.ops, "train", 6)
 
 
-def curate_step(recipe: Recipe, wanted: Sequence[Wanted]) -> list[str]:
+def curate_step(recipe: Recipe, plans: Sequence[Wanted]) -> list[str]:
     """Make a task file of every wanted sequence that has at least three subgraphs that pass the rules.
 
     Return the names of the jobs that failed.
     """
     corpus = load_corpus(recipe)
-    ops = {one.ops for one in wanted}
-    found: dict[Ops, list[windows.Window]] = {}
+    ops = {plan.ops for plan in plans}
+    windows_of: dict[Ops, list[windows.Window]] = {}
     for graphs in corpus.values():
-        for one in windows.matching(graphs, ops):
-            found.setdefault(one.ops, []).append(one)
+        for plan in windows.matching(graphs, ops):
+            windows_of.setdefault(plan.ops, []).append(plan)
     folder = recipe.folder("curated")
     jobs = [
         Job(
             task_id(w.ops),
             folder / f"{task_id(w.ops)}.task.yaml",
-            functools.partial(_curate, w, found.get(w.ops, []), corpus, folder),
+            functools.partial(_curate, w, windows_of.get(w.ops, []), corpus, folder),
         )
-        for w in wanted
+        for w in plans
     ]
     return run_jobs(jobs, recipe.processes, recipe.timeout)
 
 
-def _curate(wanted: Wanted, found: Sequence[windows.Window], corpus: dict[str, list[Graph]], folder: Path) -> None:
-    chosen = choose(draw(_few(found), corpus), wanted.quota)
-    if len(chosen.instances) < 3:
-        refused = f"; refused: {chosen.refusals[0]}" if chosen.refusals else ""
-        raise ValueError(f"only {len(chosen.instances)} subgraphs of {len(found)} places pass the rules{refused}")
-    task = make_task(chosen.instances, [wanted.tag] if wanted.tag else [])
+def _curate(plan: Wanted, group: Sequence[windows.Window], corpus: dict[str, list[Graph]], folder: Path) -> None:
+    instances = choose(draw(_few(group), corpus), plan.quota)
+    if len(instances.instances) < 3:
+        refused = f"; refused: {instances.refusals[0]}" if instances.refusals else ""
+        raise ValueError(f"only {len(instances.instances)} subgraphs of {len(group)} places pass the rules{refused}")
+    task = make_task(instances.instances, [plan.tag] if plan.tag else [])
     write_task(task, folder / f"{task.id}.task.yaml")
 
 
@@ -171,25 +173,25 @@ def cover_step(recipe: Recipe, tries: int = 4) -> list[Wanted]:
     modality = {case: graphs[0].modality for case, graphs in corpus.items()}
     names = {name for graphs in corpus.values() for place in windows.first_size(graphs[:1])
              for name in windows.names(graphs[place])}  # fmt: skip
-    found = [w for graphs in corpus.values() for w in windows.around(graphs, names - have)]
-    made: dict[str, Wanted] = {}
+    around = [w for graphs in corpus.values() for w in windows.around(graphs, names - have)]
+    plans: dict[str, Wanted] = {}
     counts: Counter[str] = Counter()
-    for one in sorted(candidates(found, modality), key=lambda c: (-len(c.cases), len(c.ops), c.ops)):
-        new = [op for op in one.ops if op not in have and counts[op] < tries]
-        if new and task_id(one.ops) not in done:
+    for choice in sorted(candidates(around, modality), key=lambda c: (-len(c.cases), len(c.ops), c.ops)):
+        new = [op for op in choice.ops if op not in have and counts[op] < tries]
+        if new and task_id(choice.ops) not in done:
             counts.update(new)
-            made[task_id(one.ops)] = Wanted(one.ops, "", QUOTAS[0][1])
-    return list(made.values())
+            plans[task_id(choice.ops)] = Wanted(choice.ops, "", QUOTAS[0][1])
+    return list(plans.values())
 
 
-def _few(found: Sequence[windows.Window]) -> list[windows.Window]:
+def _few(group: Sequence[windows.Window]) -> list[windows.Window]:
     """Return at most ``MAX_WINDOWS`` of the places; the first ones of every architecture come first."""
     rank: Counter[str] = Counter()
     order = []
-    for one in found:
-        order.append((rank[one.case], digest([one.case]), one))
-        rank[one.case] += 1
-    return [one for _, _, one in sorted(order, key=lambda item: item[:2])][:MAX_WINDOWS]
+    for window in group:
+        order.append((rank[window.case], digest([window.case]), window))
+        rank[window.case] += 1
+    return [window for _, _, window in sorted(order, key=lambda item: item[:2])][:MAX_WINDOWS]
 
 
 def write_step(tasks: Iterable[Task], out: Path, layout: str) -> list[Path]:

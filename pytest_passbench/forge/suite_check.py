@@ -47,9 +47,9 @@ def check(refs: Sequence[TaskRef], processes: int = 1) -> Iterator[Complaint]:
     """Yield every complaint about the tasks, in order; ``processes`` tasks are checked at a time."""
     yield from renamed(refs)
     forms: list[Form] = []
-    for said, found in workers.in_order(check_task, refs, processes, __name__):
-        yield from said
-        forms += found
+    for task_complaints, task_forms in workers.in_order(check_task, refs, processes, __name__):
+        yield from task_complaints
+        forms += task_forms
     yield from duplicates(forms)
 
 
@@ -57,14 +57,14 @@ def check_task(ref: TaskRef) -> tuple[list[Complaint], list[Form]]:
     """Return the rules' complaints about one task's subgraphs, and the normal forms of those that run."""
     torch.set_num_threads(1)
     task = ref.load()
-    said, forms = [], []
+    all_complaints, forms = [], []
     for subgraph in task.subgraphs:
         probe = Probe(task, subgraph)
-        found = [Complaint(task.id, subgraph.id, text) for text in complaints(probe)]
-        if not any(one.text.startswith("runs:") for one in found):
+        subgraph_complaints = [Complaint(task.id, subgraph.id, text) for text in complaints(probe)]
+        if not any(complaint.text.startswith("runs:") for complaint in subgraph_complaints):
             forms.append(form_of(probe))
-        said += found
-    return said, forms
+        all_complaints += subgraph_complaints
+    return all_complaints, forms
 
 
 def form_of(probe: Probe) -> Form:
@@ -77,7 +77,9 @@ def form_of(probe: Probe) -> Form:
 def between(refs: Sequence[TaskRef], processes: int = 1) -> Iterator[Complaint]:
     """Yield the complaints of the rules between tasks alone: operators and graphs that two of them have."""
     yield from renamed(refs)
-    yield from duplicates([form for found in workers.in_order(forms, refs, processes, __name__) for form in found])
+    yield from duplicates(
+        [form for task_forms in workers.in_order(forms, refs, processes, __name__) for form in task_forms]
+    )
 
 
 def forms(ref: TaskRef) -> list[Form]:
@@ -99,14 +101,14 @@ def duplicates(forms: Iterable[Form]) -> Iterator[Complaint]:
     """Yield subgraphs that are another one in another spelling, and tasks that are, but for shapes and dtypes."""
     same: dict[str, Form] = {}
     alike: dict[str, Form] = {}
-    said: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     for form in forms:
         if (other := same.setdefault(form.sized, form)) is not form:
             where = f"{other.task}/{other.subgraph}"
             yield Complaint(form.task, form.subgraph, f"duplicate: the same graph, shapes and dtypes as {where}")
         other = alike.setdefault(form.shapeless, form)
-        if other.task != form.task and (other.task, form.task) not in said:
-            said.add((other.task, form.task))
+        if other.task != form.task and (other.task, form.task) not in reported:
+            reported.add((other.task, form.task))
             split = " of the other split" if other.train != form.train else ""
             yield Complaint(
                 form.task, "", f"duplicate: but for shapes and dtypes the graph of task {other.task}{split}"

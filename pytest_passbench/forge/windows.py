@@ -71,8 +71,8 @@ def fusible(graphs: Sequence[Graph]) -> list[Window]:
 
     Equal runs of operators are searched once for fusible parts.
     """
-    found: list[Window] = []
-    seen: set[str] = set()
+    windows: list[Window] = []
+    texts: set[str] = set()
     for place, graph in enumerate(graphs):
         if graph.variant != graphs[0].variant:
             continue
@@ -84,13 +84,13 @@ def fusible(graphs: Sequence[Graph]) -> list[Window]:
                     for n in run
                 ]
             )
-            if key in seen or len(run) < 2 or len(seen) >= MAX_RUNS:
+            if key in texts or len(run) < 2 or len(texts) >= MAX_RUNS:
                 continue
-            seen.add(key)
+            texts.add(key)
             for start, end in fusible_runs(run[:MAX_RUN_OPERATORS], graph.captured.values):
                 first = position[run[start]]
-                found += window(graphs, place, first, first + end - start, "fusible")
-    return found + anchored(graphs)
+                windows += window(graphs, place, first, first + end - start, "fusible")
+    return windows + anchored(graphs)
 
 
 def anchored(graphs: Sequence[Graph]) -> list[Window]:
@@ -98,7 +98,7 @@ def anchored(graphs: Sequence[Graph]) -> list[Window]:
 
     A fused kernel can compute a convolution or an attention together with its neighbours.
     """
-    found: list[Window] = []
+    windows: list[Window] = []
     counts: Counter[Ops] = Counter()
     for place in first_size(graphs):
         nodes = calls(graphs[place].graph)
@@ -106,23 +106,23 @@ def anchored(graphs: Sequence[Graph]) -> list[Window]:
             for start, end in ((spot - before, spot + after) for before, after in REACHES):
                 ops = real_ops(graphs[place], max(start, 0), end)
                 if start >= 0 and end <= len(nodes) and len(ops) >= 2 and counts[ops] < 2:
-                    made = list(window(graphs, place, start, end, "anchored"))
-                    counts[ops] += len(made)
-                    found += made
-    return found
+                    cuts = list(window(graphs, place, start, end, "anchored"))
+                    counts[ops] += len(cuts)
+                    windows += cuts
+    return windows
 
 
 def typical_windows(corpus: dict[str, list[Graph]], merges: int = MAX_MERGES) -> list[Window]:
     """Return the typical n-grams of the whole corpus: at most two windows per case and n-gram."""
     owners = [(case, place) for case, graphs in corpus.items() for place in first_size(graphs)]
-    made = typical(fold([names(corpus[case][place]) for case, place in owners], merges))
-    found: dict[tuple[str, tuple[str, ...]], list[Window]] = defaultdict(list)
-    for gram, places in made.items():
+    grams = typical(fold([names(corpus[case][place]) for case, place in owners], merges))
+    groups: dict[tuple[str, tuple[str, ...]], list[Window]] = defaultdict(list)
+    for gram, places in grams.items():
         for spot in places:
             case, place = owners[spot.sequence]
-            if len(gram) <= MAX_OPERATORS and len(found[case, gram]) < 2:
-                found[case, gram] += window(corpus[case], place, spot.start, spot.end, "typical")
-    return [one for group in found.values() for one in group]
+            if len(gram) <= MAX_OPERATORS and len(groups[case, gram]) < 2:
+                groups[case, gram] += window(corpus[case], place, spot.start, spot.end, "typical")
+    return [item for group in groups.values() for item in group]
 
 
 def first_size(graphs: Sequence[Graph]) -> list[int]:
@@ -130,24 +130,24 @@ def first_size(graphs: Sequence[Graph]) -> list[int]:
     return [place for place, graph in enumerate(graphs) if graph.variant == graphs[0].variant]
 
 
-def save_windows(found: Sequence[Window], path: Path) -> None:
+def save_windows(windows: Sequence[Window], path: Path) -> None:
     """Write the windows as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([astuple(one) for one in found]), encoding="utf-8")
+    path.write_text(json.dumps([astuple(item) for item in windows]), encoding="utf-8")
 
 
 def load_windows(path: Path) -> list[Window]:
     """Return the windows that :func:`save_windows` wrote."""
-    found = json.loads(path.read_text(encoding="utf-8"))
-    return [Window(case, place, start, end, tuple(ops), *rest) for case, place, start, end, ops, *rest in found]
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    return [Window(case, place, start, end, tuple(ops), *rest) for case, place, start, end, ops, *rest in rows]
 
 
-def siblings(graphs: Sequence[Graph], one: Window) -> Iterator[tuple[Graph, int, int]]:
+def siblings(graphs: Sequence[Graph], origin: Window) -> Iterator[tuple[Graph, int, int]]:
     """Yield the same operators in the same place of the same case, at every size it was captured at."""
-    base = graphs[one.place]
+    base = graphs[origin.place]
     for graph in graphs:
-        if graph.index == base.index and real_ops(graph, one.start, one.end) == one.ops:
-            yield graph, one.start, one.end
+        if graph.index == base.index and real_ops(graph, origin.start, origin.end) == origin.ops:
+            yield graph, origin.start, origin.end
 
 
 def around(graphs: Sequence[Graph], operators: Collection[str]) -> Iterator[Window]:
@@ -161,20 +161,20 @@ def around(graphs: Sequence[Graph], operators: Collection[str]) -> Iterator[Wind
                         yield from window(graphs, place, spot - before, spot + after, "rare")
 
 
-def matching(graphs: Sequence[Graph], wanted: Collection[tuple[str, ...]], limit: int = 3) -> Iterator[Window]:
+def matching(graphs: Sequence[Graph], sequences: Collection[tuple[str, ...]], limit: int = 3) -> Iterator[Window]:
     """Yield the places of the ``wanted`` sequences at a case's first size, at most ``limit`` of each."""
-    prefixes = {ops[:length] for ops in wanted for length in range(1, len(ops) + 1)}
+    prefixes = {ops[:length] for ops in sequences for length in range(1, len(ops) + 1)}
     counts: Counter[tuple[str, ...]] = Counter()
     for place in first_size(graphs):
         nodes = calls(graphs[place].graph)
         named = [None if is_metadata(node) else op_name(node) for node in nodes]
         for start, ops, end in _walk(named, prefixes):
-            if ops in wanted and counts[ops] < limit:
+            if ops in sequences and counts[ops] < limit:
                 tails = (end + extra for extra in range(_metadata_after(named, end) + 1))
-                made = next((w for tail in tails for w in window(graphs, place, start, tail, "matching")), None)
-                if made is not None:
+                match = next((w for tail in tails for w in window(graphs, place, start, tail, "matching")), None)
+                if match is not None:
                     counts[ops] += 1
-                    yield made
+                    yield match
 
 
 def _walk(named: Sequence[str | None], prefixes: Collection[Ops]) -> Iterator[tuple[int, Ops, int]]:

@@ -1,4 +1,4 @@
-"""The time that a candidate has for one subgraph (``--passbench-timeout``)."""
+"""The time that a candidate has for one subgraph (``passbench_timeout``)."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from sys import intern
 from types import MappingProxyType
@@ -13,6 +14,7 @@ from pytest_passbench.core.record import PassReport, Speed
 from pytest_passbench.timing.measurement import Arms, Result
 
 NONE: Mapping[str, Sequence[str]] = MappingProxyType({})
+NO_REASONS: Mapping[str, str] = MappingProxyType({})
 
 
 def speed_of(measured: Arms, name: str, result: Result) -> Speed:
@@ -30,16 +32,26 @@ def speed_of(measured: Arms, name: str, result: Result) -> Speed:
 
 
 def pass_reports(
-    items: Iterable[Mapping[str, Any]], untuned: Collection[str] = (), plans: Mapping[str, Sequence[str]] = NONE
+    items: Iterable[Mapping[str, Any]],
+    untuned: Collection[str] = (),
+    plans: Mapping[str, Sequence[str]] = NONE,
+    uncounted: Mapping[str, str] = NO_REASONS,
 ) -> list[PassReport]:
     """Return a candidate's reports on its passes, capped and escaped. No verdict depends on them.
 
     ``untuned`` are the names of the passes whose kernels could have been tuned and were not. ``plans`` has the launch
-    plans by the names of their passes, in words.
+    plans by the names of their passes, in words. ``uncounted`` has, by the pass's name, the reason why no match of
+    a pass counts although it matched.
     A run keeps all reports, and subgraphs of a task have most in common: equal misses are one object, and each text
     of a match is kept once.
     """
-    return [_report(item, untuned, plans) for item in list(items)[:200]]
+    reports = [(item, _report(item, untuned, plans)) for item in list(items)[:200]]
+    return [_uncounted(report, uncounted.get(str(item.get("name")))) for item, report in reports]
+
+
+def _uncounted(report: PassReport, reason: str | None) -> PassReport:
+    """Return the report of a pass as one that has missed, if there is a ``reason`` why its matches do not count."""
+    return report if reason is None else replace(report, matches=0, operators=_EMPTY, miss=reason, nearness=1.0)
 
 
 def _report(item: Mapping[str, Any], untuned: Collection[str], plans: Mapping[str, Sequence[str]]) -> PassReport:

@@ -86,8 +86,10 @@ class TrustedSession:
             expected = module(*[value.clone() for value in values])
             loaded = load_passes(passes.path, list(passes.stems))
             built = build(self.settings.pipeline, module, as_passes(loaded), values, LocalKernels(loaded))
-            record.passes = pass_reports(asdict(report) for report in built.reports)
-            if not built.rewritten:
+            matched = {item.name for item in built.reports if item.matches}
+            idle = dict.fromkeys(matched - built.working, misses.NO_WORK)
+            record.passes = pass_reports((asdict(report) for report in built.reports), uncounted=idle)
+            if not built.working:
                 record.arm = ArmResult("pass_miss", "match", misses.message(record.passes), speed_note=NOTE)
                 return
             found = built.call(*[value.clone() for value in values])

@@ -7,6 +7,7 @@ import stat
 import tempfile
 from pathlib import Path
 
+from pytest_passbench.core.cache import user_cache
 from pytest_passbench.kernels.errors import CompileError
 
 CACHE_VARIABLE = "PASSBENCH_KERNEL_CACHE"
@@ -18,12 +19,11 @@ def private() -> list[Path]:
     A sandbox may have the first read-only, or no home at all. A folder that others can write is left out, since
     libraries in it are loaded. A folder named by the variable is not checked: it is its user's choice.
     """
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME", "/")) / ".cache")
-    chosen = os.environ.get(CACHE_VARIABLE)
-    own = [home / "passbench" / "kernels", Path(tempfile.gettempdir()) / f"passbench-kernels-{os.getuid()}"]
-    if chosen:
-        return [Path(chosen), *filter(is_private, own[1:])]
-    return [folder for folder in own if is_private(folder)]
+    temporary = Path(tempfile.gettempdir()) / f"passbench-kernels-{os.getuid()}"
+    if named := os.environ.get(CACHE_VARIABLE):
+        return [Path(named), *filter(is_private, [temporary])]
+    cache = user_cache("kernels")
+    return [folder for folder in (cache, temporary) if folder is not None and is_private(folder)]
 
 
 def is_private(folder: Path) -> bool:

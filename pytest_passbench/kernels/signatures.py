@@ -46,17 +46,17 @@ def parse(source: str) -> dict[str, Signature]:
         tokens = [token for token in Text(source).tokens() if token.kind != "newline"]
     except ValueError as error:
         raise CompileError(str(error), where="kernel source") from None
-    found: dict[str, Signature] = {}
+    signatures: dict[str, Signature] = {}
     for name, result, parameters in _heads(tokens):
-        if len(found) == _MAX_FUNCTIONS or len(parameters) > _MAX_PARAMETERS:
+        if len(signatures) == _MAX_FUNCTIONS or len(parameters) > _MAX_PARAMETERS:
             raise CompileError(
                 f"the source is too complex: more than {_MAX_FUNCTIONS} functions, or {_MAX_PARAMETERS} parameters",
                 where="kernel source",
             )
         kinds = tuple(_kind(parameter, name) for parameter in parameters)
         written = frozenset(index for index, words in enumerate(parameters) if _is_written(words))
-        found[name] = Signature(_kind(result, name, result=True), kinds, written)
-    return found
+        signatures[name] = Signature(_kind(result, name, result=True), kinds, written)
+    return signatures
 
 
 _Words = list[str]

@@ -32,8 +32,8 @@ def compiler() -> str:
     """
     asked = os.environ.get("CXX")
     for name in [asked] if asked else COMPILERS:
-        if found := shutil.which(name):
-            return os.path.realpath(found)
+        if path := shutil.which(name):
+            return os.path.realpath(path)
     if asked:
         raise CompileError(f"names {asked!r}, which is no program", where="$CXX", remedy="name a compiler")
     raise CompileError("no C++ compiler found", where="$CXX", remedy="install g++ or clang++, or set CXX")

@@ -45,10 +45,10 @@ def at_most(items: list[Any], most: int) -> list[Any]:
 
 def pairs(data: Any, most: int) -> list[tuple[Any, Any]]:
     """Return a list of at most ``most`` pairs. Raises PlanRefused for any other data."""
-    found = at_most(listed(data), most)
-    if any(not isinstance(pair, list) or len(pair) != 2 for pair in found):
+    items = at_most(listed(data), most)
+    if any(not isinstance(pair, list) or len(pair) != 2 for pair in items):
         raise PlanRefused("named values that are not pairs of a name and a value")
-    return [(name, value) for name, value in found]
+    return [(name, value) for name, value in items]
 
 
 def integer(value: Any, most: int = MAX_EXTENT) -> int:

@@ -118,17 +118,17 @@ def _identifier(name: Any) -> str:
 
 def function_name(target: Any) -> str:
     """Return the dotted name of a function. Raises ValueRefused if it is neither torch's nor Python's."""
-    found = spelling(target) or _names_by_id().get(id(target))
-    if found is None:
+    name = spelling(target) or _names_by_id().get(id(target))
+    if name is None:
         raise ValueRefused(f"a call of {getattr(target, '__name__', target)!r}, which is no function of torch")
-    return found
+    return name
 
 
 def function_of(name: str) -> Any:
     """Return the function with this dotted name. Raises ValueRefused if there is none."""
-    found = _functions().get(name)
-    if found is not None:
-        return found
+    function = _functions().get(name)
+    if function is not None:
+        return function
     try:
         return resolve(name)
     except Exception as error:
@@ -138,14 +138,14 @@ def function_of(name: str) -> Any:
 @cache
 def _functions() -> dict[str, Any]:
     """Return functions beyond the suite's allow-list, by name. A pattern may name them; nothing here calls them."""
-    found = {
+    functions = {
         f"{prefix}.{name}": value
         for prefix, module in _MODULES
         for name, value in vars(module).items()
         if callable(value) and not isinstance(value, type) and not name.startswith("__")
     }
     plain = ("int", "float", "max", "min", "len", "tuple", "list", "getattr")
-    return found | {name: getattr(builtins, name) for name in plain}
+    return functions | {name: getattr(builtins, name) for name in plain}
 
 
 @cache

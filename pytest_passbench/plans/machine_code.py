@@ -56,7 +56,7 @@ class Binary:
     @property
     def sizes(self) -> tuple[int, ...]:
         """The bytes of each parameter."""
-        passed = tuple(PARAMETER_BYTES[one.kind] for one in self.passed)
+        passed = tuple(PARAMETER_BYTES[parameter.kind] for parameter in self.passed)
         return passed + (PARAMETER_BYTES["pointer"],) * self.hidden
 
     def to_data(self) -> dict[str, Any]:

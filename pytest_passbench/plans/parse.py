@@ -139,10 +139,10 @@ class _Parser:
     def _choice(self, steps: Any) -> tuple[Step, ...]:
         if not isinstance(steps, list) or not 1 <= len(steps) <= MAX_TUNED_STEPS:
             raise PlanRefused(f"a configuration that is not a list of at most {MAX_TUNED_STEPS} steps")
-        found = tuple(self._plain_step(*tagged(item)) for item in steps)
-        if not isinstance(found[-1], TritonLaunch) or any(not isinstance(s, (Fill, Copy)) for s in found[:-1]):
+        choice = tuple(self._plain_step(*tagged(item)) for item in steps)
+        if not isinstance(choice[-1], TritonLaunch) or any(not isinstance(s, (Fill, Copy)) for s in choice[:-1]):
             raise PlanRefused("a configuration that is not fills and copies with a launch at the end")
-        return found
+        return choice
 
     def _plain_step(self, kind: str, content: Any) -> Step:
         parsers: dict[str, Callable[..., Step]] = {
@@ -194,16 +194,16 @@ class _Parser:
         x, y, z = (integer(size, 1 << 31) for size in grid)
         most = launch.MAX_ARGUMENTS
         named = tuple((identifier(name), self._value(value)) for name, value in pairs(arguments, most))
-        chosen = tuple((identifier(name), self._constant(value)) for name, value in pairs(options, most))
-        check_distinct([name for name, _value in (*named, *chosen)])
-        return TritonLaunch(index, (x, y, z), named, chosen)
+        launch_options = tuple((identifier(name), self._constant(value)) for name, value in pairs(options, most))
+        check_distinct([name for name, _value in (*named, *launch_options)])
+        return TritonLaunch(index, (x, y, z), named, launch_options)
 
     def _operator(self, name: Any, arguments: Any, keywords: Any, results: Any, /) -> Step:
         values = [self._value(item) for item in at_most(listed(arguments), launch.MAX_ARGUMENTS)]
         named = tuple((identifier(key), self._value(value)) for key, value in pairs(keywords, launch.MAX_ARGUMENTS))
         check_distinct([key for key, _value in named])
-        found = tuple(self._result(item) for item in at_most(listed(results), launch.MAX_ARGUMENTS))
-        return Operator(text(name, MAX_NAME_CHARACTERS), tuple(values), named, found)
+        result_operands = tuple(self._result(item) for item in at_most(listed(results), launch.MAX_ARGUMENTS))
+        return Operator(text(name, MAX_NAME_CHARACTERS), tuple(values), named, result_operands)
 
     def _result(self, data: Any) -> Operand:
         """Return a result of an operator: memory that exists already, or the next buffer."""
@@ -257,10 +257,10 @@ class _Parser:
         sizes = self._sizes(source)
         if type(index) is not int or not 0 <= index < len(sizes):
             raise PlanRefused(f"an operand in the {str(source)[:20]} {str(index)[:20]}, which does not exist")
-        found = Operand(cast("Source", source), index, integer(offset), _form(*form))
-        if found.offset + found.form.nbytes > sizes[index]:
+        operand = Operand(cast("Source", source), index, integer(offset), _form(*form))
+        if operand.offset + operand.form.nbytes > sizes[index]:
             raise PlanRefused(f"an operand that goes beyond its {source}")
-        return found
+        return operand
 
     def _sizes(self, source: Any) -> list[int]:
         if source == "argument":
@@ -285,10 +285,10 @@ def _form(dtype: Any, shape: Any, strides: Any) -> Form:
     sizes, steps = listed(shape), listed(strides)
     if len(sizes) != len(steps) or len(sizes) > launch.MAX_DIMENSIONS:
         raise PlanRefused("a tensor of too many dimensions, or without strides for all of them")
-    found = Form(dtype, tuple(integer(size) for size in sizes), tuple(integer(step) for step in steps))
-    if math.prod(found.shape) > MAX_EXTENT or found.nbytes > MAX_EXTENT:
+    form = Form(dtype, tuple(integer(size) for size in sizes), tuple(integer(step) for step in steps))
+    if math.prod(form.shape) > MAX_EXTENT or form.nbytes > MAX_EXTENT:
         raise PlanRefused("a tensor larger than any memory")
-    return found
+    return form
 
 
 def _table(data: Any) -> ConstantTable:

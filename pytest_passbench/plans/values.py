@@ -52,7 +52,7 @@ def encode(value: Any, special: Encode | None = None, depth: int = 0) -> Any:
         return {"complex": [repr(value.real), repr(value.imag)]}
     for kind, (of, names) in _NAMED.items():
         if isinstance(value, of):
-            return {kind: next(name for name, found in names.items() if found is value)}
+            return {kind: next(name for name, candidate in names.items() if candidate is value)}
     if isinstance(value, torch.device):
         return {"device": str(value)}
     if value is Ellipsis:
@@ -115,10 +115,10 @@ def _tagged(tag: str, content: Any, special: Decode | None, depth: int) -> Any:
 
 
 def _named(tag: str, content: Any) -> Any:
-    found = _NAMED[tag][1].get(content) if isinstance(content, str) else None
-    if found is None:
+    value = _NAMED[tag][1].get(content) if isinstance(content, str) else None
+    if value is None:
         raise ValueRefused(f"no such {tag}: {str(content)[:40]!r}")
-    return found
+    return value
 
 
 def _device(content: Any) -> torch.device:

@@ -21,17 +21,17 @@ def steps(plan: Mapping[str, Any]) -> list[str]:
     ``a0`` is the first argument, ``b0`` the first buffer that the plan allocates, ``t0`` its first constant table.
     ``a0+64`` begins 64 bytes into the argument.
     """
-    said, buffers = [], 0
+    texts, buffers = [], 0
     for step in plan["steps"]:
         ((kind, content),) = step.items()
         if kind == "allocate":
-            said.append(f"allocate b{buffers}: {_allocated(content)}")
+            texts.append(f"allocate b{buffers}: {_allocated(content)}")
             buffers += 1
         else:
-            said.append(_step(kind, content, plan["kernels"]))
-    over = len(said) - MAX_STEPS_SHOWN
-    shown = [line(text, MAX_STEP_CHARACTERS) for text in said[:MAX_STEPS_SHOWN]]
-    return [*shown, f"and {counted(over, 'more step')}"] if over > 0 else shown
+            texts.append(_step(kind, content, plan["kernels"]))
+    over = len(texts) - MAX_STEPS_SHOWN
+    lines = [line(text, MAX_STEP_CHARACTERS) for text in texts[:MAX_STEPS_SHOWN]]
+    return [*lines, f"and {counted(over, 'more step')}"] if over > 0 else lines
 
 
 def _allocated(content: Sequence[Any]) -> str:
@@ -49,16 +49,16 @@ def _step(kind: str, content: Any, kernels: Sequence[Mapping[str, Any]]) -> str:
             named = ", ".join(f"{name}={_value(value)}" for name, value in [*arguments, *options])
             return f"launch {_kernel(kernels[number])}({named}) on a grid of {' x '.join(map(str, grid))}"
         case "tuned":
-            ((launch, told),) = content[0][-1].items()
-            return f"{_step(launch, told, kernels)}, the first of {len(content)} configurations"
+            ((launch, launch_text),) = content[0][-1].items()
+            return f"{_step(launch, launch_text, kernels)}, the first of {len(content)} configurations"
         case "fill":
             return f"fill {_value(content[0])} with {_value(content[1])}"
         case "copy":
             return f"copy {_value(content[1])} to {_value(content[0])}"
         case _:
             name, arguments, keywords, _ = content
-            given = [*map(_value, arguments), *(f"{key}={_value(value)}" for key, value in keywords)]
-            return f"call {name}({', '.join(given)})"
+            argument_texts = [*map(_value, arguments), *(f"{key}={_value(value)}" for key, value in keywords)]
+            return f"call {name}({', '.join(argument_texts)})"
 
 
 def _kernel(kernel: Mapping[str, Any]) -> str:

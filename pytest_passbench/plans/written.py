@@ -1,11 +1,23 @@
-"""The argument tensors that a launch plan writes to, according to its steps and its kernels' declarations."""
+"""The memory that a launch plan writes to, according to its steps and its kernels' declarations."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pytest_passbench.plans.launch import Copy, Fill, Launch, LaunchPlan, Operand, Operator, Step, TritonLaunch, Tuned
+from pytest_passbench.plans.launch import (
+    ITEM_BYTES,
+    Copy,
+    Fill,
+    Launch,
+    LaunchPlan,
+    Operand,
+    Operator,
+    Step,
+    TritonLaunch,
+    Tuned,
+)
 from pytest_passbench.suite.allowlist import resolve
 
 
@@ -15,7 +27,52 @@ def written(plan: LaunchPlan, parameters: Sequence[frozenset[int | str]]) -> fro
     ``parameters`` has, for each kernel, the parameters through which it writes: positions in C++, names in Triton.
     """
     targets = [value for step in plan.steps for value in _targets(step, parameters)]
-    return frozenset(one.index for value in targets for one in _operands(value) if one.source == "argument")
+    return frozenset(
+        operand.index for value in targets for operand in _operands(value) if operand.source == "argument"
+    )
+
+
+def returns_written(plan: LaunchPlan, parameters: Sequence[frozenset[int | str]]) -> bool:
+    """Return True if a kernel, or an operator, writes bytes that the plan returns, also if a copy passes them on.
+
+    ``parameters`` are those of :func:`written`.
+    """
+    pieces: list[Piece] = []
+    for step in plan.steps:
+        if isinstance(step, (Fill, Copy)):
+            passed_on = isinstance(step, Copy) and _meet(step.origin, pieces)
+            pieces = [*pieces, _piece(step.target)] if passed_on else _without(pieces, step.target)
+        else:
+            values = [*_targets(step, parameters), *(step.results if isinstance(step, Operator) else ())]
+            pieces += [_piece(operand) for value in values for operand in _operands(value)]
+    return any(_meet(operand, pieces) for operand in plan.returns)
+
+
+#: A piece of a plan's memory: source, index, and the offsets of its first byte and of its end.
+Piece = tuple[str, int, int, int]
+
+
+def _piece(operand: Operand) -> Piece:
+    return operand.source, operand.index, operand.offset, operand.offset + operand.form.nbytes
+
+
+def _meet(operand: Operand, pieces: Sequence[Piece]) -> bool:
+    """Return True if the operand's memory and one of the pieces have a byte in common."""
+    source, index, start, end = _piece(operand)
+    return any(piece[:2] == (source, index) and piece[2] < end and start < piece[3] for piece in pieces)
+
+
+def _without(pieces: Sequence[Piece], target: Operand) -> list[Piece]:
+    """Return the pieces without the memory that a step overwrites, if its target has no gaps."""
+    if math.prod(target.form.shape) * ITEM_BYTES[target.form.dtype] != target.form.nbytes:
+        return list(pieces)
+    source, index, start, end = _piece(target)
+    rest: list[Piece] = []
+    for piece in pieces:
+        inside = piece[:2] == (source, index)
+        parts = [(piece[2], min(piece[3], start)), (max(piece[2], end), piece[3])] if inside else [piece[2:]]
+        rest += [(*piece[:2], first, last) for first, last in parts if first < last]
+    return rest
 
 
 def _targets(step: Step, parameters: Sequence[frozenset[int | str]]) -> Iterator[Any]:

@@ -137,7 +137,7 @@ class Active:
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
         """Return how many subgraphs of a task are correct, and how long the rest of the run may take."""
         payload = getattr(report, PAYLOAD, None)
-        if report.when != "call" or payload is None or self.state.run is not None:
+        if report.when != "call" or payload is None or self.state.report is not None:
             return None  # of the short summary at the end, too: it has its own line for each failure
         return summary.status(self.state, report, [Record.from_json(data) for data in payload])
 
@@ -157,7 +157,7 @@ class Active:
 
     def pytest_terminal_summary(self, terminalreporter: Any, exitstatus: int) -> None:
         """Show the tables, where the results lie, the seed, and the gates; or the remedy if no task was selected."""
-        if self.state.run is not None:
+        if self.state.report is not None:
             summary.show(self.state, terminalreporter)
         elif exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
             remedy = self.state.selection.remedy(self.state.settings, self.state.config.option.keyword)

@@ -7,8 +7,8 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-from pytest_passbench.core.run import Run
 from pytest_passbench.report import services
+from pytest_passbench.report.report import Report
 
 
 def on_github() -> bool:
@@ -48,23 +48,23 @@ class Commands:
             self._token, self.at_the_end = "", []
 
 
-def tell(run: Run, folder: Path | None) -> tuple[list[str], list[str]]:
+def tell(report: Report, folder: Path | None) -> tuple[list[str], list[str]]:
     """Write what the service reads from files. Return workflow commands, and what could not be written."""
     commands: list[str] = []
     failed: list[str] = []
     if on_github():
-        commands = services.workflow_commands(run, os.environ.get("GITHUB_WORKSPACE", ""))
-        failed += _append_summary(run)
+        commands = services.workflow_commands(report, os.environ.get("GITHUB_WORKSPACE", ""))
+        failed += _append_summary(report)
     if on_gitlab() and folder is not None:
         try:
-            report = services.code_quality(run, os.environ.get("CI_PROJECT_DIR", ""))
-            (folder / "code-quality.json").write_text(report)
+            text = services.code_quality(report, os.environ.get("CI_PROJECT_DIR", ""))
+            (folder / "code-quality.json").write_text(text)
         except OSError as error:
             failed.append(f"code-quality.json was not written: {error.strerror}")
     return commands, failed
 
 
-def _append_summary(run: Run) -> list[str]:
+def _append_summary(report: Report) -> list[str]:
     """Append to the job's summary, as far as GitHub takes it. Return why it could not be written."""
     name = os.environ.get("GITHUB_STEP_SUMMARY")
     if not name:
@@ -73,7 +73,7 @@ def _append_summary(run: Run) -> list[str]:
     try:
         used = path.stat().st_size if path.exists() else 0
         with path.open("a", encoding="utf-8") as file:
-            file.write(services.job_summary(run, services.MAX_SUMMARY_BYTES - used))
+            file.write(services.job_summary(report, services.MAX_SUMMARY_BYTES - used))
     except OSError as error:
         return [f"the job summary was not written: {error.strerror}"]
     return []

@@ -18,7 +18,7 @@ from pytest_passbench.plugin.live import outcome, status_line
 from pytest_passbench.plugin.nodeid import NodeId, node_path, split
 from pytest_passbench.plugin.select import read
 from pytest_passbench.plugin.state import KEY, State, is_worker
-from pytest_passbench.report.evidence import standing
+from pytest_passbench.report.failure_text import standing
 from pytest_passbench.run.judging import records
 from pytest_passbench.run.stored import confirmed
 from pytest_passbench.suite.taskfile import task_hash
@@ -33,7 +33,7 @@ SAMPLE = "graph_list.txt"
 SUBGRAPH = "model.py"
 BESIDE_SUBGRAPH = "weight_meta.py"
 #: What keeps other plugins away from a task, by their names: no alarm goes off within the judge, whose own limit is
-#: --passbench-timeout, and a task that failed is not judged until it happens to pass.
+#: passbench_timeout, and a task that failed is not judged until it happens to pass.
 OTHERS = {"timeout": pytest.mark.timeout(0), "rerunfailures": pytest.mark.flaky(reruns=0)}
 
 

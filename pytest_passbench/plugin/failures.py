@@ -14,7 +14,7 @@ from pytest_passbench.core.escape import line as one_line
 from pytest_passbench.core.escape import printable
 from pytest_passbench.core.record import RAN, Record
 from pytest_passbench.report.changes import slowdown
-from pytest_passbench.report.evidence import OF_SUBGRAPH, cause, cause_key, describe, grouped, reason
+from pytest_passbench.report.failure_text import OF_SUBGRAPH, cause, cause_key, describe, grouped, reason
 
 MAX_DETAILED = 6
 """Different failures of a task that are shown in full; of the rest, a line each."""
@@ -53,10 +53,10 @@ class TaskFailedError(Exception):
     def text(self) -> str:
         """Return the failure with its evidence, in parts by cause."""
         groups = list(grouped(self.failed, cause_key))
-        shown = [describe(alike) for alike in groups[:MAX_DETAILED]]
+        abbreviated = [describe(alike) for alike in groups[:MAX_DETAILED]]
         others = (record for alike in groups[MAX_DETAILED:] for record in alike)
         rest = [one_line(f"{record.subgraph}: {reason(record)}", 300) for record in others]
-        wrong = [self._counts(), *shown, *(["\n".join(rest)] if rest else [])] if self.failed else []
+        wrong = [self._counts(), *abbreviated, *(["\n".join(rest)] if rest else [])] if self.failed else []
         return "\n\n".join([*wrong, *self._slowdowns()]) + "\n"
 
     def _slowdowns(self) -> list[str]:

@@ -30,7 +30,7 @@ def lines(state: State) -> list[str]:
     if settings.trusted:
         return [*rows, "trusted: the candidate runs in this process; nothing is scored"]
     if state.config.option.collectonly:
-        unfiltered = "only matching: not applied while collecting only; 'passbench touches DIR' lists the tasks"
+        unfiltered = "only matching: not applied while collecting only; 'passbench explain DIR --all' lists the tasks"
         return [*rows, unfiltered] if settings.only_matching else rows
     if state.earlier is not None:
         rows.append(line(str(state.earlier), 1000))

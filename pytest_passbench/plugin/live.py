@@ -14,7 +14,7 @@ import pytest
 
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.record import Record
-from pytest_passbench.report.evidence import standing
+from pytest_passbench.report.failure_text import standing
 
 
 @dataclass

@@ -1,45 +1,45 @@
 """The options as pytest has them, and the one frozen Settings that they make.
 
-Every option is ``--passbench-NAME`` with the ini twin ``passbench_NAME``; the command line wins. A value that is out
+An option is ``--passbench-NAME`` with the ini twin ``passbench_NAME``; the command line wins. Some have the ini
+file alone. A value that is out
 of range or unknown ends the run with pytest's usage error (exit code 4).
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
 from pytest_passbench.core.options import OPTIONS, Option
-from pytest_passbench.core.settings import ScoreSettings, Settings
+from pytest_passbench.core.settings import Settings
 
 FLAGS = {
     "passbench": "judge compiler passes: collect tasks, and only those if no path is given",
     "passbench_trusted": "run the candidate in this process, for --pdb; nothing is scored",
     "passbench_only_matching": "judge only the tasks that a pass of the candidate matches; no score has the others",
-    "passbench_compare_strict": "with --passbench-compare: fail also if it is open whether a speed-up fell",
-    "passbench_durations": "show the run's time by phase",
 }
 
 
 def add(parser: pytest.Parser) -> None:
-    """Add every option and its ini twin, in one group."""
+    """Add every option, in one group, and every ini setting."""
     group = parser.getgroup("passbench", "judging compiler passes (pytest-passbench)")
     for name, text in FLAGS.items():
         dashed = "--" + name.replace("_", "-")
         group.addoption(dashed, dest=name, action="store_true", default=None, help=text)
         parser.addini(name, text, type="bool", default=False)
     for option in OPTIONS:
-        names = [option.short] if option.short else []
         form: Literal["linelist", "string"] = "linelist" if option.many else "string"
+        parser.addini(option.dest, option.text, type=form, default=None)
+        if option.ini_only:
+            continue
+        names = [option.short] if option.short else []
         alone = {"nargs": "?", "const": option.alone} if option.alone else {}
         group.addoption(*names, f"--passbench-{option.name}", dest=option.dest, type=option.type,
                         action="append" if option.many else "store", default=None,
                         metavar=option.metavar, help=option.help, **alone)  # fmt: skip
-        parser.addini(option.dest, option.text, type=form, default=None)
 
 
 def flag(config: pytest.Config, name: str, namespace: argparse.Namespace | None = None) -> bool:
@@ -95,33 +95,31 @@ def settings(config: pytest.Config, *, paths: bool) -> Settings:
     values["candidates"], values["against"] = candidates(config), against(config)
     values["fail_under"] = tuple(gate for group in values.get("fail_under", ()) for gate in group)
     values.setdefault("suite", "all" if paths or values.get("tasks") else "lite")
-    scores = {f.name: values.pop(f.name) for f in fields(ScoreSettings) if f.name in values}
+    compares = values.get("compare") is not None
+    if "max_regression" in values:
+        values["max_regression"], values["compare_strict"] = values["max_regression"]
     trusted = flag(config, "passbench_trusted")
     if trusted and values["fail_under"]:
         raise pytest.UsageError("--passbench-fail-under needs scores, and --passbench-trusted makes none")
-    only, strict = flag(config, "passbench_only_matching"), flag(config, "passbench_compare_strict")
-    _check_compare(config, trusted, values.get("compare") is not None)
-    return Settings(
-        **values, trusted=trusted, only_matching=only, compare_strict=strict, score=ScoreSettings(**scores)
-    )
+    _check_compare(config, trusted, compares)
+    return Settings(**values, trusted=trusted, only_matching=flag(config, "passbench_only_matching"))
 
 
 def _check_compare(config: pytest.Config, trusted: bool, compares: bool) -> None:
     if trusted and compares:
         raise pytest.UsageError("--passbench-compare needs speeds, and --passbench-trusted measures none")
-    for name in ("max-regression", "compare-strict"):
-        given = getattr(config.option, "passbench_" + name.replace("-", "_"))
-        if given is not None and not compares:
-            raise pytest.UsageError(f"--passbench-{name} needs a run to compare with: add --passbench-compare=FILE")
+    if config.option.passbench_max_regression is not None and not compares:
+        remedy = "add --passbench-compare=FILE"
+        raise pytest.UsageError(f"--passbench-max-regression needs a run to compare with: {remedy}")
 
 
 def _value(config: pytest.Config, option: Option, namespace: argparse.Namespace) -> Any:
-    given, base = getattr(namespace, option.dest), config.invocation_params.dir
-    if given is None:
-        given, base = _from_ini(config, option), (config.inipath or config.rootpath).parent
-    if given is not None and option.type is Path:
-        given = [base / path for path in given] if option.many else base / given
-    return tuple(given) if isinstance(given, list) else given
+    value, base = getattr(namespace, option.dest, None), config.invocation_params.dir
+    if value is None:
+        value, base = _from_ini(config, option), (config.inipath or config.rootpath).parent
+    if value is not None and option.type is Path:
+        value = [base / path for path in value] if option.many else base / value
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _from_ini(config: pytest.Config, option: Option) -> Any:

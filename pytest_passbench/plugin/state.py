@@ -19,9 +19,9 @@ from pytest_passbench.run.ledger import Ledger
 
 if TYPE_CHECKING:
     from pytest_passbench.core.errors import UserError
-    from pytest_passbench.core.run import Run
     from pytest_passbench.plugin.select import Selection
     from pytest_passbench.report.gates import GateResult
+    from pytest_passbench.report.report import Report
     from pytest_passbench.run.resume import Earlier
 
 
@@ -44,7 +44,7 @@ class State:
     #: The number of tasks that no pass of a candidate matches, counted for each candidate, and left out for that.
     left_out: int = 0
     progress: Progress = field(default_factory=Progress)
-    run: Run | None = None
+    report: Report | None = None
     #: The run's folder, made when the first item is known; ``written`` is the folder that has the results.
     folder: Path | None = None
     written: Path | None = None

@@ -23,6 +23,7 @@ from pytest_passbench.plugin.live import outcome, spell
 from pytest_passbench.plugin.select import read
 from pytest_passbench.plugin.state import State
 from pytest_passbench.report import gates
+from pytest_passbench.report.report import Report, report_of
 from pytest_passbench.run.ledger import fresh_folder, write
 from pytest_passbench.timing.looks import FIRST_LOOK
 
@@ -115,17 +116,18 @@ def conclude(state: State, session: pytest.Session) -> None:
         return
     make_folder(state)
     state.ledger.noise = merged(list(state.noises.values()))
-    state.run = state.ledger.run()
-    state.config.hook.pytest_passbench_run(config=state.config, run=state.run)
+    run = state.ledger.run()
+    state.config.hook.pytest_passbench_run(config=state.config, run=run)
+    state.report = report_of(run)
     state.verdicts = [
-        *gates.check(state.run, state.settings.fail_under),
-        *gates.check_changes(state.run),
-        *_write(state, state.run),
+        *gates.check(run, state.settings.fail_under),
+        *gates.check_changes(run),
+        *_write(state, state.report),
     ]
     if session.exitstatus == pytest.ExitCode.OK:
         if any(not verdict.passed for verdict in state.verdicts):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        elif not all(record.judged for record in state.run.records):
+        elif not all(record.judged for record in run.records):
             session.exitstatus = HARNESS_FAILED
 
 
@@ -140,19 +142,20 @@ def make_folder(state: State) -> Path | None:
     return state.folder
 
 
-def _write(state: State, run: Run) -> list[gates.GateResult]:
+def _write(state: State, report: Report) -> list[gates.GateResult]:
     """Write the results to the run's folder, or, if that fails (the disk may be full), to a temporary one."""
     assert state.folder is not None
     try:
-        write(run, state.folder)
+        write(report, state.folder)
         state.written = state.folder
     except UserError as error:
         failed = [gates.GateResult(False, f"results not written: {line(str(error))}")]
         with contextlib.suppress(UserError, OSError):
             elsewhere = Path(tempfile.mkdtemp(prefix="passbench-results-"))
-            write(run, elsewhere)
+            write(report, elsewhere)
             state.written = elsewhere
         return failed
+    run = report.run
     if not run.interrupted and not state.ledger.missing() and all(record.judged for record in run.records):
         for path in state.folder.glob("journal*.jsonl"):
             path.unlink()
@@ -161,19 +164,18 @@ def _write(state: State, run: Run) -> list[gates.GateResult]:
 
 def show(state: State, reporter: Any) -> None:
     """Write the summary to the terminal."""
-    from pytest_passbench.plugin import options
     from pytest_passbench.report import terminal
 
-    assert state.run is not None
+    assert state.report is not None
     reporter.section("passbench")
-    reporter.write_line(terminal.summary(state.run, reporter._tw.fullwidth))
-    if options.flag(state.config, "passbench_durations"):
-        reporter.write_line(durations(state.run))
+    reporter.write_line(terminal.summary(state.report, reporter._tw.fullwidth))
+    if state.config.option.verbose > 0:
+        reporter.write_line(durations(state.report.run))
     for text in closing(state):
         reporter.write_line(text)
     for verdict in state.verdicts:
         reporter.write_line(verdict.line, green=verdict.passed, red=not verdict.passed)
-    commands, failed = ci.tell(state.run, state.written)
+    commands, failed = ci.tell(state.report, state.written)
     for text in failed:
         reporter.write_line(line(text, 1000))
     state.commands.at_the_end = commands
@@ -182,7 +184,6 @@ def show(state: State, reporter: Any) -> None:
 def closing(state: State) -> list[str]:
     """Return the last lines: what is missing or took too long, where the results lie, and the seed."""
     from pytest_passbench.report import html
-    from pytest_passbench.report.html import bundle
 
     missing = state.ledger.missing()
     rows = overdrawn(state.settings.budget, state.progress.spent())
@@ -201,8 +202,6 @@ def closing(state: State) -> list[str]:
     if state.written is not None:
         files = ("results.json", "results.md", html.NAME)
         rows += [f"results: {_short(state.written / name, state)}" for name in files]
-        if bundle.javascript() is None:
-            rows.append(f"{html.NAME} has no charts; to have them: {bundle.REMEDY}")
     if state.folder is not None and any(state.folder.glob("journal*.jsonl")):
         rows.append(f"to go on: the same command with --passbench-resume={_short(state.folder, state)}")
     return [*rows, f"seed: {state.ledger.seed.hex()}"]

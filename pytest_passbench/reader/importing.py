@@ -123,8 +123,8 @@ class _Finder(importlib.abc.MetaPathFinder):
 
     def _file(self, dotted: str) -> Path | None:
         base = self.folder / dotted.replace(".", "/")
-        found = base.with_name(base.name + ".py")
-        return found if found.is_file() else self._init(base)
+        file = base.with_name(base.name + ".py")
+        return file if file.is_file() else self._init(base)
 
     @staticmethod
     def _init(folder: Path) -> Path | None:
@@ -171,21 +171,21 @@ def _load(folder: Path, stem: str) -> LoadedPass:
 
 
 def _callable(module: ModuleType, stem: str, name: str, file: Path) -> Callable[..., Any]:
-    found = as_function(getattr(module, name, None))
-    if not callable(found):
+    function = as_function(getattr(module, name, None))
+    if not callable(function):
         raise PassError(stem, f"{file.name} defines no function {name!r}")
-    return cast("Callable[..., Any]", found)
+    return cast("Callable[..., Any]", function)
 
 
 def _wrapper(stem: str, replacement_func: Callable[[], Any], file: Path) -> Callable[..., Any]:
     try:
-        found = replacement_func()
+        function = replacement_func()
     except (Exception, SystemExit) as error:
         message = f"replacement_func() failed: {type(error).__name__}: {error}{_line(error, file.parent)}"
         raise PassError(stem, message) from error
-    if not callable(found):
-        raise PassError(stem, f"replacement_func() returns {type(found).__name__}, not a callable ({file.name})")
-    wrapper: Callable[..., Any] = found
+    if not callable(function):
+        raise PassError(stem, f"replacement_func() returns {type(function).__name__}, not a callable ({file.name})")
+    wrapper: Callable[..., Any] = function
     return wrapper
 
 

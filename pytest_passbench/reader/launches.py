@@ -165,10 +165,10 @@ class TritonRecorder:
         sizes = _grid(grid, values)
         with torch._C.DisableTorchFunction():
             named = tuple((name, _triton_value(recording, value, name)) for name, value in values.items())
-            chosen = tuple((name, recording.constant(value, name)) for name, value in options.items())
+            constants = tuple((name, recording.constant(value, name)) for name, value in options.items())
         reference = json.dumps(reference_of(function, self._folder))
         number = recording.kernel(TritonKernel(reference))
-        recording.steps.append(TritonLaunch(number, sizes, named, chosen))
+        recording.steps.append(TritonLaunch(number, sizes, named, constants))
 
     def tune(self, tuner: Any, *args: Any, **kwargs: Any) -> None:
         """Record a launch in each configuration that can be launched. Raises the last error if there is none."""
@@ -201,14 +201,14 @@ def _before_launch(tuner: Any, config: Any, args: Any, kwargs: dict[str, Any]) -
 
 def triton_kernels(folder: Path) -> list[str]:
     """Return references (JSON texts) to the Triton kernels in the candidate's modules."""
-    found: dict[str, None] = {}
+    kernels: dict[str, None] = {}
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == PACKAGE:
             for value in list(vars(module).values()):
                 with contextlib.suppress(TypeError, ValueError):
                     if type(value).__module__.startswith("triton."):
-                        found[json.dumps(reference_of(value, folder))] = None
-    return list(found)
+                        kernels[json.dumps(reference_of(value, folder))] = None
+    return list(kernels)
 
 
 def _grid(grid: Any, values: dict[str, Any]) -> tuple[int, int, int]:

@@ -95,9 +95,9 @@ def _made_anew(item: LoadedPass) -> Callable[..., Any]:
     """Return a wrapper that calls the one that a further ``replacement_func()`` returns."""
 
     def wrapper(*args: Any) -> Any:
-        made = item.replacement_func()
-        _check_call(made, args)
-        return made(*args)
+        function = item.replacement_func()
+        _check_call(function, args)
+        return function(*args)
 
     return wrapper
 
@@ -126,19 +126,21 @@ def _parameter(parameter: inspect.Parameter) -> str:
 def _count(signature: inspect.Signature) -> str:
     """Return how many arguments can be given by position."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    found = [parameter for parameter in signature.parameters.values() if parameter.kind in kinds]
-    needed = sum(parameter.default is parameter.empty for parameter in found)
+    parameters = [parameter for parameter in signature.parameters.values() if parameter.kind in kinds]
+    needed = sum(parameter.default is parameter.empty for parameter in parameters)
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in signature.parameters.values()):
         return f"{needed} or more"
-    return str(needed) if needed == len(found) else f"{needed} to {len(found)}"
+    return str(needed) if needed == len(parameters) else f"{needed} to {len(parameters)}"
 
 
 def _tell_kernels(channel: socket.socket, folder: Path) -> None:
     """Answer a request for all kernels of the modules."""
-    known = {(one.source, one.flags, one.openmp): one.loaded for one in reversed(launches.libraries)}
+    loaded_by_source = {
+        (library.source, library.flags, library.openmp): library.loaded for library in reversed(launches.libraries)
+    }
     libraries = [
         [source, list(flags), openmp, *_inside(folder, *loaded)]
-        for (source, flags, openmp), loaded in reversed(known.items())
+        for (source, flags, openmp), loaded in reversed(loaded_by_source.items())
     ]
     send(channel, {"libraries": libraries, "triton": launches.triton_kernels(folder)})
 
@@ -168,13 +170,13 @@ def _serve(channel: socket.socket, order: dict[str, Any], passes: dict[str, Load
             if not going:
                 os.kill(pid, signal.SIGKILL)
                 continue
-            said = b""
+            answer = b""
             with contextlib.suppress(OSError):
                 turn.send(_PLAN)
             with contextlib.suppress(OSError):
-                said = _said(pid, turn)
-        going = said not in (b"", _NO_PLAN)
-        if not said:
+                answer = _read_answer(pid, turn)
+        going = answer not in (b"", _NO_PLAN)
+        if not answer:
             reaped.add(pid)
             status = os.waitpid(pid, 0)[1]
             send(channel, {"ended": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0})
@@ -183,7 +185,7 @@ def _serve(channel: socket.socket, order: dict[str, Any], passes: dict[str, Load
             os.waitpid(pid, 0)
 
 
-def _said(pid: int, turn: socket.socket) -> bytes:
+def _read_answer(pid: int, turn: socket.socket) -> bytes:
     """Return the byte that a fork tells on its socket, or nothing if the fork has ended.
 
     A process that the fork has started may hold the socket open after the fork's end, so the fork is looked at too.
@@ -254,9 +256,9 @@ def record(request: Request, wrapper: Any, policy: str, chance: random.Random) -
 
     Raises Refused if the wrapper does what no plan can hold, and passes on what the wrapper raises.
     """
-    made, arguments = tensors.make(request, chance)
+    values, arguments = tensors.make(request, chance)
     device = next((tensor.device for tensor in request.tensors), "cpu")
-    recording = Recording(request, made, policy)
+    recording = Recording(request, values, policy)
     _check_call(wrapper, arguments)
     with torch.no_grad(), tensors.Device(device), recording, launches.active(recording):
         result = wrapper(*arguments)

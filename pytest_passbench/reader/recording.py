@@ -72,7 +72,7 @@ class Recording(TorchDispatchMode):
     def __init__(self, request: Request, tensors: list[torch.Tensor], policy: str) -> None:
         super().__init__()
         self._request, self._policy = request, policy
-        self._kept = list(tensors)  # kept alive, so that no address is given out twice
+        self._tensors = list(tensors)  # kept alive, so that no address is given out twice
         self._places: dict[int, tuple[Source, int, int]] = {}  # by storage: source, index, first address
         self._buffers = 0
         self._tables: list[ConstantTable] = []
@@ -118,7 +118,7 @@ class Recording(TorchDispatchMode):
         """Return the operand at an address, or None for a null pointer. Raises Refused for unknown memory."""
         if address == 0:
             return None
-        for tensor in self._kept:
+        for tensor in self._tensors:
             begin, size = tensor.untyped_storage().data_ptr(), tensor.untyped_storage().nbytes()
             if begin <= address < begin + max(size, 1):
                 source, index, first = self._place(tensor)
@@ -128,20 +128,20 @@ class Recording(TorchDispatchMode):
         raise Refused("address", "passes an address of no tensor that it was given or made")
 
     def _place(self, tensor: torch.Tensor) -> tuple[Source, int, int]:
-        found = self._places.get(_storage(tensor))
-        return self._table(tensor) if found is None else found
+        place = self._places.get(_storage(tensor))
+        return self._table(tensor) if place is None else place
 
     def _table(self, tensor: torch.Tensor) -> tuple[Source, int, int]:
         """Make a tensor from outside of the call a constant table. Raises Refused if the tables get too large."""
         storage = tensor.untyped_storage()
-        known = sum(table.nbytes for table in self._tables)
-        if tensor.device.type != "cpu" or known + storage.nbytes() > MAX_TABLE_BYTES:
+        table_bytes = sum(table.nbytes for table in self._tables)
+        if tensor.device.type != "cpu" or table_bytes + storage.nbytes() > MAX_TABLE_BYTES:
             raise Refused("outside", f"uses a tensor made outside the call ({storage.nbytes()} bytes)")
         self._tables.append(ConstantTable(ctypes.string_at(storage.data_ptr(), storage.nbytes()).hex()))
         return self._know(tensor, "table", len(self._tables) - 1, storage.data_ptr())
 
     def _know(self, tensor: torch.Tensor, source: Source, index: int, begin: int) -> tuple[Source, int, int]:
-        self._kept.append(tensor)
+        self._tensors.append(tensor)
         self._places[_storage(tensor)] = place = (source, index, begin)
         return place
 
@@ -168,8 +168,11 @@ class Recording(TorchDispatchMode):
     def _is_address(self, number: int) -> bool:
         if number < 1 << 20:
             return False
-        storages = [tensor.untyped_storage() for tensor in self._kept]
-        return any(one.nbytes() and one.data_ptr() <= number < one.data_ptr() + one.nbytes() for one in storages)
+        storages = [tensor.untyped_storage() for tensor in self._tensors]
+        return any(
+            storage.nbytes() and storage.data_ptr() <= number < storage.data_ptr() + storage.nbytes()
+            for storage in storages
+        )
 
     # -- operators --------------------------------------------------------------------------------------------------
 
@@ -288,15 +291,15 @@ def culprit(folder: Path, error: BaseException | None = None) -> tuple[str, int]
 
     The file is empty and the line 0 if no frame is in the folder.
     """
-    found, inside = ("", 0), f"{folder}/"
+    place, inside = ("", 0), f"{folder}/"
     step = error.__traceback__ if error is not None else None
     while step is not None:
         if step.tb_frame.f_code.co_filename.startswith(inside):
-            found = (step.tb_frame.f_code.co_filename.removeprefix(inside), step.tb_lineno)
+            place = (step.tb_frame.f_code.co_filename.removeprefix(inside), step.tb_lineno)
         step = step.tb_next
     frame = sys._getframe(1) if error is None else None
     while frame is not None:
         if frame.f_code.co_filename.startswith(inside):
             return frame.f_code.co_filename.removeprefix(inside), frame.f_lineno
         frame = frame.f_back
-    return found
+    return place

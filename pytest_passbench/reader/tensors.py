@@ -40,8 +40,8 @@ def _tensor(argument: Argument, chance: random.Random) -> torch.Tensor:
     if count:
         generator = torch.Generator().manual_seed(chance.getrandbits(62))
         values = torch.rand(count, generator=generator)
-        known = values if dtype.is_floating_point or dtype.is_complex else (2 * values).floor()
-        memory[start : start + count * item].view(dtype).copy_(known)
+        numbers = values if dtype.is_floating_point or dtype.is_complex else (2 * values).floor()
+        memory[start : start + count * item].view(dtype).copy_(numbers)
     whole = torch.empty(0, dtype=dtype)
     return whole.set_(memory.untyped_storage(), start // item, form.shape, form.strides)
 

@@ -98,10 +98,10 @@ def as_function(value: Any) -> Any:
 
 def parameters(function: Callable[..., Any]) -> list[str]:
     """Return the argument names of a function. Raises ValueError for ``*args`` or ``**kwargs``."""
-    found = inspect.signature(function).parameters.values()
-    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in found):
+    parameters_ = inspect.signature(function).parameters.values()
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters_):
         raise ValueError("takes *args or **kwargs; name every argument")
-    return [p.name for p in found]
+    return [p.name for p in parameters_]
 
 
 def trace(name: str, label: str, function: Callable[..., Any], arguments: list[str]) -> Traced:
@@ -128,14 +128,14 @@ def _without_effects() -> Iterator[None]:
     """Have statements that do nothing to values do nothing, and bring torch's gradient mode back at the end."""
     replaced = {name: _nothing for name in _CHECKS if hasattr(torch, name)}
     replaced |= {name: _sized(getattr(torch, name)) for name in _SIZED}
-    kept = {name: getattr(torch, name) for name in replaced}
+    originals = {name: getattr(torch, name) for name in replaced}
     grad = torch.is_grad_enabled()
     try:
         for name, function in replaced.items():
             setattr(torch, name, function)
         yield
     finally:
-        for name, function in kept.items():
+        for name, function in originals.items():
             setattr(torch, name, function)
         torch.set_grad_enabled(grad)
 

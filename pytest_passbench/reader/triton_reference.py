@@ -19,9 +19,9 @@ def reference_of(kernel: Any, root: Path) -> dict[str, Any]:
     Raises TypeError for an object that is not a Triton kernel. Raises ValueError if the kernel's text is in no Python
     file below ``root``.
     """
-    found = _References(root)
-    own = found.describe(function_of(kernel))
-    return {**own, "functions": found.functions}
+    references = _References(root)
+    main = references.describe(function_of(kernel))
+    return {**main, "functions": references.functions}
 
 
 def function_of(kernel: Any) -> FunctionType:
@@ -87,11 +87,11 @@ class _References:
 def _outer_values(function: FunctionType) -> Mapping[str, Any]:
     """Return the values of a function's global and enclosing names. A name without a value is left out."""
     code, names = function.__code__, function.__globals__
-    found = {name: names[name] for name in code.co_names if name in names}
+    values = {name: names[name] for name in code.co_names if name in names}
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # the name has no value yet
-            found[name] = cell.cell_contents
-    return found
+            values[name] = cell.cell_contents
+    return values
 
 
 def _member(value: Any, dtype: type) -> dict[str, str] | None:

@@ -1,53 +1,51 @@
-"""Charts as Vega-Lite specifications: ES(t), speed-ups with their intervals, and the rounds of a subgraph.
+"""The charts of page, board and files: curves of ES(t), intervals one below the other, and the small ones in tables.
 
-The specifications are plain data, for a page that has Vega. Colours are CSS variables with a fall-back, so that a
-page has them light, dark or in print. No chart tells things apart by colour alone: programs and outcomes have shapes,
-criteria have dashes.
+No chart tells things apart by colour alone: programs and outcomes have marks of their own, criteria have dashes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, isfinite, log10
-from typing import Any
 
-from pytest_passbench.core.escape import middle
+from pytest_passbench.core.escape import line, middle
 from pytest_passbench.core.ladder import T_STRICT
-from pytest_passbench.core.run import Run
-from pytest_passbench.report import tables
-from pytest_passbench.score import es
+from pytest_passbench.report.drawing import (
+    BAD,
+    GOOD,
+    GRID,
+    INK,
+    PALETTE,
+    SOFT,
+    Colour,
+    Drawing,
+    Group,
+    Inset,
+    Line,
+    Mark,
+    Shape,
+    Text,
+)  # fmt: skip
 from pytest_passbench.score.interval import Interval
 
-Spec = dict[str, Any]
-
-SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"  # a name: nothing is fetched from there
 EAGER = "eager"
-AGREES, ACCURATE = "agrees with eager at t", "as accurate as eager (fp64)"
-
-INK, SOFT, LINE = "var(--ink, #1b1f24)", "var(--soft, #57606a)", "var(--line, #d0d7de)"
-COLOURS = (
-    "var(--one, #0969da)", "var(--two, #bc4c00)", "var(--three, #1a7f64)", "var(--four, #8250df)",
-    "var(--five, #9a6700)", "var(--six, #bf3989)",
-)  # fmt: skip
-SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
-
+MARKS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
 FASTER, SLOWER, LEVEL = "faster than eager", "slower than eager", "neither: the interval has 1"
-OUTCOMES = {
-    FASTER: ("var(--good, #1a7f37)", "triangle-right"),
-    SLOWER: ("var(--bad, #bc4c00)", "triangle-left"),
-    LEVEL: ("var(--soft, #57606a)", "circle"),
+OUTCOMES: dict[str, tuple[str, Colour, str]] = {
+    FASTER: ("faster", GOOD, "triangle-right"),
+    SLOWER: ("slower", BAD, "triangle-left"),
+    LEVEL: ("same", SOFT, "circle"),
 }
-"""The colour and the shape of each outcome of a task."""
+"""The class in the style sheet, the colour and the mark of each outcome of an interval."""
 
-MAX_LABELLED = 40  # rows of a forest plot that have their names beside them
+MAX_LABELLED = 40  # rows of intervals that have their names beside them
 MAX_LABEL_CHARACTERS = 26
-ROW_PIXELS, NARROW_ROW_PIXELS = 19, 5
-ES_PIXELS = 300
-ONCE: Spec = {"values": [{}]}  # data of marks that are drawn once
-FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif'
-
-MAX_TICKS = 10
+ROW_PIXELS, NARROW_ROW_PIXELS, LEGEND_PIXELS = 19.0, 5.0, 18.0
+ES_PIXELS = 300.0
+GLYPH_PIXELS, GLYPH_HEIGHT = 150.0, 14.0
+DASHES = (5.0, 4.0)
+MAX_TICKS = 7
 
 _STEPS = (
     (1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0),
@@ -56,166 +54,51 @@ _STEPS = (
 )  # fmt: skip
 """Mantissas of the ticks of a logarithmic axis, from few to many."""
 
-CONFIG: Spec = {
-    "font": FONT,
-    "background": "transparent",
-    "view": {"stroke": None},
-    "axis": {
-        "labelColor": SOFT, "titleColor": SOFT, "gridColor": LINE, "domainColor": LINE, "tickColor": LINE,
-        "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "titlePadding": 8, "gridOpacity": 0.6,
-    },
-    "legend": {
-        "labelColor": INK, "titleColor": SOFT, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal",
-        "orient": "top", "direction": "vertical", "rowPadding": 3, "symbolStrokeWidth": 2, "labelLimit": 300,
-    },
-}  # fmt: skip
+
+@dataclass(frozen=True)
+class Curve:
+    """ES(t) of a program by t. Curves of one ``name`` share colour and mark; ``criterion`` says what is correct."""
+
+    name: str
+    values: Mapping[int, float]
+    criterion: str = ""
+    dashed: bool = False
 
 
 @dataclass(frozen=True)
-class Row:
-    """A row of a forest plot: a task, and its speed-up. ``key`` is the place to go to when the row is clicked."""
+class IntervalRow:
+    """A row of intervals: a ratio to eager. ``target`` is the id of the place to go to when it is clicked.
+
+    ``whole`` marks a row that stands for all others together.
+    """
 
     name: str
     interval: Interval
-    key: str = ""
+    target: str = ""
+    whole: bool = False
 
 
-def es_values(run: Run) -> list[Spec]:
-    """Return ES(t) of eager, the candidates and the baselines, under both criteria: a row for each t.
+@dataclass(frozen=True)
+class LogScale:
+    """A logarithmic scale from ``low`` to ``high``, with the values that are labelled."""
 
-    A row has ``t``, ``es``, ``program`` and ``criterion``. Speeds that were not measured give no row.
-    """
-    taken = {EAGER, *run.baselines}
-    names = [f"{name} (candidate)" if name in taken else name for name in run.names] + run.baselines
-    curves = [(name, AGREES, row) for name, row in zip(names, tables.rows(run), strict=True)]
-    if run.has_accuracy:
-        curves += [(name, ACCURATE, row) for name, row in zip(names, tables.rows(run, "fp64"), strict=True)]
-    found = [
-        (t, value, name, criterion)
-        for name, criterion, row in curves
-        for t, value in row.scores.es.items()
-        if value is not None
-    ]
-    eager = [(t, 1.0, EAGER, AGREES) for t in es.ladder(run.score_settings.interpretation)]
-    return [
-        {"t": t, "es": _short(value), "program": name, "criterion": criterion}
-        for t, value, name, criterion in [*eager, *found]
-    ]
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+
+    def share(self, value: float) -> float:
+        """Return the place of a value: 0 at the low end, 1 at the high one. A value beyond an end is put there."""
+        inside = min(max(value, self.low), self.high)
+        return log10(inside / self.low) / log10(self.high / self.low)
 
 
-def es_curves(run: Run) -> Spec:
-    """Return the chart of ES(t) of eager, the candidates and the baselines, under both criteria."""
-    values = es_values(run)
-    steps = list(es.ladder(run.score_settings.interpretation))
-    programs = list(dict.fromkeys(value["program"] for value in values))
-    criteria = list(dict.fromkeys(value["criterion"] for value in values))
-    domain, ticks = log_axis(value["es"] for value in values)
-    x = _axis("t", "tolerance t (a smaller t is stricter)", [steps[0] - 0.3, steps[-1] + 0.3], steps, log=False)
-    y = _axis("es", "ES(t), eager = 1 (log scale)", domain, ticks)
-    x["axis"] |= {"format": "d", "grid": False}
-    colour = _by("program", programs, [SOFT, *_around(COLOURS, len(programs))], {"title": None})
-    shape = _by("program", programs, ["stroke", *_around(SHAPES, len(programs), shift=1)], {"title": None})
-    legend = {"title": None, "symbolType": "stroke", "symbolSize": 400} if len(criteria) > 1 else None
-    dash = _by("criterion", criteria, [[1, 0], [5, 4]], legend)
-    default = {"x": {**{name: x[name] for name in ("type", "scale", "axis")}, "datum": T_STRICT}}
-    hint = {"type": "text", "align": "left", "baseline": "bottom", "dx": 5, "color": SOFT, "fontSize": 11}
-    tooltip = _tooltip({"program": "program", "criterion": "correct is what", "t": "t", "es": "ES(t)"})
-    return {
-        **_base(height=ES_PIXELS, what="ES of t for every program, by both criteria"),
-        "data": {"values": values},
-        "layer": [
-            {"data": ONCE, "mark": {"type": "rule", "color": SOFT, "strokeDash": [2, 3]}, "encoding": default},
-            {"data": ONCE, "mark": {**hint, "text": "torch.testing's default"},
-             "encoding": {**default, "y": {"value": ES_PIXELS - 4}}},
-            {"mark": {"type": "line", "strokeWidth": 2},
-             "encoding": {"x": x, "y": y, "color": colour, "strokeDash": dash}},
-            {"mark": {"type": "point", "filled": True, "size": 55, "opacity": 1},
-             "encoding": {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": tooltip}},
-        ],
-    }  # fmt: skip
-
-
-def forest(rows: Sequence[Row], overall: Sequence[Row]) -> Spec:
-    """Return the chart of speed-ups with their 95 % intervals, the fastest first, and ``overall`` above them.
-
-    Rows have their names beside them if there are at most 40. Intervals without an end are cut at the edge.
-    """
-    named = len(rows) <= MAX_LABELLED
-    ordered = [*overall, *sorted(rows, key=lambda row: -row.interval.ratio)]
-    domain, ticks = log_axis(ends(row.interval for row in ordered))
-    values = [{**_row(row, at, domain), "all": at < len(overall)} for at, row in enumerate(ordered)]
-    kinds = [name for name in OUTCOMES if any(value["outcome"] == name for value in values)]
-    colour = _by("outcome", kinds, [OUTCOMES[name][0] for name in kinds], {"title": None})
-    shape = _by("outcome", kinds, [OUTCOMES[name][1] for name in kinds], {"title": None})
-    label = "slice(datum.label, indexof(datum.label, '|') + 1)" if named else "''"
-    y = {"field": "id", "type": "nominal", "sort": {"field": "at"},
-         "axis": {"title": None, "domain": False, "ticks": False, "grid": False, "labelLimit": 230, "labelColor": INK,
-                  "labelExpr": label}}  # fmt: skip
-    x = _axis("ratio", "speed-up (log scale)", domain, ticks)
-    x["axis"]["orient"] = "top"
-    tooltip = _tooltip({"name": "task", "said": "speed-up [95 % interval]", "outcome": "outcome"})
-    both = {"y": y, "x": x, "color": colour, "tooltip": tooltip}
-    point = {"type": "point", "filled": True, "opacity": 1}
-    one = {"x": {**{name: x[name] for name in ("type", "scale", "axis")}, "datum": 1.0}}
-    step = ROW_PIXELS if named else NARROW_ROW_PIXELS
-    return {
-        **_base(height=step * len(values), what="speed-ups with their 95 % intervals on a logarithmic axis"),
-        "data": {"values": values},
-        "layer": [
-            {"data": ONCE, "mark": {"type": "rule", "color": INK, "strokeWidth": 1}, "encoding": one},
-            {"mark": {"type": "rule", "strokeWidth": 2 if named else 1.4},
-             "encoding": {**both, "x": {**x, "field": "low"}, "x2": {"field": "high"}}},
-            {"transform": [{"filter": "!datum.all"}], "mark": {**point, "size": 70 if named else 22},
-             "encoding": {**both, "shape": shape}},
-            {"transform": [{"filter": "datum.all"}], "mark": {**point, "size": 130, "shape": "diamond"},
-             "encoding": both},
-        ],
-    }  # fmt: skip
-
-
-def rounds() -> Spec:
-    """Return the chart of a subgraph's rounds. The page fills the data sets ``rounds`` and ``estimate``.
-
-    A round has ``round`` (its number), ``ratio``, ``pair`` and ``odd`` (0 or 1, of its pair). The estimate has
-    ``ratio``, ``low`` and ``high``.
-    """
-    y: Spec = {
-        "type": "quantitative",
-        "scale": {"type": "log", "nice": False, "padding": 8},
-        "axis": {"format": "~g", "tickCount": 5, "title": "speed-up (log scale)"},
-    }
-    x: Spec = {
-        "field": "round",
-        "type": "quantitative",
-        "scale": {"nice": False, "padding": 8},
-        "axis": {"title": "round, in the order of measuring", "format": "d", "grid": False, "tickMinStep": 1},
-    }
-    ratio = {**y, "field": "ratio"}
-    colour, shape = _by("odd", (0, 1), COLOURS, None), _by("odd", (0, 1), ("circle", "triangle-up"), None)
-    tooltip = _tooltip({"round": "round", "pair": "pair of processes", "ratio": "speed-up"})
-    estimate = {"name": "estimate"}
-    return {
-        **_base(height=190, what="the speed-up of each round, the estimate, and its interval"),
-        "datasets": {"rounds": [], "estimate": []},
-        "layer": [
-            {"data": estimate, "mark": {"type": "rect", "color": COLOURS[0], "opacity": 0.16},
-             "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}}},
-            {"data": ONCE, "mark": {"type": "rule", "color": INK}, "encoding": {"y": {**y, "datum": 1.0}}},
-            {"data": estimate, "mark": {"type": "rule", "color": COLOURS[0], "strokeWidth": 2, "strokeDash": [6, 3]},
-             "encoding": {"y": ratio}},
-            {"data": {"name": "rounds"}, "mark": {"type": "point", "size": 26, "strokeWidth": 1.2, "opacity": 0.85},
-             "encoding": {"x": x, "y": ratio, "shape": shape, "color": colour, "tooltip": tooltip}},
-        ],
-    }  # fmt: skip
-
-
-def log_axis(values: Iterable[float]) -> tuple[list[float], list[float]]:
-    """Return the ends and the ticks (3 to 10, if possible) of a logarithmic axis that has all values and 1.
+def log_scale(values: Iterable[float]) -> LogScale:
+    """Return a scale that has all values and 1, with 3 to 7 ticks if possible.
 
     Values that have no logarithm are left out.
     """
-    known = [value for value in values if isfinite(value) and value > 0]
-    low, high = min([*known, 1.0]), max([*known, 1.0])
+    positive = [value for value in values if isfinite(value) and value > 0]
+    low, high = min([*positive, 1.0]), max([*positive, 1.0])
     spare = max((log10(high) - log10(low)) * 0.04, 0.01)
     low, high = 10 ** (log10(low) - spare), 10 ** (log10(high) + spare)
     decades = range(floor(log10(low)) - 1, floor(log10(high)) + 2)
@@ -227,7 +110,18 @@ def log_axis(values: Iterable[float]) -> tuple[list[float], list[float]]:
         ticks = inside
         if len(inside) >= 4:
             break
-    return [_short(low), _short(high)], ticks[:: -(-len(ticks) // MAX_TICKS)] if ticks else [1.0]
+    return LogScale(_short(low), _short(high), tuple(ticks[:: -(-len(ticks) // MAX_TICKS)] if ticks else [1.0]))
+
+
+def interval_scale(intervals: Iterable[Interval]) -> LogScale:
+    """Return a scale for intervals. It shows no end that is further than 3 times the ratio."""
+    return log_scale(_ends(intervals))
+
+
+def _ends(intervals: Iterable[Interval]) -> Iterator[float]:
+    for interval in intervals:
+        yield max(interval.low, interval.ratio / 3)
+        yield min(interval.high, interval.ratio * 3)
 
 
 def outcome(interval: Interval) -> str:
@@ -235,69 +129,143 @@ def outcome(interval: Interval) -> str:
     return FASTER if interval.low > 1.0 else SLOWER if interval.high < 1.0 else LEVEL
 
 
-def ends(intervals: Iterable[Interval]) -> Iterator[float]:
-    """Yield the ends of intervals as far as an axis has to show them: none further than 3 times the ratio."""
-    for interval in intervals:
-        yield max(interval.low, interval.ratio / 3)
-        yield min(interval.high, interval.ratio * 3)
+def es_curves(curves: Sequence[Curve], steps: Sequence[int], height: float = ES_PIXELS) -> Drawing:
+    """Return the chart of curves over the t in ``steps``, the legend above them. ``height`` is that of the plot."""
+    scale = log_scale(value for curve in curves for value in curve.values.values())
+    names = list(dict.fromkeys(curve.name for curve in curves))
+    criteria = {curve.criterion: curve.dashed for curve in curves}
+    styles = {name: _style(index) for index, name in enumerate(name for name in names if name != EAGER)}
+    styles[EAGER] = (SOFT, "")
+    legend = [_entry(name, *styles[name]) for name in names]
+    legend += [_dash_entry(name, dashed) for name, dashed in criteria.items()] if len(criteria) > 1 else []
+    top = LEGEND_PIXELS * len(legend) + 32.0
+    low, high = steps[0] - 0.3, steps[-1] + 0.3
 
+    def place(t: float, value: float) -> tuple[float, float]:
+        return (t - low) / (high - low), top + height * (1.0 - scale.share(value))
 
-def _row(row: Row, at: int, domain: Sequence[float]) -> Spec:
-    found = row.interval
-    return {
-        "id": f"{row.key or at}|{middle(row.name, MAX_LABEL_CHARACTERS)}",  # unique, and behind the bar the label
-        "at": at,
-        "name": row.name,
-        "ratio": _short(found.ratio),
-        "low": _short(max(found.low, domain[0])),
-        "high": _short(min(found.high, domain[1])),
-        "said": str(found),
-        "outcome": outcome(found),
-    }
-
-
-def _axis(field: str, title: str, domain: Sequence[float], ticks: Sequence[float], log: bool = True) -> Spec:
-    """Return an encoding by place, with an axis from one end of ``domain`` to the other."""
-    scale = {"type": "log" if log else "linear", "domain": list(domain), "nice": False}
-    axis = {"values": list(ticks), "format": "~g", "title": title}
-    return {"field": field, "type": "quantitative", "scale": scale, "axis": axis}
-
-
-def _by(field: str, domain: Sequence[Any], values: Sequence[Any], legend: Spec | None) -> Spec:
-    """Return an encoding that gives every name of a field a value of its own."""
-    scale = {"domain": list(domain), "range": list(values[: len(domain)])}
-    return {"field": field, "type": "nominal", "scale": scale, "legend": legend}
-
-
-def _tooltip(titles: Mapping[str, str]) -> list[Spec]:
-    """Return the fields to show of a mark, by their titles; numbers with three decimals, if they have any."""
-    numbers = {"es": ".3f", "ratio": ".3f", "t": "d", "round": "d", "pair": "d"}
-    return [
-        {
-            "field": field,
-            "title": title,
-            **({"type": "quantitative", "format": numbers[field]} if field in numbers else {}),
-        }
-        for field, title in titles.items()
+    frame = _curve_axes(scale, top, top + height, {t: place(t, 1.0)[0] for t in steps})
+    lines = [_curve_line(curve, styles[curve.name][0], place) for curve in curves]
+    marks = [
+        Group((Mark(*place(t, value), mark, colour, 3.8),), _point_title(curve, t, value))
+        for curve in curves
+        for colour, mark in [styles[curve.name]]
+        for t, value in curve.values.items()
+        if mark
     ]
+    entries = [Inset(0.0, LEGEND_PIXELS * index, shapes) for index, shapes in enumerate(legend)]
+    label = "Curves of ES(t): " + ", ".join(line(name, 60) for name in names)
+    return Drawing((*entries, *frame, *lines, *marks), top + height + 44.0, "plain", label)
 
 
-def _around(values: Sequence[str], count: int, shift: int = 0) -> list[str]:
-    """Return so many values. Each time that they begin anew they are shifted, so that pairs of lists stay unlike."""
-    size = len(values)
-    return [values[(index + shift * (index // size)) % size] for index in range(count)]
+def _style(index: int) -> tuple[Colour, str]:
+    """Return colour and mark of a program. Each time that the marks begin anew they are shifted by one."""
+    return PALETTE[index % len(PALETTE)], MARKS[(index + index // len(MARKS)) % len(MARKS)]
+
+
+def _entry(name: str, colour: Colour, mark: str) -> tuple[Shape, ...]:
+    signs = (Line(((0, 9), (22, 9)), colour, 2.0), *((Mark(11, 9, mark, colour, 3.8),) if mark else ()))
+    return (*signs, Text(30, 13, line(name, 60), INK, "start"))
+
+
+def _dash_entry(name: str, dashed: bool) -> tuple[Shape, ...]:
+    return (Line(((0, 9), (22, 9)), SOFT, 2.0, DASHES if dashed else ()), Text(30, 13, name, INK, "start"))
+
+
+def _curve_axes(scale: LogScale, top: float, bottom: float, steps: Mapping[int, float]) -> Iterator[Shape]:
+    for tick in scale.ticks:
+        y = bottom - (bottom - top) * scale.share(tick)
+        yield Line(((0.0, y), (1.0, y)), GRID, 1.0)
+        yield Text(0.0, y + 4.0, f"{tick:g}", SOFT, "end", -8.0)
+    for t, x in steps.items():
+        yield Inset(x, bottom, (Line(((0, 0), (0, 5)), GRID), Text(0, 18, str(t))))
+    yield Line(((0.0, bottom), (1.0, bottom)), GRID)
+    yield Text(0.0, top - 10.0, "ES(t), eager = 1 (log scale)", SOFT, "start", -38.0)
+    yield Text(0.5, bottom + 38.0, "tolerance t (a smaller t is stricter)")
+    if T_STRICT in steps:
+        yield Line(((steps[T_STRICT], top), (steps[T_STRICT], bottom)), SOFT, 1.0, (2.0, 3.0))
+        yield Text(steps[T_STRICT], bottom - 5.0, "torch.testing's default", SOFT, "start", 5.0, 11.0)
+
+
+def _curve_line(curve: Curve, colour: Colour, place: Callable[[float, float], tuple[float, float]]) -> Line:
+    dash = DASHES if curve.dashed else ()
+    return Line(tuple(place(t, value) for t, value in curve.values.items()), colour, 2.0, dash)
+
+
+def _point_title(curve: Curve, t: int, value: float) -> str:
+    correct = f"\ncorrect is what {curve.criterion}" if curve.criterion else ""
+    return f"{line(curve.name, 200)}{correct}\nt = {t}: ES(t) = {value:.3f}"
+
+
+def forest(rows: Sequence[IntervalRow], title: str) -> Drawing:
+    """Return the chart of ratios with their 95 % intervals, the greatest first, and whole rows above them.
+
+    ``title`` is that of the axis. Rows have their names beside them if there are at most 40. Intervals without an
+    end are cut at the edge.
+    """
+    ordered = sorted(rows, key=lambda row: (not row.whole, 0.0 if row.whole else -row.interval.ratio))
+    named = len(ordered) <= MAX_LABELLED
+    step = ROW_PIXELS if named else NARROW_ROW_PIXELS
+    scale = interval_scale(row.interval for row in ordered)
+    kinds = [name for name in OUTCOMES if any(outcome(row.interval) == name for row in ordered)]
+    top = LEGEND_PIXELS * len(kinds) + 48.0
+    bottom = top + step * len(ordered)
+    legend = [
+        Inset(0.0, LEGEND_PIXELS * index, (Mark(6, 9, mark, colour, 4.4), Text(18, 13, name, INK, "start")))
+        for index, name in enumerate(kinds)
+        for _, colour, mark in [OUTCOMES[name]]
+    ]
+    body = [_row(row, top + step * (index + 0.5), scale, named) for index, row in enumerate(ordered)]
+    label = f"Intervals of {line(', '.join(row.name for row in ordered[:4]), 120)}, on a logarithmic axis"
+    shapes = (*legend, *_ratio_axis(scale, top, bottom, title), *body)
+    return Drawing(shapes, bottom + 6.0, "named" if named else "plain", label)
+
+
+def _ratio_axis(scale: LogScale, top: float, bottom: float, title: str) -> Iterator[Shape]:
+    yield Text(0.5, top - 28.0, f"{title} (log scale)")
+    for tick in scale.ticks:
+        x = scale.share(tick)
+        yield Line(((x, top - 4.0), (x, bottom)), GRID)
+        yield Text(x, top - 9.0, f"{tick:g}")
+    one = scale.share(1.0)
+    yield Line(((one, top - 4.0), (one, bottom)), INK)
+
+
+def _row(row: IntervalRow, y: float, scale: LogScale, named: bool) -> Group:
+    _, colour, mark = OUTCOMES[outcome(row.interval)]
+    shape, radius = ("diamond", 5.2) if row.whole else (mark, 4.4 if named else 2.4)
+    ends = (scale.share(row.interval.low), y), (scale.share(row.interval.high), y)
+    shapes: list[Shape] = [Line(ends, colour, 2.0 if named else 1.4)]
+    shapes.append(Mark(scale.share(row.interval.ratio), y, shape, colour, radius))
+    if named:
+        shapes.append(Text(0.0, y + 4.0, middle(row.name, MAX_LABEL_CHARACTERS), INK, "end", -10.0))
+    title = f"{line(row.name, 200)}\n{row.interval} (95 % interval)\n{outcome(row.interval)}"
+    return Group(tuple(shapes), title, row.target)
+
+
+def glyph(interval: Interval, scale: LogScale) -> Drawing:
+    """Return the small interval of a table's row."""
+    _, colour, _ = OUTCOMES[outcome(interval)]
+    low, high, ratio = (scale.share(value) for value in (interval.low, interval.high, interval.ratio))
+    least = 1.5 / GLYPH_PIXELS  # so that a narrow interval can be seen on both sides of its ratio
+    middle_y = GLYPH_HEIGHT / 2
+    shapes = (
+        Line(((scale.share(1.0), 0.0), (scale.share(1.0), GLYPH_HEIGHT)), GRID, 1.2),
+        Line(((min(low, ratio - least), middle_y), (max(high, ratio + least), middle_y)), colour, 6.0),
+        Line(((ratio, 2.0), (ratio, 12.0)), INK, 1.5),
+    )
+    return Drawing(shapes, GLYPH_HEIGHT, "glyph", "")
+
+
+def glyph_axis(scale: LogScale) -> Drawing:
+    """Return the axis above the small intervals: 1, and the ends as far as there is room for them."""
+    one, room = scale.share(1.0), 40.0 / GLYPH_PIXELS
+    labels = [Text(one, 11.0, "1")]
+    labels += [Text(0.0, 11.0, f"{scale.low:.2g}", SOFT, "start", -6.0)] if one > room else []
+    labels += [Text(1.0, 11.0, f"{scale.high:.2g}", SOFT, "end", 6.0)] if one < 1.0 - room else []
+    about = f"intervals on a logarithmic scale from {scale.low:.2g} to {scale.high:.2g}"
+    return Drawing(tuple(labels), GLYPH_HEIGHT, "glyph", about)
 
 
 def _short(value: float) -> float:
     return float(f"{value:.4g}")
-
-
-def _base(height: Any, what: str) -> Spec:
-    return {
-        "$schema": SCHEMA,
-        "description": what,
-        "width": "container",
-        "height": height,
-        "autosize": {"contains": "padding"},
-        "config": CONFIG,
-    }

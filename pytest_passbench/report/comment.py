@@ -2,56 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from pytest_passbench.core.escape import cell
-from pytest_passbench.core.run import Run
-from pytest_passbench.report import tables
-from pytest_passbench.report.details import COMPARISONS
-from pytest_passbench.report.notes import notes
-from pytest_passbench.report.notices import Notice, behind, failures
+from pytest_passbench.report.ci_annotations import Annotation
+from pytest_passbench.report.report import Report
 from pytest_passbench.report.tables import Table
 
 MAX_LINES = 60
 MAX_TEXT = 240  # characters of a failure
-MAX_NOTES = 4
+MAX_CAVEATS = 4
 MAX_TASKS = 15  # rows of the slowest and fastest tasks
 
 
-def render(run: Run) -> str:
+def render(report: Report) -> str:
     """Return the comment, ending in a newline. Everything that a candidate wrote is made inert."""
-    found = failures(run)
-    tasks = {(record.task, record.candidate) for record in run.records}
-    judged = {(record.task, record.candidate) for record in run.records if record.judged}
-    counts = [f"{len(judged) - len(found)} passed, {len(found)} failed"]
+    records = report.run.records
+    tasks = {(record.task, record.candidate) for record in records}
+    judged = {(record.task, record.candidate) for record in records if record.judged}
+    counts = [f"{len(judged) - len(report.failures)} passed, {len(report.failures)} failed"]
     counts += [f"{len(tasks - judged)} not judged"] if tasks != judged else []
-    head = [f"### PassBench: {', '.join(counts)}", ""]
-    head += _table(tables.board_table(run), 8)
-    said = [f"> {cell(note, MAX_TEXT)}" for note in notes(run)[:MAX_NOTES]]
-    lines = [*head, "", *([*said, ""] if said else [])]
-    lines += _notices("failed task", found, (MAX_LINES - len(lines)) // 2)
-    lines += _notices("task slower than the reference", behind(run), (MAX_LINES - len(lines)) // 3)
-    for compared in (make(run, name) for name in run.names for make in COMPARISONS):
-        room = MAX_LINES - len(lines) - 5
-        if compared.rows and room > 1:
-            lines += [f"**{cell(compared.title)}**, the worst first", "", *_table(compared, min(room, MAX_TASKS)), ""]
-    for name in run.names:
-        table = tables.task_table(run, name)
-        room = MAX_LINES - len(lines) - 5
-        if table.rows and room > 1:
-            rows = sorted(table.rows, key=_speed)
-            kept = Table(table.title, table.headers, tuple(rows[: min(room, MAX_TASKS)]))
-            lines += [f"**{cell(table.title)}**, the slowest first", "", *_table(kept, MAX_TASKS), ""]
+    lines = [f"### PassBench: {', '.join(counts)}", "", *_table(report.board, 8), ""]
+    caveats = [f"> {cell(caveat, MAX_TEXT)}" for caveat in report.caveats[:MAX_CAVEATS]]
+    lines += [*caveats, ""] if caveats else []
+    lines += _annotations("failed task", report.failures, (MAX_LINES - len(lines)) // 2)
+    lines += _annotations("task slower than the reference", report.behind, (MAX_LINES - len(lines)) // 3)
+    for compared in (table for candidate in report.candidates for table in candidate.comparisons):
+        lines += _section(compared, "the worst first", MAX_LINES - len(lines) - 5)
+    for candidate in report.candidates:
+        ordered = replace(candidate.tasks, rows=tuple(sorted(candidate.tasks.rows, key=_speed)))
+        lines += _section(ordered, "the slowest first", MAX_LINES - len(lines) - 5)
     return "\n".join(lines[:MAX_LINES]).rstrip("\n") + "\n"
 
 
-def _notices(title: str, found: list[Notice], room: int) -> list[str]:
-    """Return a table of tasks. If they are more than ten, it has at most ``room`` lines, or one task."""
-    if not found:
+def _section(table: Table, order: str, room: int) -> list[str]:
+    """Return a table under its title, with as many rows as there is room for; nothing if there is none."""
+    if not table.rows or room <= 1:
         return []
-    shown = found[: max(1, room - 3)] if len(found) > 10 else found
+    return [f"**{cell(table.title)}**, {order}", "", *_table(table, min(room, MAX_TASKS)), ""]
+
+
+def _annotations(title: str, annotations: Sequence[Annotation], room: int) -> list[str]:
+    """Return a table of tasks. If they are more than ten, it has at most ``room`` lines, or one task."""
+    if not annotations:
+        return []
+    first = annotations[: max(1, room - 3)] if len(annotations) > 10 else annotations
     lines = [f"| {title} | candidate | why |", "|---|---|---|"]
-    lines += [f"| {cell(one.task)} | {cell(one.candidate)} | {cell(one.text, MAX_TEXT)} |" for one in shown]
-    if len(shown) < len(found):
-        lines.append(f"| ... and {len(found) - len(shown)} more | | results.md has all |")
+    lines += [f"| {cell(item.task)} | {cell(item.candidate)} | {cell(item.text, MAX_TEXT)} |" for item in first]
+    if len(first) < len(annotations):
+        lines.append(f"| ... and {len(annotations) - len(first)} more | | results.md has all |")
     return [*lines, ""]
 
 

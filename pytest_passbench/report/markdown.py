@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from pytest_passbench.core.escape import cell
-from pytest_passbench.core.ladder import T_STRICT
 from pytest_passbench.core.run import Run
-from pytest_passbench.report import changes as since
-from pytest_passbench.report import tables
-from pytest_passbench.report.details import DETAILS
-from pytest_passbench.report.facts import extent, listing
-from pytest_passbench.report.notes import notes
+from pytest_passbench.report.report import Report
+from pytest_passbench.report.run_text import extent, listing
 from pytest_passbench.report.tables import Table
 
 NAME = "results.md"
 
 
-def render(run: Run, at: int = T_STRICT, said: Sequence[str] = ()) -> str:
-    """Return the report as GitHub-flavoured Markdown, ending in a newline.
-
-    The board counts what is correct at ``at``. ``said`` are further notes.
-    """
-    parts = ["# PassBench results", _facts(run), *(f"> {cell(note)}" for note in (*said, *notes(run)))]
-    parts += [table(tables.board_table(run, at)), table(tables.es_table(run))]
-    for candidate in run.names:
-        parts.append(table(tables.task_table(run, candidate)))
-        details = [make(run, candidate) for make in DETAILS]
-        parts += [table(item) for item in details if item.rows]
+def render(report: Report) -> str:
+    """Return the report as GitHub-flavoured Markdown, ending in a newline."""
+    run = report.run
+    parts = ["# PassBench results", _facts(run), *(f"> {cell(caveat)}" for caveat in report.caveats)]
+    parts += [table(report.board), table(report.es)]
+    for candidate in report.candidates:
+        failures = (candidate.failures,) if candidate.failures.rows else ()
+        parts += map(table, (candidate.tasks, *candidate.comparisons, *failures, *candidate.subgraph_tables))
     parts.append(_listing("Settings", "The options of the run. A dash: not given.", run.settings))
     parts.append(_listing("Environment", "Where the run took place.", run.environment))
     parts.append(_listing("Noise", "Eager measured against eager here (docs/results.md).", run.noise))
@@ -38,10 +31,9 @@ def render(run: Run, at: int = T_STRICT, said: Sequence[str] = ()) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def changes(run: Run, said: Iterable[str]) -> str:
-    """Return how a run's candidates changed since an earlier run as Markdown, after the sentences ``said``."""
-    found = [since.table(run, candidate) for candidate in run.names]
-    parts = [*(f"> {cell(text, 1000)}" for text in said), *(table(item) for item in found if item.rows)]
+def changes(tables: Iterable[Table], sentences: Iterable[str]) -> str:
+    """Return the tables of changes since an earlier run as Markdown, after sentences."""
+    parts = [*(f"> {cell(text, 1000)}" for text in sentences), *(table(item) for item in tables if item.rows)]
     return "\n\n".join(["# PassBench comparison", *parts]) + "\n"
 
 
@@ -59,10 +51,10 @@ def _candidate(item: dict[str, Any]) -> str:
     return f"**{cell(str(item.get('name', '')))}** ({cell(path)}, content {cell(content)})"
 
 
-def table(found: Table) -> str:
+def table(values: Table) -> str:
     """Return a table under its title, which is a heading of the second level, and what it says."""
-    lines = [_row(found.headers), "|" + "---|" * len(found.headers), *map(_row, found.rows)]
-    return "\n\n".join(filter(None, [f"## {cell(found.title)}", found.about, "\n".join(lines)]))
+    lines = [_row(values.headers), "|" + "---|" * len(values.headers), *map(_row, values.rows)]
+    return "\n\n".join(filter(None, [f"## {cell(values.title)}", values.about, "\n".join(lines)]))
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
 from typing import Any
 
 from pytest_passbench.core.escape import line
-from pytest_passbench.core.options import OPTIONS
+from pytest_passbench.core.options import OPTIONS, Option
 from pytest_passbench.core.run import Run
-from pytest_passbench.core.settings import ScoreSettings, Settings, same_in
+from pytest_passbench.core.settings import Settings, same_in
 
 MAX_CHARACTERS = 2000
 
@@ -18,18 +17,22 @@ def command(run: Run, candidate: str, task: str) -> str:
     """Return the shell command that judges a task for a candidate again, with the run's settings and its seed."""
     path = next((item.get("path") for item in run.candidates if item.get("name") == candidate), candidate)
     words = ["pytest", "--passbench", f"--candidate={path}", f"--passbench-task={task}"]
-    given = {**run.settings, **(run.settings.get("score") or {})}
-    usual = {**asdict(Settings()), **asdict(ScoreSettings())}
-    named = {*same_in("command"), *asdict(ScoreSettings())} & given.keys()
     for option in OPTIONS:
-        if option.key not in named or (value := _plain(given[option.key])) == _plain(usual[option.key]):
-            continue
-        words += [f"--passbench-{option.name}={item}" for item in (value if isinstance(value, list) else [value])]
-    words += ["--passbench-compare-strict"] if given.get("compare_strict") else []
+        words += _words(option, run.settings) if option.key in same_in("command") else []
     if run.seed.get("revealed"):
         words.append(f"--passbench-seed={run.seed['revealed']}")
     return line(" ".join(shlex.quote(str(word)) for word in words), MAX_CHARACTERS)
 
 
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, (tuple, list)) else value
+def _words(option: Option, settings: dict[str, Any]) -> list[str]:
+    """Return the words that set an option as the run had it; none if that is the default."""
+    default = getattr(Settings, option.key)
+    value = settings.get(option.key, default)
+    if option.key == "max_regression" and settings.get("compare_strict"):
+        value = f"{value},strict"
+    values = value if isinstance(value, tuple | list) else [value]
+    if value == default or not values:
+        return []
+    if option.ini_only:
+        return [word for item in values for word in ("-o", f"{option.dest}={item}")]
+    return [f"--passbench-{option.name}={item}" for item in values]

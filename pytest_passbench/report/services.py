@@ -4,46 +4,47 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import PurePath
 
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.plurals import counted
-from pytest_passbench.core.run import Run
 from pytest_passbench.report import comment, markdown
-from pytest_passbench.report.notices import Notice, behind, failures
+from pytest_passbench.report.ci_annotations import Annotation
+from pytest_passbench.report.report import Report
 
 MAX_ANNOTATIONS = 10  # GitHub shows no more errors, and no more warnings, of a step
 MAX_SUMMARY_BYTES = 1 << 20  # of a step's summary
 MAX_TEXT = 1_000
 _CUT = "\n\nCut here: GitHub takes 1 MiB. results.md has the rest.\n"
-_SEVERITIES = ("blocker", "critical", "critical", "major", "major", "minor", "info")  # by Notice.severity
+_SEVERITIES = ("blocker", "critical", "critical", "major", "major", "minor", "info")  # by Annotation.severity
 
 
-def workflow_commands(run: Run, workspace: str = "") -> list[str]:
+def workflow_commands(report: Report, workspace: str = "") -> list[str]:
     """Return workflow commands: an error for each failed task, a warning for each one slower than the reference.
 
     The worst comes first. There are at most ten of each; the tenth then counts the others. ``workspace`` is the
     checkout's folder, from which GitHub counts paths.
     """
-    errors = _commands("error", failures(run), "failed", workspace)
-    return errors + _commands("warning", behind(run), "are slower than the reference", workspace)
+    errors = _commands("error", report.failures, "failed", workspace)
+    return errors + _commands("warning", report.behind, "are slower than the reference", workspace)
 
 
-def _commands(level: str, found: list[Notice], what: str, workspace: str) -> list[str]:
-    shown = found if len(found) <= MAX_ANNOTATIONS else found[: MAX_ANNOTATIONS - 1]
-    lines = [_command(level, one, workspace) for one in shown]
-    if len(shown) < len(found):
-        rest = found[len(shown) :]
-        subgraphs = counted(sum(one.count for one in rest), "subgraph")
+def _commands(level: str, annotations: Sequence[Annotation], what: str, workspace: str) -> list[str]:
+    first = annotations if len(annotations) <= MAX_ANNOTATIONS else annotations[: MAX_ANNOTATIONS - 1]
+    lines = [_command(level, annotation, workspace) for annotation in first]
+    if len(first) < len(annotations):
+        rest = annotations[len(first) :]
+        subgraphs = counted(sum(annotation.count for annotation in rest), "subgraph")
         text = f"{len(rest)} more tasks {what} ({subgraphs}): see results.md"
         lines.append(f"::{level} title=passbench::{data(text)}")
     return lines
 
 
-def _command(level: str, one: Notice, workspace: str) -> str:
-    file = quoted(line(_relative(one.file, workspace), MAX_TEXT))
-    title = quoted(line(f"passbench: {one.task} [{one.candidate}]", MAX_TEXT))
-    return f"::{level} file={file},line={one.line},title={title}::{data(line(one.text, MAX_TEXT))}"
+def _command(level: str, annotation: Annotation, workspace: str) -> str:
+    file = quoted(line(_relative(annotation.file, workspace), MAX_TEXT))
+    title = quoted(line(f"passbench: {annotation.task} [{annotation.candidate}]", MAX_TEXT))
+    return f"::{level} file={file},line={annotation.line},title={title}::{data(line(annotation.text, MAX_TEXT))}"
 
 
 def _relative(file: str, base: str) -> str:
@@ -62,26 +63,29 @@ def quoted(text: str) -> str:
     return data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def job_summary(run: Run, room: int = MAX_SUMMARY_BYTES) -> str:
+def job_summary(report: Report, room: int = MAX_SUMMARY_BYTES) -> str:
     """Return the comment and the whole report as Markdown of at most ``room`` bytes, cut at the end of a line."""
-    text = comment.render(run) + "\n" + markdown.render(run)
+    text = comment.render(report) + "\n" + markdown.render(report)
     if len(text.encode()) <= room:
         return text
-    kept = text.encode()[: max(0, room - len(_CUT.encode()))].decode(errors="ignore")
-    return kept.rpartition("\n")[0] + _CUT if kept else ""
+    start = text.encode()[: max(0, room - len(_CUT.encode()))].decode(errors="ignore")
+    return start.rpartition("\n")[0] + _CUT if start else ""
 
 
-def code_quality(run: Run, workspace: str = "") -> str:
+def code_quality(report: Report, workspace: str = "") -> str:
     """Return GitLab's code-quality report: a JSON list with an issue for each failed task."""
-    return json.dumps([_issue(one, workspace) for one in failures(run)], indent=1) + "\n"
+    return json.dumps([_issue(item, workspace) for item in report.failures], indent=1) + "\n"
 
 
-def _issue(one: Notice, workspace: str) -> dict[str, object]:
-    mark = "\0".join([one.task, one.candidate, one.status])
+def _issue(annotation: Annotation, workspace: str) -> dict[str, object]:
+    mark = "\0".join([annotation.task, annotation.candidate, annotation.status])
     return {
-        "description": line(f"{one.task}: {one.text}", MAX_TEXT),
-        "check_name": f"passbench-{one.status}",
+        "description": line(f"{annotation.task}: {annotation.text}", MAX_TEXT),
+        "check_name": f"passbench-{annotation.status}",
         "fingerprint": hashlib.sha256(mark.encode(errors="surrogatepass")).hexdigest(),
-        "severity": _SEVERITIES[one.severity],
-        "location": {"path": line(_relative(one.file, workspace), MAX_TEXT), "lines": {"begin": one.line}},
+        "severity": _SEVERITIES[annotation.severity],
+        "location": {
+            "path": line(_relative(annotation.file, workspace), MAX_TEXT),
+            "lines": {"begin": annotation.line},
+        },
     }

@@ -14,6 +14,7 @@ from pytest_passbench.core.ladder import T_FROZEN, T_STRICT
 from pytest_passbench.core.misses import causes
 from pytest_passbench.core.record import RAN, ArmResult, Record, Speed
 from pytest_passbench.core.run import Run
+from pytest_passbench.report.charts import EAGER, Curve
 from pytest_passbench.score import board, es
 from pytest_passbench.score.interval import Interval, combined, digits
 from pytest_passbench.score.subgraph import ACCURACY, NOT_JUDGED, Judged, from_record
@@ -135,6 +136,25 @@ def es_table(run: Run) -> Table:
         "that is no better than zeros is a failure. (fp64): correct is what is as accurate as eager, whatever t."
     )
     return Table("ES(t)", ("t", *map(str, steps)), (eager, *curves), about=about)
+
+
+def curves(run: Run) -> list[Curve]:
+    """Return the curves of ES(t) of eager, the candidates and the baselines, under both criteria.
+
+    Programs with a speed that was not measured have none.
+    """
+    steps = es.ladder(run.score_settings.interpretation)
+    taken = {EAGER, *run.baselines}
+    names = [f"{name} (candidate)" if name in taken else name for name in run.names] + run.baselines
+    agrees, accurate = "agrees with eager at t", "as accurate as eager (fp64)"
+    pairs = [(name, row, agrees) for name, row in zip(names, rows(run), strict=True)]
+    pairs += [(name, row, accurate) for name, row in zip(names, rows(run, "fp64"), strict=True) if run.has_accuracy]
+    measured = [
+        Curve(name, {t: value for t, value in row.scores.es.items() if value}, criterion, criterion == accurate)
+        for name, row, criterion in pairs
+        if row.scores.as_ is not None
+    ]
+    return [Curve(EAGER, dict.fromkeys(steps, 1.0), agrees), *measured]
 
 
 def task_table(run: Run, candidate: str) -> Table:

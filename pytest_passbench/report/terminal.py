@@ -9,12 +9,7 @@ from dataclasses import replace
 from tabulate import tabulate
 
 from pytest_passbench.core.escape import line, middle
-from pytest_passbench.core.ladder import T_STRICT
-from pytest_passbench.core.run import Run
-from pytest_passbench.report import changes as since
-from pytest_passbench.report import evidence, tables
-from pytest_passbench.report.details import COMPARISONS, DETAILS
-from pytest_passbench.report.notes import notes
+from pytest_passbench.report.report import Report
 from pytest_passbench.report.tables import Table
 
 _LIGHT = ("-9", "-8", "-7", "-10", "-6", "5", "4")
@@ -37,33 +32,29 @@ def columns() -> int:
     return max(80, shutil.get_terminal_size((100, 24)).columns)
 
 
-def summary(run: Run, width: int = 100, at: int = T_STRICT, said: Sequence[str] = (), full: bool = False) -> str:
-    """Return board, ES(t), a line per task, misses and notes, at most ``width`` (80 or more) columns wide.
+def summary(report: Report, width: int = 100, full: bool = False) -> str:
+    """Return board, ES(t), a line per task, misses and caveats, at most ``width`` (80 or more) columns wide.
 
-    The board counts what is correct at ``at``. ``said`` are further notes. If it is ``full``, all that did not match,
-    all failures and a line per subgraph are in it too. A candidate's names and messages are in it as plain text: no
-    control character survives.
+    If it is ``full``, all that did not match, all failures and a line per subgraph are in it too. A candidate's names
+    and messages are in it as plain text: no control character survives.
     """
-    parts = [show(tables.board_table(run, at), width), show(tables.es_table(run), width)]
-    for candidate in run.names:
-        parts.append(show(tables.task_table(run, candidate), width))
-        for make in DETAILS if full else COMPARISONS:
-            if make is tables.failure_table:  # a column is too narrow for a compiler's message
-                found, below = tables.failure_table(run, candidate, causes=False), evidence.blocks(run.of(candidate))
-            else:
-                found, below = make(run, candidate), []
-            parts += [show(found, width), *below] if found.rows else []
-        if not full:
-            parts.append(_misses(tables.miss_table(run, candidate), width))
-    parts.append("\n".join(line(note, 4 * width) for note in (*said, *notes(run))))
+    parts = [show(report.board, width), show(report.es, width)]
+    for candidate in report.candidates:
+        parts += [show(table, width) for table in (candidate.tasks, *candidate.comparisons)]
+        if full:
+            brief = candidate.failures_in_brief  # a column is too narrow for a compiler's message
+            parts += [show(brief, width), *candidate.failure_texts] if brief.rows else []
+            parts += [show(table, width) for table in candidate.subgraph_tables]
+        else:
+            parts.append(_misses(candidate.misses, width))
+    parts.append("\n".join(line(caveat, 4 * width) for caveat in report.caveats))
     return "\n\n".join(part for part in parts if part)
 
 
-def changes(run: Run, said: Iterable[str], width: int = 100) -> str:
-    """Return how a run's candidates changed since an earlier run, with the sentences ``said`` at the end."""
-    found = (since.table(run, candidate) for candidate in run.names)
-    parts = [show(table, width) for table in found if table.rows]
-    return "\n\n".join([*parts, "\n".join(line(text, 4 * width) for text in said)])
+def changes(tables: Iterable[Table], sentences: Iterable[str], width: int = 100) -> str:
+    """Return the tables of changes since an earlier run, with sentences at the end."""
+    parts = [show(table, width) for table in tables if table.rows]
+    return "\n\n".join([*parts, "\n".join(line(text, 4 * width) for text in sentences)])
 
 
 def _misses(table: Table, width: int) -> str:

@@ -36,7 +36,7 @@ from pytest_passbench.rewrite.meta import (
     shaped_by_values,
     value_of,
 )
-from pytest_passbench.rewrite.operators import covered_names, operator_names
+from pytest_passbench.rewrite.operators import added_name, covered_names, is_work, operator_names
 from pytest_passbench.rewrite.passes import Kernels, Pass
 from pytest_passbench.rewrite.pattern import Pattern, prepare
 from pytest_passbench.suite import batching
@@ -51,6 +51,8 @@ class Rewritten:
 
     ``operators`` are the names of the operators before. ``covered`` are those that a kernel replaces. ``places`` are
     the matches: the pass's name, and the names of the nodes that it matched, which are variables of the source.
+    ``working`` are the names of the passes with a match that covers work: more than views, casts and dropout in eval
+    mode.
     """
 
     module: GraphModule
@@ -58,6 +60,7 @@ class Rewritten:
     operators: list[str] = field(default_factory=list)
     covered: list[str] = field(default_factory=list)
     places: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    working: set[str] = field(default_factory=set)
 
     @property
     def matches(self) -> int:
@@ -83,9 +86,7 @@ def apply_passes(gm: GraphModule, passes: list[Pass], example_inputs: list[Any],
     target = Target(work)
     result = Rewritten(gm, operators=operator_names(list(target.calls)))
     for item, pattern in zip(passes, patterns, strict=True):
-        report, covered = _apply(item, pattern, target, kernels, result.places)
-        result.reports.append(report)
-        result.covered += covered
+        result.reports.append(_apply(item, pattern, target, kernels, result))
     if result.matches:
         work.graph.lint()
         work.recompile()
@@ -98,8 +99,8 @@ def _prepare(item: Pass) -> Pattern:
     """Return the pass's pattern. It is cached, because ``torch.compile`` may hand over several graphs."""
     pattern = prepare(item.name, item.pattern)
     if not isinstance(item.replacement, str):
-        wanted = [str(node.target) for node in item.replacement.placeholders]
-        unknown = [name for name in wanted if name not in pattern.arguments]
+        parameters = [str(node.target) for node in item.replacement.placeholders]
+        unknown = [name for name in parameters if name not in pattern.arguments]
         if unknown:
             raise item.misfit(f"replacement_args takes {', '.join(unknown)}; pattern has no such argument")
     return pattern
@@ -114,10 +115,9 @@ def _check_used(item: Pass, match: Match) -> None:
             raise item.misfit(f"argument {node.target} is {how}, so it stands for no value of the graph")
 
 
-def _apply(
-    item: Pass, pattern: Pattern, target: Target, kernels: Kernels, places: list[tuple[str, tuple[str, ...]]]
-) -> tuple[PassReport, list[str]]:
-    report, covered = PassReport(item.name), list[str]()
+def _apply(item: Pass, pattern: Pattern, target: Target, kernels: Kernels, result: Rewritten) -> PassReport:
+    """Replace each match of a pass. Note in ``result`` what that covers, and return the pass's report."""
+    report = PassReport(item.name)
     search = Search(pattern, target)
     for place in target.named(pattern.calls[pattern.anchor].op):
         match = search.at(place) if place in target.order else None
@@ -125,14 +125,16 @@ def _apply(
             _check_used(item, match)
             report.matches += 1
             report.operators += operator_names(match.replaced)
-            covered += covered_names(target, match.replaced)
-            places.append((item.name, tuple(node.name for node in match.nodes)))
+            result.covered += covered_names(target, match.replaced)
+            if any(is_work(target, node) for node in match.replaced):
+                result.working.add(item.name)
+            result.places.append((item.name, tuple(node.name for node in match.nodes)))
             report.computed += _Splice(item, match, target, kernels).done()
             target.refresh()
     if not report.matches:
         report.miss = explain(pattern, target, search.best)
         report.nearness = nearness(pattern, search.best)
-    return report, covered
+    return report
 
 
 class _Splice:
@@ -145,21 +147,21 @@ class _Splice:
 
     def done(self) -> list[str]:
         """Replace the match, and return the operators that ``replacement_args`` adds to the graph."""
-        last, kept = self.match.nodes[-1], self.match.effects.kept
+        last, kept_writers = self.match.nodes[-1], self.match.effects.writers
         moved = early_users(self.match.nodes, self.target.order)
         with self.graph.inserting_before(last.next):
             call = self._call(self._arguments())
             results = self._results(call)
             for node, result in results.items():
-                node.replace_all_uses_with(result, delete_user_cb=lambda user: user not in kept)
+                node.replace_all_uses_with(result, delete_user_cb=lambda user: user not in kept_writers)
         anchor = last.next
         while anchor.meta.get("passbench_new"):
             del anchor.meta["passbench_new"]
             anchor = anchor.next
-        for node in (*kept, *moved):
+        for node in (*kept_writers, *moved):
             anchor.prepend(node)
         for node in reversed(self.match.nodes):
-            if node not in kept:
+            if node not in kept_writers:
                 self.graph.erase_node(node)
         return self.computed
 
@@ -187,16 +189,16 @@ class _Splice:
             raise PassError(self.item.name, f"replacement_args calls {name}, which is not an operator of a graph")
         args, kwargs = _substitute(node.args, values), _substitute(dict(node.kwargs), values)
         new = self.graph.create_node(node.op, node.target, args, kwargs)
-        meta = call(node, lambda n: _known(n, values))
+        meta = call(node, lambda n: _value(n, values))
         new.meta.update(passbench=meta, passbench_new=True)
-        self.computed.append(name)
+        self.computed.append(added_name(name, meta, [_value(n, values) for n in node.all_input_nodes]))
         return new
 
     def _call(self, args: tuple[Any, ...]) -> Node:
         """Add the call of the kernel to the graph, and return it."""
         traced = self.match.pattern.traced
         sequence = isinstance(traced.result, (tuple, list))
-        tensors, request = self._request(args, self._wanted(), sequence)
+        tensors, request = self._request(args, self._request_results(), sequence)
         kernel = self.kernels.kernel(request)
         node = self.graph.create_node("call_function", kernel, tensors, {}, name=identifier(self.item.name))
         bound = [self.match.binding.get(out) if isinstance(out, Node) else out for out in traced.outputs]
@@ -205,7 +207,7 @@ class _Splice:
         node.meta["passbench_pass"] = self.item.name
         return node
 
-    def _wanted(self) -> tuple[Result | None, ...]:
+    def _request_results(self) -> tuple[Result | None, ...]:
         """Return the dtype and shape that each value of the kernel must have, or None if it may have any.
 
         That is a value that nothing uses, one that is copied into a tensor, which fits it in, and one whose shape
@@ -231,12 +233,12 @@ class _Splice:
         def reference(value: Any) -> Any:
             if not isinstance(value, Node):
                 return None
-            found = value_of(value)
-            if isinstance(found, (tuple, list)):
-                return {"tuple": [reference(self._item(value, i, item)) for i, item in enumerate(found)]}
-            if not isinstance(found, torch.Tensor):
-                return encode(found)
-            tensors.setdefault(value, _argument(found))
+            tensor = value_of(value)
+            if isinstance(tensor, (tuple, list)):
+                return {"tuple": [reference(self._item(value, i, item)) for i, item in enumerate(tensor)]}
+            if not isinstance(tensor, torch.Tensor):
+                return encode(tensor)
+            tensors.setdefault(value, _argument(tensor))
             return {"tensor": list(tensors).index(value)}
 
         try:
@@ -270,10 +272,10 @@ class _Splice:
         return copy
 
 
-def _known(node: Node, values: dict[Node, Any]) -> Any:
+def _value(node: Node, values: dict[Node, Any]) -> Any:
     """Return the recorded value of a node of ``replacement_args``. Raises KeyError if it stands for no value."""
-    found = values[node]
-    return value_of(found) if isinstance(found, Node) else found
+    value = values[node]
+    return value_of(value) if isinstance(value, Node) else value
 
 
 def _substitute(value: Any, values: dict[Node, Any]) -> Any:

@@ -23,12 +23,12 @@ from pytest_passbench.suite.batching import is_batched, is_batching
 class Effects:
     """The effects of a match.
 
-    ``copy_back`` maps a returned node to the outer tensor that gets its value. ``kept`` are matched operators that
+    ``copy_back`` maps a returned node to the outer tensor that gets its value. ``writers`` are matched operators that
     stay behind the kernel's call, because they write what others see.
     """
 
     copy_back: dict[Node, Node] = field(default_factory=dict)
-    kept: tuple[Node, ...] = ()
+    writers: tuple[Node, ...] = ()
 
 
 def written_storages(node: Node) -> set[int]:
@@ -53,23 +53,23 @@ def hazards(nodes: tuple[Node, ...], returned: set[Node], order: dict[Node, int]
     problem = problem or _moved(moved, nodes, order)
     if problem:
         return problem
-    seen: dict[int, list[Node]] = {}  # the writers of each storage that others see
+    writers_of: dict[int, list[Node]] = {}  # the writers of each storage that others see
     for storage in set().union(*(written_storages(node) for node in nodes)):
         writers = [node for node in nodes if storage in written_storages(node)]
         if _observed(storage, writers[0], matched, later, order) or any(leaks(w, matched, returned) for w in writers):
-            seen[storage] = writers
+            writers_of[storage] = writers
             problem = _early_reads(storage, writers[0], nodes, moved, order)
             if problem:
                 return problem
-    copies = {writers[-1]: _base(writers[-1], matched) for writers in seen.values()}
-    leaking = any(leaks(w, matched, returned) for writers in seen.values() for w in writers)
+    copies = {writers[-1]: _base(writers[-1], matched) for writers in writers_of.values()}
+    leaking = any(leaks(w, matched, returned) for writers in writers_of.values() for w in writers)
     if not leaking and all(base is not None and writer in returned for writer, base in copies.items()):
         return Effects({writer: base for writer, base in copies.items() if base is not None})
-    kept = _kept([writer for writers in seen.values() for writer in writers], nodes)
-    if len(kept) == len(nodes):
-        writer = next(iter(seen.values()))[-1]
+    kept_writers = _kept_writers([writer for writers in writers_of.values() for writer in writers], nodes)
+    if len(kept_writers) == len(nodes):
+        writer = next(iter(writers_of.values()))[-1]
         return f"{writer.name} changes a tensor that is used elsewhere, and without it nothing is left to replace"
-    return Effects(kept=kept)
+    return Effects(writers=kept_writers)
 
 
 def _batched(nodes: tuple[Node, ...]) -> str:
@@ -91,17 +91,17 @@ def leaks(node: Node, matched: set[Node], returned: set[Node]) -> bool:
     return bool(storages(value_of(node)) & set().union(*(storages(value_of(n)) for n in outer)))
 
 
-def _kept(writers: list[Node], nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+def _kept_writers(writers: list[Node], nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     """Return the operators of the match that these writers need, and they, in graph order."""
-    kept, front = set[Node](), list(writers)
+    result, front = set[Node](), list(writers)
     while front:
         node = front.pop()
-        if node not in kept:
-            kept.add(node)
+        if node not in result:
+            result.add(node)
             front += [n for n in node.all_input_nodes if n in nodes]
             before = nodes[: nodes.index(node)]
             front += [n for n in before if written_storages(n) & _touched(node)]
-    return tuple(node for node in nodes if node in kept)
+    return tuple(node for node in nodes if node in result)
 
 
 def _touched(node: Node) -> set[int]:
@@ -161,17 +161,19 @@ def hidden_reads(
     for writer, call in calls.items():
         target, base = binding[writer], call.args.get("input")
         written = storages(value_of(canonical(target).args.get("input"))) if written_storages(target) else set()
-        meant = _storages_of(binding.get(base)) if call.inplace and isinstance(base, Node) else set()
+        base_storages = _storages_of(binding.get(base)) if call.inplace and isinstance(base, Node) else set()
         below = {writer} | descendants({writer}), {target} | descendants({target})
         for node, read in _reads(calls, returned):
             memory = _storages_of(binding.get(read))
-            if node is writer or not memory & (written | meant):
+            if node is writer or not memory & (written | base_storages):
                 continue
             behind = node is None or order[binding[node]] > order[target]
             there = behind and bool(memory & written) and binding[read] not in below[1]
             behind = node is None or position[node] > position[writer]
-            here = behind and bool(memory & meant) and read not in below[0]
-            if there != (here and bool(_origins(base, binding, meant) & _origins(read, binding, meant))):
+            here = behind and bool(memory & base_storages) and read not in below[0]
+            if there != (
+                here and bool(_origins(base, binding, base_storages) & _origins(read, binding, base_storages))
+            ):
                 reader = "the match" if node is None else binding[node].name
                 verb = "returns" if node is None else "reads"
                 return f"{reader} {verb} a tensor that {target.name} writes, in another order than in pattern"
@@ -192,15 +194,15 @@ def _origins(node: Any, binding: dict[Node, Any], memory: set[int]) -> set[Node]
 
     Two arguments are two, even if they stand for one tensor here.
     """
-    found, seen, front = set[Node](), set[Node](), [node]
+    origins, visited, front = set[Node](), set[Node](), [node]
     while front:
         node = front.pop()
-        if node not in seen:
-            seen.add(node)
+        if node not in visited:
+            visited.add(node)
             inputs = [n for n in node.all_input_nodes if _storages_of(binding.get(n)) & memory]
             front += inputs
-            found |= set() if inputs else {node}
-    return found
+            origins |= set() if inputs else {node}
+    return origins
 
 
 def _storages_of(bound: Any) -> set[int]:
@@ -212,14 +214,14 @@ def _storages_of(bound: Any) -> set[int]:
 
 def descendants(matched: set[Node]) -> set[Node]:
     """Return the nodes that depend on these, without these."""
-    seen: set[Node] = set()
+    visited: set[Node] = set()
     front = [user for node in matched for user in node.users]
     while front:
         node = front.pop()
-        if node not in seen:
-            seen.add(node)
+        if node not in visited:
+            visited.add(node)
             front.extend(node.users)
-    return seen - matched
+    return visited - matched
 
 
 def _observed(storage: int, first: Node, matched: set[Node], later: set[Node], order: dict[Node, int]) -> bool:

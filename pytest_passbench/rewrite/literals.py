@@ -20,19 +20,19 @@ def align(pattern: Call, target: Call, node: Node, name: str) -> tuple[Any, Any]
 
     A number is widened to as many axes as the other side has. ``node`` is the target's node.
     """
-    expected, found = pattern.get(name), target.get(name)
+    expected, actual = pattern.get(name), target.get(name)
     if pattern.op in _SIZED and name == "size":
         return _sizes(pattern.op, expected, node, target)
     if name in names.WIDENED:
-        return _widen(expected, found), _widen(found, expected)
-    return expected, found
+        return _widen(expected, actual), _widen(actual, expected)
+    return expected, actual
 
 
-def widened(expected: Any, found: Any, name: str, rank: int | None) -> tuple[Any, Any]:
+def widened(expected: Any, actual: Any, name: str, rank: int | None) -> tuple[Any, Any]:
     """Return two literals of a parameter with dimensions counted from the first of ``rank``, and as wide."""
     if name in names.WIDENED:
-        expected, found = _widen(expected, found), _widen(found, expected)
-    return _wrap(expected, rank), _wrap(found, rank)
+        expected, actual = _widen(expected, actual), _widen(actual, expected)
+    return _wrap(expected, rank), _wrap(actual, rank)
 
 
 def _widen(value: Any, like: Any) -> Any:
@@ -70,61 +70,63 @@ def _sizes(op: str, expected: Any, node: Node, target: Call) -> tuple[Any, Any]:
     if not isinstance(value, torch.Tensor) or not isinstance(target.get("size"), tuple):
         return expected, target.get("size")
     symbolic = any(isinstance(item, Node) for item in target.get("size"))
-    found = target.get("size") if symbolic else tuple(value.shape)
-    if not isinstance(expected, tuple) or len(expected) != len(found):
-        return expected, found
-    known = _kept(op, target, found)
-    return tuple(k if e == -1 and isinstance(e, int) else e for e, k in zip(expected, known, strict=True)), found
+    sizes = target.get("size") if symbolic else tuple(value.shape)
+    if not isinstance(expected, tuple) or len(expected) != len(sizes):
+        return expected, sizes
+    kept_sizes = _with_kept_sizes(op, target, sizes)
+    return tuple(k if e == -1 and isinstance(e, int) else e for e, k in zip(expected, kept_sizes, strict=True)), sizes
 
 
-def _kept(op: str, target: Call, found: tuple[Any, ...]) -> tuple[Any, ...]:
+def _with_kept_sizes(op: str, target: Call, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the size that -1 stands for, per dimension: expand keeps the input's, view and reshape infer it."""
     subject = target.get("input")
     value = value_of(subject) if isinstance(subject, Node) else None
     if op != "expand" or not isinstance(value, torch.Tensor):
-        return found
-    return (*found[: len(found) - value.dim()], *value.shape)
+        return sizes
+    return (*sizes[: len(sizes) - value.dim()], *value.shape)
 
 
-def equal(expected: Any, found: Any, *, floating: bool, home: torch.device | None = None) -> bool:
+def equal(expected: Any, actual: Any, *, floating: bool, home: torch.device | None = None) -> bool:
     """Return True if two literals, which hold no node, mean the same.
 
     ``floating`` is True if the call computes in floating point. Then 2 and 2.0 mean the same. ``home`` is the device
     of the target's inputs. A pattern that is written for an accelerator matches there.
     """
-    if _empty(expected) and _empty(found):
+    if _empty(expected) and _empty(actual):
         return True
-    if isinstance(expected, torch.device) or isinstance(found, torch.device):
-        return _same_device(expected, found, home)
-    if isinstance(expected, bool) or isinstance(found, bool):
-        return expected is found
-    if isinstance(expected, (int, float)) and isinstance(found, (int, float)):
-        return _same_number(expected, found) and (floating or type(expected) is type(found))
-    if isinstance(expected, tuple) and isinstance(found, tuple):
-        pairs = zip(expected, found, strict=False)
-        return len(expected) == len(found) and all(equal(e, f, floating=floating, home=home) for e, f in pairs)
-    return type(expected) is type(found) and bool(expected == found)
+    if isinstance(expected, torch.device) or isinstance(actual, torch.device):
+        return _same_device(expected, actual, home)
+    if isinstance(expected, bool) or isinstance(actual, bool):
+        return expected is actual
+    if isinstance(expected, (int, float)) and isinstance(actual, (int, float)):
+        return _same_number(expected, actual) and (floating or type(expected) is type(actual))
+    if isinstance(expected, tuple) and isinstance(actual, tuple):
+        pairs = zip(expected, actual, strict=False)
+        return len(expected) == len(actual) and all(equal(e, f, floating=floating, home=home) for e, f in pairs)
+    return type(expected) is type(actual) and bool(expected == actual)
 
 
-def _same_number(one: float, other: float) -> bool:
+def _same_number(number: float, other: float) -> bool:
     """Return True if two numbers are one. 0.0 and -0.0 are two, and NaN is itself."""
-    return (one == other and math.copysign(1, one) == math.copysign(1, other)) or (one != one and other != other)
+    return (number == other and math.copysign(1, number) == math.copysign(1, other)) or (
+        number != number and other != other
+    )
 
 
 def _empty(value: Any) -> bool:
     return value is None or value is False or value == ()
 
 
-def _same_device(expected: Any, found: Any, home: torch.device | None) -> bool:
+def _same_device(expected: Any, actual: Any, home: torch.device | None) -> bool:
     if home is not None and home.type == "cpu":  # then no device means the processor
-        expected, found = expected or home, found or home
+        expected, actual = expected or home, actual or home
     try:
-        one, other = torch.device(expected), torch.device(found)
+        device, other = torch.device(expected), torch.device(actual)
     except (RuntimeError, TypeError):
         return False
-    if one.type == other.type:
-        return (one.index or 0) == (other.index or 0)
-    return home is not None and other.type == home.type and one.type == "cuda"
+    if device.type == other.type:
+        return (device.index or 0) == (other.index or 0)
+    return home is not None and other.type == home.type and device.type == "cuda"
 
 
 def computes_floating(node: Node) -> bool:

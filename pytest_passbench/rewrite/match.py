@@ -49,7 +49,7 @@ class Match:
     @property
     def replaced(self) -> list[Node]:
         """The matched operators that leave the graph."""
-        return [node for node in self.nodes if node not in self.effects.kept]
+        return [node for node in self.nodes if node not in self.effects.writers]
 
 
 class Target:
@@ -130,34 +130,34 @@ class Search:
 
     def _step(self, goal: _Goal, binding: dict[Node, Any], pending: list[_Goal]) -> _Choices:
         """Return the ways to go on: lists of further goals. Raises _NoMatch if there is none."""
-        expected, found = goal.pattern, goal.target
+        expected, target = goal.pattern, goal.target
         if isinstance(expected, Node):
             return self._node(goal, binding, pending)
-        if isinstance(expected, tuple) and isinstance(found, tuple) and len(expected) == len(found):
-            parts = zip(expected, found, strict=True)
+        if isinstance(expected, tuple) and isinstance(target, tuple) and len(expected) == len(target):
+            parts = zip(expected, target, strict=True)
             return [[replace(goal, pattern=e, target=f) for e, f in parts]]
-        if isinstance(expected, slice) and isinstance(found, slice):
-            ends = [(expected.start, found.start), (expected.stop, found.stop), (expected.step, found.step)]
+        if isinstance(expected, slice) and isinstance(target, slice):
+            ends = [(expected.start, target.start), (expected.stop, target.stop), (expected.step, target.step)]
             return [[replace(goal, pattern=e, target=f) for e, f in ends]]
         if not self._equal(goal):
             self._unequal(goal, binding)
         return [[]]
 
     def _node(self, goal: _Goal, binding: dict[Node, Any], pending: list[_Goal]) -> _Choices:
-        node, found = goal.pattern, goal.target
-        if found is _ANYWHERE:
+        node, target = goal.pattern, goal.target
+        if target is _ANYWHERE:
             return self._anywhere(node, binding)
         if node in binding:
             bound = binding[node]
-            same = bound is found or (isinstance(found, tuple) and bound == found)
+            same = bound is target or (isinstance(target, tuple) and bound == target)
             if not same and not self._equal(replace(goal, pattern=bound)):
-                self._miss(goal, binding, f"expected {show(binding[node])}, found {show(found)}")
+                self._miss(goal, binding, f"expected {show(binding[node])}, found {show(target)}")
             return [[]]
         if node in self.pattern.metadata:
             pending.append(goal)
             return [[]]
         if node.op != "call_function" and node.op != "call_method":
-            binding[node] = found
+            binding[node] = target
             return [[]]
         return self._operator(goal, binding)
 
@@ -170,15 +170,15 @@ class Search:
         return [[_Goal(node, place)] for place in places]
 
     def _operator(self, goal: _Goal, binding: dict[Node, Any]) -> _Choices:
-        node, found = goal.pattern, goal.target
+        node, target = goal.pattern, goal.target
         call = self.pattern.calls[node]
-        other = self.target.calls.get(found) if isinstance(found, Node) else None
+        other = self.target.calls.get(target) if isinstance(target, Node) else None
         if other is None or other.op != call.op:
-            self._miss(goal, binding, f"expected {call.op}, found {self._describe(found)}")
-        binding[node] = found
+            self._miss(goal, binding, f"expected {call.op}, found {self._describe(target)}")
+        binding[node] = target
         call, other = _alike(call, other)
         keys = dict.fromkeys([*call.args, *other.args])
-        goals = [_Goal(*align(call, other, found, key), found, key, rank_of(other, key)) for key in keys]
+        goals = [_Goal(*align(call, other, target, key), target, key, rank_of(other, key)) for key in keys]
         if call.op in names.COMMUTATIVE and {"input", "other"} <= set(keys):
             choices = [goals, self._swapped(goals)]
             choices = choices if not call.inplace else [c for c in choices if _writes_to_a_tensor(c)]
@@ -216,9 +216,9 @@ class Search:
                 value = evaluate(goal.pattern, binding, self.pattern.metadata)
             except Exception as error:
                 self._miss(goal, binding, f"{goal.pattern.name} cannot be evaluated: {error}")
-            known = replace(goal, pattern=tuple(value) if isinstance(value, (tuple, list)) else value)
-            if not self._equal(known):
-                self._unequal(known, binding)
+            sequence_goal = replace(goal, pattern=tuple(value) if isinstance(value, (tuple, list)) else value)
+            if not self._equal(sequence_goal):
+                self._unequal(sequence_goal, binding)
         return self._legal(self._with_dropped(binding))
 
     def _finish_with(self, loose: Node, binding: dict[Node, Any], pending: list[_Goal]) -> Match:
@@ -236,23 +236,23 @@ class Search:
 
     def _described(self, expression: Node) -> list[Node]:
         """Return the pattern's values that a metadata expression describes."""
-        seen, front = dict[Node, None](), [expression]
+        visited, front = dict[Node, None](), [expression]
         while front:
             node = front.pop()
-            if node not in seen:
-                seen[node] = None
+            if node not in visited:
+                visited[node] = None
                 front += node.all_input_nodes if node in self.pattern.metadata else ()
-        return [node for node in seen if node not in self.pattern.metadata]
+        return [node for node in visited if node not in self.pattern.metadata]
 
     def _with_dropped(self, binding: dict[Node, Any]) -> dict[Node, Any]:
         """Return the binding with the pattern's arguments that only parameters without a meaning use."""
-        found = dict(binding)
+        extended = dict(binding)
         for node, call in self.pattern.calls.items():
             other = self.target.calls[binding[node]]
             for name, value in call.dropped.items():
                 if isinstance(value, Node) and value.op == "placeholder":
-                    found.setdefault(value, other.inplace if name == "inplace" else other.dropped.get(name))
-        return found
+                    extended.setdefault(value, other.inplace if name == "inplace" else other.dropped.get(name))
+        return extended
 
     def _legal(self, binding: dict[Node, Any]) -> Match:
         """Return the match of a binding. Raises _NoMatch if replacing it would change the graph's results."""
@@ -281,27 +281,27 @@ class Search:
         arguments: list[Node] = []
         for node in self.pattern.traced.placeholders:
             map_arg(binding.get(node), arguments.append)
-        seen: set[Node] = set()
+        visited: set[Node] = set()
         front = [user for node in matched for user in node.users if user not in matched]
         front += [node for node in arguments if node in matched]
         while front:
             node = front.pop()
             if node in matched:
                 return "a value that the match reads depends on one that it produces"
-            if node not in seen:
-                seen.add(node)
+            if node not in visited:
+                visited.add(node)
                 front.extend(node.users)
         return ""
 
     # -- messages ---------------------------------------------------------------------------------------------------
 
-    def _describe(self, found: Any) -> str:
-        if not isinstance(found, Node):
-            return show(found)
-        call = self.target.calls.get(found)
+    def _describe(self, value: Any) -> str:
+        if not isinstance(value, Node):
+            return show(value)
+        call = self.target.calls.get(value)
         if call is not None:
-            return f"{call.op} ({found.name})"
-        return f"graph input {found.name}" if found.op == "placeholder" else f"{found.name}"
+            return f"{call.op} ({value.name})"
+        return f"graph input {value.name}" if value.op == "placeholder" else f"{value.name}"
 
     def _unequal(self, goal: _Goal, binding: dict[Node, Any]) -> NoReturn:
         self._miss(goal, binding, f"expected {show(goal.pattern)}, found {self._describe(goal.target)}")

@@ -41,13 +41,13 @@ _ARITHMETIC = frozenset({
 })  # fmt: skip
 
 
-def is_metadata(node: Node, known: set[Node]) -> bool:
+def is_metadata(node: Node, metadata: set[Node]) -> bool:
     """Return True if a node only describes tensors. ``known`` are the earlier nodes that do."""
     if node.op == "call_method" and node.target in names.METADATA_METHODS:
         return True
     if node.op == "call_method":
         inputs = node.all_input_nodes
-        return node.target in _PLAIN_METHODS and bool(inputs) and all(n in known for n in inputs)
+        return node.target in _PLAIN_METHODS and bool(inputs) and all(n in metadata for n in inputs)
     if node.op != "call_function":
         return False
     if node.target is getattr:
@@ -55,7 +55,7 @@ def is_metadata(node: Node, known: set[Node]) -> bool:
     if _aten_size(node.target):
         return True
     inputs = node.all_input_nodes
-    return bool(inputs) and node.target in _ARITHMETIC and all(n in known for n in inputs)
+    return bool(inputs) and node.target in _ARITHMETIC and all(n in metadata for n in inputs)
 
 
 def _aten_size(target: Any) -> bool:
@@ -74,11 +74,11 @@ def _aten_size(target: Any) -> bool:
 
 def metadata_nodes(graph: torch.fx.Graph) -> set[Node]:
     """Return the nodes of a graph that only describe tensors (``x.size(0)``, and arithmetic on it)."""
-    found: set[Node] = set()
+    metadata: set[Node] = set()
     for node in graph.nodes:
-        if is_metadata(node, found):
-            found.add(node)
-    return found
+        if is_metadata(node, metadata):
+            metadata.add(node)
+    return metadata
 
 
 class _Recorder(Interpreter):
@@ -139,8 +139,8 @@ def shaped_by_values(node: Node) -> bool:
     if name == "where":
         return len(node.all_input_nodes) == 1
     if name in ("getitem", "index"):  # by a mask
-        chosen = [value_of(n) for n in node.all_input_nodes]
-        return any(isinstance(value, torch.Tensor) and value.dtype in (torch.bool, torch.uint8) for value in chosen)
+        values = [value_of(n) for n in node.all_input_nodes]
+        return any(isinstance(value, torch.Tensor) and value.dtype in (torch.bool, torch.uint8) for value in values)
     return name in _BY_VALUES
 
 
@@ -171,17 +171,17 @@ def evaluate(node: Node, binding: dict[Node, Any], metadata: set[Node]) -> Any:
     Only the nodes in ``metadata`` are called: a pattern comes from a candidate, and may name any function of torch.
     Raises KeyError if a tensor of the expression is not bound, and ValueError for a value that no layout has.
     """
-    known: dict[Node, Any] = {}  # a shared expression is evaluated once, however often it is used
+    values: dict[Node, Any] = {}  # a shared expression is evaluated once, however often it is used
 
     def value(n: Node) -> Any:
         if n in binding:
             bound = binding[n]
             return value_of(bound) if isinstance(bound, Node) else bound
-        if n not in known:
+        if n not in values:
             if n not in metadata:
                 raise KeyError(n.name)
-            known[n] = _small(call(n, value))
-        return known[n]
+            values[n] = _small(call(n, value))
+        return values[n]
 
     return value(node)
 

@@ -190,12 +190,12 @@ def _finish(op: str, bound: dict[str, Any], inplace: bool) -> Call:
 
 def _rename(op: str, bound: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the arguments under their canonical names: those that count, and those that cannot change a value."""
-    own, irrelevant = names.RENAMED_IN.get(op, {}), names.IRRELEVANT | names.IRRELEVANT_IN.get(op, frozenset())
+    renamed, irrelevant = names.RENAMED_IN.get(op, {}), names.IRRELEVANT | names.IRRELEVANT_IN.get(op, frozenset())
     result: dict[str, Any] = {}
     dropped: dict[str, Any] = {}
     for name, value in bound.items():
         name = names.RENAMED.get(name, name)
-        name = own.get(name, name)
+        name = renamed.get(name, name)
         (dropped if name in irrelevant else result)[name] = value
     return result, dropped
 

@@ -92,8 +92,8 @@ def _register(node: Node, arity: int, outputs: tuple[Any, ...], single: bool, re
         return checked[0] if single else checked
 
     def fake(*_: Any) -> Any:
-        made = tuple(torch.empty_strided(s, st, dtype=dt, device=dev) for s, st, dt, dev in layouts)
-        return made[0] if single else made
+        tensors = tuple(torch.empty_strided(s, st, dtype=dt, device=dev) for s, st, dt, dev in layouts)
+        return tensors[0] if single else tensors
 
     _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
     torch.library.register_fake(f"passbench_runtime::{name}", fake, lib=_LIBRARY)

@@ -31,8 +31,8 @@ class Pattern:
     @property
     def returned(self) -> tuple[Node, ...]:
         """The operators whose values the pattern returns, in order, each once."""
-        found = [n for n in self.traced.outputs if isinstance(n, Node) and n in self.calls]
-        return tuple(dict.fromkeys(found))
+        nodes = [n for n in self.traced.outputs if isinstance(n, Node) and n in self.calls]
+        return tuple(dict.fromkeys(nodes))
 
 
 def prepare(name: str, traced: Traced) -> Pattern:

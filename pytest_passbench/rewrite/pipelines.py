@@ -31,7 +31,8 @@ class BuiltGraph:
     """A callable, with a report of its passes. ``rewritten`` is True if at least one pass matched.
 
     ``operators`` are the names of the operators before, ``covered`` those that a kernel replaces. ``places`` has, for
-    each match, the pass's name and the names of the matched nodes.
+    each match, the pass's name and the names of the matched nodes. ``module`` is the rewritten graph, if no compiler
+    stands between it and the call. ``working`` are the names of the passes with a match that covers work.
     """
 
     call: GraphFunction
@@ -40,6 +41,8 @@ class BuiltGraph:
     covered: list[str] = field(default_factory=list)
     rewritten: bool = False
     places: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    module: GraphModule | None = None
+    working: set[str] = field(default_factory=set)
 
 
 def build(
@@ -52,7 +55,9 @@ def build(
     """
     if pipeline == "direct":
         result = apply_passes(gm, passes, example_inputs, kernels)
-        return _built(_called(result.module.forward, example_inputs), [result])
+        built = _built(_called(result.module.forward, example_inputs), [result])
+        built.module = result.module
+        return built
     if pipeline not in ("dynamo", "inductor"):
         raise ValueError(f"unknown pipeline {pipeline!r}: direct, dynamo or inductor")
     results: list[Rewritten] = []
@@ -140,19 +145,20 @@ def _built(call: GraphFunction, results: list[Rewritten]) -> BuiltGraph:
     for module in modules:
         forget_values(module)
     places = [place for result in results for place in result.places]
-    return BuiltGraph(call, reports, operators, covered, bool(modules), places)
+    working = {name for result in results for name in result.working}
+    return BuiltGraph(call, reports, operators, covered, bool(modules), places, working)
 
 
 def _summed(reports: list[PassReport]) -> list[PassReport]:
     """Return a report per pass over all graphs. A miss counts only if no graph matched: the nearest one."""
     total: dict[str, PassReport] = {}
     for report in reports:
-        known = total.setdefault(report.name, PassReport(report.name))
-        known.matches += report.matches
-        known.operators += report.operators
-        known.computed += report.computed
-        if known.matches:
-            known.miss, known.nearness = "", 0.0
-        elif not known.miss or report.nearness > known.nearness:
-            known.miss, known.nearness = report.miss, report.nearness
+        sum_of = total.setdefault(report.name, PassReport(report.name))
+        sum_of.matches += report.matches
+        sum_of.operators += report.operators
+        sum_of.computed += report.computed
+        if sum_of.matches:
+            sum_of.miss, sum_of.nearness = "", 0.0
+        elif not sum_of.miss or report.nearness > sum_of.nearness:
+            sum_of.miss, sum_of.nearness = report.miss, report.nearness
     return list(total.values())

@@ -27,9 +27,9 @@ def plain(value: Any) -> Any:
 def signatures(name: str, target: Any) -> Iterator[Signature]:
     """Yield the signatures that a call of this operator may have: those of its overloads, then Python's."""
     yield from _schema_signatures(name)
-    found = _python_signature(target) if callable(target) else None
-    if found is not None:
-        yield found
+    python_signature = _python_signature(target) if callable(target) else None
+    if python_signature is not None:
+        yield python_signature
 
 
 @cache
@@ -39,8 +39,8 @@ def _schema_signatures(name: str) -> tuple[Signature, ...]:
         return ()
     schemas = [getattr(packet, overload)._schema for overload in packet.overloads() if "out" not in overload]
     tensors = [s for s in schemas if any("Tensor" in str(a.type) for a in s.arguments)]
-    found = (_from_schema(schema) for schema in tensors or schemas)
-    return tuple(s for s in found if s is not None)
+    signatures = (_from_schema(schema) for schema in tensors or schemas)
+    return tuple(s for s in signatures if s is not None)
 
 
 @cache
@@ -82,8 +82,8 @@ def bind(signature: Signature, args: list[Any], kwargs: dict[str, Any]) -> dict[
         bound = signature.bind(*args, **kwargs)
     except TypeError:
         return None
-    given = dict(bound.arguments)
-    for name, value in given.items():
+    arguments = dict(bound.arguments)
+    for name, value in arguments.items():
         annotation = signature.parameters[name].annotation
         if isinstance(annotation, str) and not _fits(annotation, value):
             return None
@@ -96,8 +96,8 @@ def _aliased(signature: Signature, kwargs: dict[str, Any]) -> dict[str, Any]:
     result = {}
     for name, value in kwargs.items():
         if name not in signature.parameters:
-            known = [p for p in signature.parameters if names.RENAMED.get(p, p) == names.RENAMED.get(name, name)]
-            name = known[0] if known else name
+            parameters = [p for p in signature.parameters if names.RENAMED.get(p, p) == names.RENAMED.get(name, name)]
+            name = parameters[0] if parameters else name
         result[name] = value
     return result
 

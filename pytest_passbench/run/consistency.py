@@ -64,6 +64,7 @@ def _tasks(run: Run, hashes: Mapping[str, str]) -> Iterator[str]:
 
 def _complete(run: Run, counts: Mapping[str, int]) -> Iterator[str]:
     if run.interrupted:
+        yield "the run was interrupted, so subgraphs that failed may be missing from it"
         return
     for name in run.names:
         found: dict[str, set[str]] = {}

@@ -27,6 +27,7 @@ from pytest_passbench.run.hashes import of_harness
 
 if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
+    from pytest_passbench.report.report import Report
     from pytest_passbench.run.stored import StoredRun
 
 
@@ -213,20 +214,20 @@ def writable(folder: Path) -> None:
         raise UserError(f"cannot be written: {error.strerror}", where=folder, remedy=remedy) from None
 
 
-def write(run: Run, folder: Path) -> None:
-    """Write ``results.json``, ``results.md``, ``comment.md`` and ``report.html`` to the run's folder.
+def write(report: Report, folder: Path) -> None:
+    """Write a run: ``results.json``, ``results.md``, ``comment.md`` and ``report.html`` to the run's folder.
 
     Raises UserError if they cannot be written.
     """
     from pytest_passbench.report import comment
     from pytest_passbench.run import results_file
 
-    results_file.write(folder, run)
-    results_file.write_text(folder / "comment.md", comment.render(run))
-    write_reports(run, folder / results_file.NAME)
+    results_file.write(folder, report.run)
+    results_file.write_text(folder / "comment.md", comment.render(report))
+    write_reports(report, folder / results_file.NAME)
 
 
-def write_reports(run: Run, results: Path) -> None:
+def write_reports(report: Report, results: Path) -> None:
     """Write a run for people, beside its results file: as Markdown and as a page for a browser.
 
     They are called ``results.md`` and ``report.html``, or as the results file is if that has another name. Raises
@@ -236,8 +237,8 @@ def write_reports(run: Run, results: Path) -> None:
     from pytest_passbench.run import results_file
 
     page = results.with_name(html.NAME) if results.name == results_file.NAME else results.with_suffix(".html")
-    results_file.write_text(results.with_suffix(".md"), markdown.render(run))
-    results_file.write_text(page, html.page(run))
+    results_file.write_text(results.with_suffix(".md"), markdown.render(report))
+    results_file.write_text(page, html.page(report))
 
 
 def fresh_folder(report_dir: Path, started: str, names: Iterable[str]) -> Path:

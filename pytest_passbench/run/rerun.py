@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -18,6 +18,7 @@ from pytest_passbench.run import judging
 from pytest_passbench.run.judging import Judge, records
 
 MAX_GAP = 1.15  # the ratio by which the intervals of two sessions on one machine may lie apart
+MAX_LEVELS = 2  # of the ladder, by which an output's level may differ between two sets of inputs
 
 
 def disagreements(run: Run, tasks: Mapping[str, Task], candidate: Candidate, count: int) -> Iterator[str]:
@@ -29,7 +30,6 @@ def disagreements(run: Run, tasks: Mapping[str, Task], candidate: Candidate, cou
     judged = [r for r in run.records if r.candidate in known and r.task in tasks and r.judged]
     chosen = random.SystemRandom().sample(judged, min(count, len(judged)))
     given: dict[str, Any] = {name: run.settings[name] for name in same_in("rerun") if name in run.settings}
-    given["audit_skip"] = tuple(given.get("audit_skip", ()))  # JSON has no tuples
     with closing(judging.make_judge(Settings(**given), seeds.draw())) as judge:
         for record in chosen:
             yield from _again(judge, record, tasks[record.task], candidate)
@@ -50,8 +50,15 @@ def _again(judge: Judge, record: Record, task: Task, candidate: Candidate) -> It
         yield f"{name}: {record.arm.status} in the file, {now.arm.status} now"
     elif now.correct != record.correct:
         yield f"{name}: correct at t = {record.tolerance} ({record.criterion}) in only one of the file and now"
+    elif _better(record.arm.correct_from, now.arm.correct_from):
+        yield f"{name}: correct from t = {record.arm.correct_from} in the file, {now.arm.correct_from} now"
     elif now.arm.speed and record.arm.speed and not _near(now.arm.speed, record.arm.speed):
         yield f"{name}: {record.arm.speed.ratio:.3f} times as fast in the file, {now.arm.speed.ratio:.3f} now"
+
+
+def _better(levels: Sequence[int], now: Sequence[int]) -> bool:
+    """Return True if some output's level in the file is better than now by more than new inputs explain."""
+    return len(levels) != len(now) or any(a + MAX_LEVELS < b for a, b in zip(levels, now, strict=True))
 
 
 def _near(a: Speed, b: Speed) -> bool:

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import shown
+from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.files import kind_of, read_text
 from pytest_passbench.core.jsontext import parse as parse_json
 from pytest_passbench.core.run import SCHEMA, Run, digest, plain
-from pytest_passbench.run.old_schema import SCHEMA_1, upgraded
 
 NAME = "results.json"
 MAX_BYTES = 512 << 20
@@ -75,19 +74,13 @@ def parse(data: Any, path: Path) -> Run:
         raise UserError(f"cannot be checked without the package {error.name}", where=path, remedy=remedy) from None
 
     version = data.get("schema") if isinstance(data, dict) else None
-    if version not in (SCHEMA, SCHEMA_1):
+    if version != SCHEMA:
         remedy = "give a results.json that this version of passbench wrote"
-        raise UserError(f"has schema {shown(version)}, not {SCHEMA!r}", where=path, remedy=remedy)
+        raise UserError(f"has schema {abbreviated(version)}, not {SCHEMA!r}", where=path, remedy=remedy)
     remedy = "the file was edited or is of another version; take a fresh copy, or run again"
-    try:
-        current = {**upgraded(data), "schema": SCHEMA} if version == SCHEMA_1 else data
-    except KeyError as error:
-        raise UserError(f"lacks {error}", where=path, remedy=remedy) from None
-    except (TypeError, AttributeError) as error:
-        raise UserError(f"has another form: {error}", where=path, remedy=remedy) from None
-    if problem := schema.fault(current):
+    if problem := schema.fault(data):
         raise UserError(problem, where=path, remedy=remedy)
-    run = Run.from_json(current)
+    run = Run.from_json(data)
     if problem := soundness.fault(run):
         raise UserError(problem, where=path, remedy=remedy)
     run.untouched = run.digest == digest(data)

@@ -12,7 +12,7 @@ import jsonschema
 from jsonschema.exceptions import ValidationError
 from jsonschema.protocols import Validator
 
-from pytest_passbench.core.escape import shown
+from pytest_passbench.core.escape import abbreviated
 
 SCHEMA_FILE = Path(__file__).with_name("results.schema.json")
 _NUMBER = {"$ref": "#/$defs/number"}
@@ -56,8 +56,8 @@ def _said(error: ValidationError) -> str:
         case "required" | "additionalProperties":
             return error.message[:300]
         case "type":
-            return f"{shown(error.instance)} is not of type {wanted}"
+            return f"{abbreviated(error.instance)} is not of type {wanted}"
         case "enum" | "const":
-            return f"{shown(error.instance)} is not {shown(wanted)}"
+            return f"{abbreviated(error.instance)} is not {abbreviated(wanted)}"
         case _:
-            return f"{shown(error.instance)} breaks {error.validator} {shown(wanted)}"
+            return f"{abbreviated(error.instance)} breaks {error.validator} {abbreviated(wanted)}"

@@ -16,6 +16,7 @@ import torch
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import Request, Tuned
 from pytest_passbench.protocol import receive, send
+from pytest_passbench.runner.engine import loaded
 from pytest_passbench.runner.libcuda import Driver
 from pytest_passbench.runner.machine_code import MachineCode
 from pytest_passbench.runner.replay import Replayed, cpp_function, replay
@@ -23,12 +24,16 @@ from pytest_passbench.runner.tuning import tune
 
 
 class AskedKernels:
-    """A source of kernels that asks the judge. ``triton`` is True if a plan launches Triton kernels."""
+    """A source of kernels that asks the judge. ``triton`` is True if a plan launches Triton kernels.
+
+    ``engine`` makes the plans' steps, if there is one.
+    """
 
     def __init__(self, channel: socket.socket, device: str) -> None:
         self._channel, self._device = channel, device
         self._known: dict[Request, Replayed] = {}
         self._libraries: dict[bytes, ctypes.CDLL] = {}  # by the digest of the file
+        self.engine = loaded() if device == "cpu" else None
         self.triton = False
 
     @property
@@ -65,7 +70,7 @@ class AskedKernels:
         if choices and code is not None:
             choices = tune(plan, kernels, self._device, code)
         written = frozenset(answer["written"])
-        replayed = replay(plan, kernels, self._device, request.sequence, choices, written, code)
+        replayed = replay(plan, kernels, self._device, request.sequence, choices, written, code, self.engine)
         replayed.rest()
         return replayed
 

@@ -68,6 +68,10 @@ class OutputTables:
                     pack(self.entries, offset, *self._not_a_tensor(output))
                 offset += ENTRY.size
 
+    def tensor_form(self, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+        """Return the index of the form of a tensor on the CPU."""
+        return self._form((dtype, torch.Size(shape), strides, "cpu"), KIND_TENSOR)
+
     def _wrong_count(self, outputs: Any, offset: int) -> None:
         count = len(outputs) if isinstance(outputs, tuple) else -1
         form = self._form((KIND_COUNT, count), KIND_COUNT, dims=count)

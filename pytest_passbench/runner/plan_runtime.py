@@ -38,6 +38,21 @@ class FillingAllocator:
         return made
 
 
+class ZeroPool:
+    """An allocator that gives the same tensor of zeros for each layout, in less time than any other takes."""
+
+    def __init__(self, plain: Callable[..., torch.Tensor]) -> None:
+        self._plain = plain
+        self._pool: dict[Any, torch.Tensor] = {}
+
+    def __call__(self, shape: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
+        key = shape, strides, dtype
+        tensor = self._pool.get(key)
+        if tensor is None:
+            tensor = self._pool[key] = FillingAllocator(self._plain, 0)(shape, strides, dtype)
+        return tensor
+
+
 def allocator(device: str) -> Callable[..., torch.Tensor]:
     """Return a function of (shape, strides, dtype) that allocates a tensor on ``device``."""
     if device == "cpu":

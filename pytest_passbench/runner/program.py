@@ -40,5 +40,6 @@ def facts(built: BuiltGraph) -> dict[str, Any]:
         "passes": [_as_data(report) for report in built.reports],
         "operators": list(built.operators),
         "rewritten": built.rewritten,
+        "working": sorted(built.working),
         "places": [[name, list(nodes)] for name, nodes in built.places],
     }

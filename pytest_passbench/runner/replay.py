@@ -1,16 +1,18 @@
 """Launch plans as generated code: a line for each allocation and each launch, like a compiler's wrapper.
 
-The text has only generated identifiers and exact numbers. Its namespace holds all other objects.
+The text has only generated identifiers and exact numbers. Its namespace holds all other objects. Where the engine
+knows all steps of a plan, one line makes them all: checks, returned buffers and results alone are left to Python.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 import linecache
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
@@ -30,9 +32,12 @@ from pytest_passbench.plans.launch import (
     TritonType,
     Tuned,
 )
+from pytest_passbench.runner.engine import Engine
+from pytest_passbench.runner.native_code import DTYPE_CODES, CppFunction, Executable, NativePlan, NotNative
 from pytest_passbench.runner.plan_runtime import (
     FillingAllocator,
     WrongArgument,
+    ZeroPool,
     allocator,
     constant_table,
     do_nothing,
@@ -45,7 +50,6 @@ from pytest_passbench.runner.plan_runtime import (
 )
 
 POISON = 0xFF  # of every byte: NaN in each floating-point type, -1 or the greatest value in integers
-DTYPE_CODES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}  # ``pb::dtype`` in passbench.h
 _CTYPES: dict[str, Any] = {
     "pointer": ctypes.c_void_p,
     "dtype": ctypes.c_int32,
@@ -57,7 +61,6 @@ _CTYPES: dict[str, Any] = {
 }
 _NAMES = {"argument": "a", "buffer": "b", "table": "t"}
 _count = itertools.count()
-_CppFunction: type = type(ctypes.CDLL(None).mprotect).__mro__[1]  # the class of functions of all libraries
 
 
 @dataclass
@@ -66,23 +69,51 @@ class Replayed:
 
     In a template it rests: allocations are zero and C++ kernels do nothing. So a candidate's machine code runs only
     in measured processes. :meth:`wake` puts the kernels in place.
+
+    ``kernels`` and ``tables`` are those of ``plan``, ready to be used. ``sequence`` says that a call returns a tuple.
+    ``written`` are the arguments that it writes to. ``native`` has its steps for the engine, if it knows them all.
     """
 
     call: Callable[..., Any]
     source: str
     namespace: dict[str, Any] = field(repr=False)
+    plan: LaunchPlan = field(repr=False)
+    kernels: tuple[Any, ...] = field(repr=False)
+    tables: tuple[torch.Tensor, ...] = field(repr=False)
+    sequence: bool
+    written: frozenset[int]
+    native: NativePlan | None = field(default=None, repr=False)
     _awake: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def rest(self) -> None:
         """Replace the C++ kernels by a function that does nothing, and the allocator by one of zeros."""
-        kernels = {name: value for name, value in self.namespace.items() if isinstance(value, _CppFunction)}
+        kernels = {name: value for name, value in self.namespace.items() if isinstance(value, CppFunction)}
         self._awake = {**kernels, "empty": self.namespace["empty"]}
         self.namespace.update(dict.fromkeys(kernels, do_nothing))
         self.namespace["empty"] = FillingAllocator(self.namespace["empty"], 0)
+        if self.native is not None:
+            self.native.rest()
 
     def wake(self) -> None:
         """Put the real kernels and the allocator back."""
         self.namespace.update(self._awake)
+        if self.native is not None:
+            self.native.wake()
+
+    def idle(self) -> None:
+        """Do no more than an honest program at least does: launch nothing, and allocate without a fill.
+
+        What goes on with the results finds zeros, since uninitialised numbers may be slow to compute with.
+        """
+        self.namespace["empty"] = ZeroPool(self._awake["empty"])
+        if self.native is not None:
+            self.native.fill_memory(None)
+
+    @property
+    def idles(self) -> bool:
+        """True if :meth:`idle` gives results of zeros and fills: no step copies memory that a kernel has written."""
+        copies = [step for step in self.plan.steps if isinstance(step, Copy)]
+        return all(step.origin.source != "buffer" for step in copies) and not self.plan.uses_triton
 
 
 def cpp_function(library: ctypes.CDLL, name: str, parameters: Sequence[str]) -> Any:
@@ -116,27 +147,47 @@ def replay(
     choices: Sequence[int],
     written: Collection[int] = (),
     code: Code | None = None,
+    engine: Engine | None = None,
 ) -> Replayed:
     """Return a callable that executes a plan.
 
     ``kernels`` are the plan's kernels, ready to be launched. ``choices`` has the index of a configuration for each
     tuned launch. ``written`` are the argument tensors that the plan writes to. Each call checks that no other one
-    shares memory with them. With ``code``, Triton kernels are launched as machine code instead of by Triton. A call
-    raises WrongArgument for tensors that do not fit the plan.
+    shares memory with them. With ``code``, Triton kernels are launched as machine code instead of by Triton. With
+    ``engine``, it makes the plan's steps, if it knows them all. A call raises WrongArgument for tensors that do not
+    fit the plan.
     """
     printer = _Printer(plan, device, sequence, list(choices), written, code)
-    source = printer.function()
-    namespace = printer.namespace | {f"k{number}": kernel for number, kernel in enumerate(kernels)}
+    native = _native(plan, kernels, printer.tables, engine)
+    source = printer.function(native)
+    namespace = printer.namespace
+    if native is None:
+        namespace |= {f"k{number}": kernel for number, kernel in enumerate(kernels)}
     name = f"<launch plan {next(_count)}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     exec(compile(source, name, "exec"), namespace)
-    return Replayed(namespace["launch_plan"], source, namespace)
+    call, tables = namespace["launch_plan"], tuple(printer.tables)
+    return Replayed(call, source, namespace, plan, tuple(kernels), tables, sequence, frozenset(written), native)
 
 
-def poison(replayed: Sequence[Replayed]) -> None:
-    """Fill each allocation of these plans with NaN (with -1 in integers) from now on."""
-    for one in replayed:
-        one.namespace["empty"] = FillingAllocator(one.namespace["empty"], POISON)
+def _native(
+    plan: LaunchPlan, kernels: Sequence[Any], tables: Sequence[torch.Tensor], engine: Engine | None
+) -> NativePlan | None:
+    """Return the plan for the engine. Return None if there is no engine, or if a step is beyond it."""
+    if engine is None:
+        return None
+    with contextlib.suppress(NotNative):
+        return NativePlan(plan, kernels, tables, engine)
+    return None
+
+
+def poison(replayed: Sequence[Replayed], block: Executable | None = None) -> None:
+    """Fill each allocation of these plans, and of a native block, with NaN (with -1 in integers) from now on."""
+    for item in replayed:
+        item.namespace["empty"] = FillingAllocator(item.namespace["empty"], POISON)
+    for native in (*(item.native for item in replayed), block):
+        if native is not None:
+            native.fill_memory(bytes([POISON]))
 
 
 class _Printer:
@@ -159,6 +210,7 @@ class _Printer:
         self._addresses: set[str] = set()
         self._aligned: set[str] = set()
         self._tuned = 0
+        self.tables = [constant_table(table.content, device) for table in plan.tables]
         self.namespace: dict[str, Any] = {
             "__builtins__": {"__import__": __import__},  # torch imports what it needs at a first call
             "__name__": "passbench",
@@ -172,17 +224,21 @@ class _Printer:
             "nan": math.nan,
             "device": torch.device(device),
             **{f"dtype_{name}": getattr(torch, name) for name in _dtypes(plan)},
-            **{f"t{number}": constant_table(table.content, device) for number, table in enumerate(plan.tables)},
+            **{f"t{number}": table for number, table in enumerate(self.tables)},
         }
 
-    def function(self) -> str:
+    def function(self, native: NativePlan | None) -> str:
+        """Return the text of the plan. With ``native``, the engine makes its steps."""
         for index, tensor in enumerate(self._plan.tensors):
             shape, strides = _numbers(tensor.form.shape), _numbers(tensor.form.strides)
             self._add(f"check(a{index}, {shape}, {strides})")
             self._add(f"if a{index}.dtype is not dtype_{tensor.form.dtype}: wrong('a{index}')")
         self._apart()
-        for step in self._plan.steps:
-            self._step(step)
+        if native is not None:
+            self._native_steps(native)
+        else:
+            for step in self._plan.steps:
+                self._step(step)
         results = [self._tensor(operand) for operand in self._plan.returns]
         self._add(f"return ({', '.join(results)},)" if self._sequence else f"return {results[0]}")
         arguments = ", ".join(f"a{index}" for index in range(len(self._plan.tensors)))
@@ -199,6 +255,26 @@ class _Printer:
 
     def _add(self, line: str) -> None:
         self._lines.append(line)
+
+    def _native_steps(self, native: NativePlan) -> None:
+        """Print the returned buffers' allocations, and a call of the engine for all else."""
+        self.namespace |= {"run": native.call, "native": native}  # the second, so that it lives as long
+        for index, step in enumerate(step for step in self._plan.steps if isinstance(step, Allocate)):
+            if ("buffer", index) in native.inputs:
+                self._allocate(replace(step, fill=None))
+            else:
+                self._buffers.append(step.form)  # scratch memory, which the engine allocates
+        launched = {
+            value.index
+            for step in self._plan.steps
+            if isinstance(step, Launch)
+            for value in step.arguments
+            if isinstance(value, Operand) and value.source == "argument"
+        }
+        for index in sorted(launched):
+            self._pointer(Operand("argument", index, 0, self._plan.tensors[index].form))
+        addresses = [self._address(f"{_NAMES[source]}{index}") for source, index in native.inputs]
+        self._add(f"run({', '.join(addresses)})")
 
     def _step(self, step: Step) -> None:
         if isinstance(step, Allocate):

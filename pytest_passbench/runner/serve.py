@@ -10,7 +10,7 @@ import os
 import socket
 import traceback
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from pytest_passbench.protocol import (
     DONE,
     FLAG_COLLECT,
     FLAG_EMPTY,
+    FLAG_NATIVE,
     FLAG_PREPARE,
     GO,
     OUTCOME_OK,
@@ -26,6 +27,8 @@ from pytest_passbench.protocol import (
     send,
 )
 from pytest_passbench.runner import memory
+from pytest_passbench.runner.engine import loaded
+from pytest_passbench.runner.native_graph import NativeBlock, empty_block
 from pytest_passbench.runner.output_tables import OutputTables
 from pytest_passbench.runner.pages import MappedPages, Slot
 from pytest_passbench.suite.batching import close_levels
@@ -49,6 +52,7 @@ class Block:
         self.copies = [tuple(slot[i].clone() for i in mutated) for slot in self.slots] if mutated else []
         #: The address of the first slot's inputs, and further addresses and numbers for the judge.
         self.inputs, self.places = pages.address, dict[str, int]()
+        self._layout = pages.layout
 
     def prepare(self, calls: int) -> None:
         """Put the inputs of ``calls`` calls in place. On the CPU they are in the shared pages already."""
@@ -74,6 +78,23 @@ class Block:
         self.results = self._mutating(self.call, calls) if self.mutated else self._plain(self.call, calls)
         self.tables.write(self.results)
 
+    def forget(self) -> None:
+        """Free the last block's outputs, so that their memory is used again."""
+        self.results = []
+
+    def run_native_empty(self, calls: int) -> None:
+        """Have the engine make calls that do nothing but describe as many outputs."""
+        self._native_empty.run(calls)
+
+    @cached_property
+    def _native_empty(self) -> NativeBlock:
+        engine = loaded()
+        if engine is None:
+            raise RuntimeError("an arm without the engine was asked for its empty block")
+        block = empty_block(engine, self._layout, self.tables.width)
+        block.place(self.inputs, self.tables)
+        return block
+
     def run_empty(self, calls: int) -> None:
         """Run the same block around a call that returns earlier outputs."""
         made = self.results[0][: len(self.results[0]) - len(self.mutated)]
@@ -98,6 +119,27 @@ class Block:
             copy.copy_(slot[index])
             inputs[index] = copy
         return inputs
+
+
+class EngineBlock(Block):
+    """The calls of a graph that the engine makes, on inputs that nothing changes in place."""
+
+    def __init__(self, native: NativeBlock, pages: MappedPages, calls: int, outputs: int) -> None:
+        super().__init__(lambda *_inputs: (), pages, calls, (), outputs)
+        self._native = native
+        native.place(self.inputs, self.tables)
+
+    def run(self, calls: int) -> None:
+        """Make the calls and describe their outputs in the tables. Raises MemoryError."""
+        self._native.run(calls)
+
+    def forget(self) -> None:
+        """Free the last block's outputs."""
+        self._native.forget()
+
+    def run_empty(self, calls: int) -> None:
+        """Run the engine's empty block."""
+        self.run_native_empty(calls)
 
 
 def serve(
@@ -145,9 +187,10 @@ def _one(block: Block, spacer: memory.Spacer, depth: int, calls: int, flags: int
             return OUTCOME_OK
         if flags & FLAG_EMPTY:
             spacer.take(depth)
-            block.run_empty(calls)
+            empty = block.run_native_empty if flags & FLAG_NATIVE else block.run_empty
+            empty(calls)
         else:
-            block.results = []  # free the last block's outputs first, so that their memory is used again
+            block.forget()
             spacer.take(depth)
             block.run(calls)
     except BaseException:

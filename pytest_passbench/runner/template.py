@@ -6,6 +6,7 @@ everything that a pass left behind.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -25,12 +26,15 @@ from pytest_passbench.core.device import gpu_index, is_cuda
 from pytest_passbench.core.errortext import explain
 from pytest_passbench.protocol import Layout, Order, ProtocolError, receive, send
 from pytest_passbench.rewrite.errors import PassError
+from pytest_passbench.rewrite.pipelines import BuiltGraph
 from pytest_passbench.runner import memory
 from pytest_passbench.runner.kernels import AskedKernels
+from pytest_passbench.runner.native_code import NotNative
+from pytest_passbench.runner.native_graph import NativeBlock, native_graph
 from pytest_passbench.runner.pages import MappedPages
 from pytest_passbench.runner.program import facts, prepare
 from pytest_passbench.runner.replay import Replayed, poison
-from pytest_passbench.runner.serve import Block, serve
+from pytest_passbench.runner.serve import Block, EngineBlock, serve
 from pytest_passbench.runner.triton_kernels import KERNEL_MODULE
 from pytest_passbench.walls import code, harden, seccomp
 from pytest_passbench.walls.children import reap
@@ -50,6 +54,7 @@ class Ready:
     report: dict[str, Any]
     device: str
     replayed: list[Replayed] = field(default_factory=list)
+    native: NativeBlock | None = None  # the same calls, made by the engine
     sizes: list[int] = field(default_factory=list)  # bytes of each output
     pieces: tuple[int, int] = (0, 0)  # of memory: address and bytes
     null: int = field(default_factory=lambda: os.open(os.devnull, os.O_WRONLY))
@@ -158,7 +163,21 @@ def _ready(order: Order, pages: MappedPages, channel: socket.socket) -> Ready:
         return Ready(built.call, pages, {**report, "missed": True, "mutated": [], "outputs": 0}, order.device)
     warm, sizes = _warm_up(order, built.call, pages)
     warm["interpreted"] = kernels.triton and order.device == "cpu"
-    return Ready(built.call, pages, {**report, "missed": False, **warm}, order.device, kernels.replayed, sizes)
+    native = _native(built, kernels, pages)
+    report = {**report, "missed": False, **warm, "native": native is not None}
+    report["idles"] = order.device == "cpu" and all(plan.idles for plan in kernels.replayed)
+    return Ready(built.call, pages, report, order.device, kernels.replayed, native, sizes)
+
+
+def _native(built: BuiltGraph, kernels: AskedKernels, pages: MappedPages) -> NativeBlock | None:
+    """Return the program as a native block at rest. Return None if only Python can run it."""
+    if kernels.engine is None or built.module is None or not built.rewritten:
+        return None
+    with contextlib.suppress(NotNative):
+        native = native_graph(built.module.graph, kernels.replayed, kernels.engine, pages.layout)
+        native.rest()
+        return native
+    return None
 
 
 def _open_device(device: str) -> None:
@@ -235,7 +254,7 @@ def _fork_on_request(channel: socket.socket, ready: Ready) -> None:
         if pid == 0:
             channel.close()
             harden.die_with_parent()
-            code.own(ready.code)
+            code.make_private(ready.code)
             _become_runner(socket.socket(fileno=fds[0]), message, ready)
         for fd in fds:
             os.close(fd)
@@ -257,20 +276,41 @@ def _serve(channel: socket.socket, message: dict[str, Any], ready: Ready, shared
     """Serve blocks until the judge hangs up."""
     try:
         os.dup2(ready.null, 1)  # the log has what the template's calls printed; more would fill it
+        if not is_cuda(ready.device):  # a driver has descriptors of its own
+            harden.keep_descriptors(1, 2, channel.fileno())
         chance = random.Random(message["place"])
         memory.displace(chance, ready.pieces)
         mutated, outputs = tuple(message["mutated"]), message["outputs"]
-        for replayed in ready.replayed:
-            replayed.wake()
+        if message["idle"]:
+            _idle(ready)
+        else:
+            _wake(ready)
         if message["audit"]:
-            poison(ready.replayed)
-        block = _block(channel, ready, message["calls"], mutated, outputs, shared)
+            poison(ready.replayed, ready.native)
+        native = ready.native if message["native"] else None
+        block = _block(channel, ready, message["calls"], mutated, outputs, shared, native)
         rehearsal = message["calls"] if message["rehearse"] else 0
         with closing(channel), closing(block):
             spacer = memory.Spacer(chance, sum(ready.sizes))
             serve(channel, block, ready.filter, message["threads"], spacer, rehearsal)
     except (ProtocolError, OSError):
         pass  # the judge has hung up
+
+
+def _wake(ready: Ready) -> None:
+    """Put the kernels in place."""
+    for plan in ready.replayed:
+        plan.wake()
+    if ready.native is not None:
+        ready.native.wake()
+
+
+def _idle(ready: Ready) -> None:
+    """Leave the kernels out, and do as little as an honest program can (``judge/audits/clock_floor.py``)."""
+    for plan in ready.replayed:
+        plan.idle()
+    if ready.native is not None:
+        ready.native.fill_memory(None)
 
 
 def _block(
@@ -280,8 +320,11 @@ def _block(
     mutated: tuple[int, ...],
     outputs: int,
     shared: Sequence[int],
+    native: NativeBlock | None,
 ) -> Block:
     """Return the block of a runner. If a device has no memory for it, tell the judge, and end the process."""
+    if native is not None:
+        return EngineBlock(native, ready.pages, calls, outputs)
     if not is_cuda(ready.device):
         return Block(ready.call, ready.pages, calls, mutated, outputs)
     from pytest_passbench.runner.cuda import CudaBlock

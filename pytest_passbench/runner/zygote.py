@@ -24,19 +24,23 @@ _children = set[int]()  # templates and readers that were forked here and not re
 
 
 def main() -> None:
-    """Serve the judge on the socket whose descriptor is the first argument. The first message names the imports.
+    """Serve the judge on the socket whose descriptor is the first argument.
+
+    The first message names the imports. The engine's library comes with it, if there is one.
 
     The second argument is the arm's name, for people who list processes.
     """
     harden.same_layout()
     harden.heed_no_interrupt()
     channel = socket.socket(fileno=int(sys.argv[1]))
-    wants, _none = receive(channel, max_fds=0)
+    wants, libraries = receive(channel, max_fds=1)
     harden.not_dumpable()
     if "paths" in wants:
         confine(wants["paths"]["read"], wants["paths"]["write"], named=wants["device"])
     imports = memory.Imports()
     versions = _import(wants)
+    if libraries:
+        _load_engine(libraries[0])
     imports.keep()
     send(channel, {"status": "ready", "pid": os.getpid(), "versions": versions})
     while True:
@@ -70,6 +74,13 @@ def _import(wants: dict[str, Any]) -> dict[str, str]:
     gc.collect()
     gc.freeze()  # a template's collections then walk its own objects only
     return versions
+
+
+def _load_engine(descriptor: int) -> None:
+    from pytest_passbench.runner import engine
+
+    engine.load(f"/proc/self/fd/{descriptor}")
+    os.close(descriptor)
 
 
 def _warm_up(pipeline: str) -> None:

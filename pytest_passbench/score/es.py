@@ -14,7 +14,7 @@ from typing import Any
 
 from pytest_passbench.core.checks import MAX_EXPONENT, is_exponent, is_failure_value
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import shown
+from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.ladder import T_FROZEN, T_MIN
 from pytest_passbench.core.settings import Interpretation, ScoreSettings
 from pytest_passbench.score.subgraph import LEVELS, TOP, Judged, level
@@ -68,13 +68,15 @@ def check(settings: ScoreSettings, where: Path | None = None) -> None:
     """Raise UserError if b, p or the interpretation are not valid; ``where`` is the file they are from."""
     for name, value in (("b", settings.b), ("p", settings.p)):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise UserError(f"{name} = {shown(value)} is not a number", where=where, remedy="0 < b <= 1, 0 <= p")
+            raise UserError(
+                f"{name} = {abbreviated(value)} is not a number", where=where, remedy="0 < b <= 1, 0 <= p"
+            )
     if not is_failure_value(settings.b):
         raise UserError(f"b = {settings.b} is out of range", where=where, remedy="0 < b <= 1")
     if not is_exponent(settings.p):
         raise UserError(f"p = {settings.p} is out of range", where=where, remedy=f"0 <= p <= {MAX_P:g}")
     if settings.interpretation not in tuple(LEVELS):
-        what = f"unknown interpretation {shown(settings.interpretation)}"
+        what = f"unknown interpretation {abbreviated(settings.interpretation)}"
         raise UserError(what, where=where, remedy=f"one of: {', '.join(LEVELS)}")
 
 

@@ -31,6 +31,8 @@ class Interval:
         return cls(speed.ratio, speed.low, speed.high)
 
     def __str__(self) -> str:
+        if self.high == inf:  # too few pairs
+            return f"{digits(self.ratio)} [no interval]"
         return f"{digits(self.ratio)} [{digits(self.low)}, {digits(self.high)}]"
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_passbench.core.criterion import Criterion
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import shown
+from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.ladder import BITWISE, NEVER, T_FROZEN, first_correct, guarded
 from pytest_passbench.core.record import RAN
 from pytest_passbench.core.settings import Interpretation
@@ -125,9 +125,11 @@ def from_json(data: Any, where: str) -> Judged:
     if not isinstance(data, Mapping):
         raise UserError("not an object", where=where, remedy="give status, dtypes, correct_from, speedup")
     status = data.get("status")
-    status = RAN if status == "correct" else status  # its name in files of schema passbench/1
+    status = RAN if status == "correct" else status  # as the cases of the score's definition name it
     if not isinstance(status, str) or status not in _STATUSES:
-        raise UserError(f"unknown status {shown(status)}", where=where, remedy=f"one of: {', '.join(_STATUSES)}")
+        raise UserError(
+            f"unknown status {abbreviated(status)}", where=where, remedy=f"one of: {', '.join(_STATUSES)}"
+        )
     dtypes = data.get("dtypes", [])
     if not isinstance(dtypes, list) or not all(isinstance(name, str) for name in dtypes):
         raise UserError("dtypes: not a list of names", where=where, remedy="one per output, as float32")
@@ -161,5 +163,5 @@ def _speedup(value: Any, where: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not possible(value):
-        raise UserError(f"speedup {shown(value)}: not a possible one", where=where, remedy="null: not measured")
+        raise UserError(f"speedup {abbreviated(value)}: not a possible one", where=where, remedy="null: not measured")
     return float(value)

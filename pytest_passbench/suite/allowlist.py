@@ -79,20 +79,20 @@ def _plain(module: Any, names: Iterable[str]) -> dict[str, Function]:
 
 def _public(module: Any) -> dict[str, Function]:
     """Return the module's public builtin functions, less the denied ones."""
-    found = _plain(module, (n for n in dir(module) if not n.startswith("_") and n not in _DENIED))
-    return {n: f for n, f in found.items() if isinstance(f, types.BuiltinFunctionType)}
+    functions = _plain(module, (n for n in dir(module) if not n.startswith("_") and n not in _DENIED))
+    return {n: f for n, f in functions.items() if isinstance(f, types.BuiltinFunctionType)}
 
 
 def _functional(native: Iterable[Function]) -> dict[str, Function]:
     """Return the functions of torch.nn.functional: its own ones, and native ones under their functional name."""
-    module, known = torch.nn.functional, set(native)
+    module, native_names = torch.nn.functional, set(native)
     public = {n: f for n, f in vars(module).items() if not n.startswith("_") and n not in _DENIED}
-    own = types.FunctionType
+    python_function = types.FunctionType
     return {
         n: f
         for n, f in public.items()
-        if (isinstance(f, types.BuiltinFunctionType) and f in known)
-        or (isinstance(f, own) and f.__module__ == module.__name__)
+        if (isinstance(f, types.BuiltinFunctionType) and f in native_names)
+        or (isinstance(f, python_function) and f.__module__ == module.__name__)
     }
 
 
@@ -148,10 +148,10 @@ def resolve(dotted: str) -> Function:
     if dotted.startswith("torch.ops."):
         return _aten(dotted)
     prefix, _, name = dotted.rpartition(".")
-    found = namespaces().get(prefix, {}).get(name)
-    if found is None:
+    function = namespaces().get(prefix, {}).get(name)
+    if function is None:
         raise UserError(f"operator {dotted!r} is not allowed", remedy="only pure tensor functions of torch are")
-    return found
+    return function
 
 
 @cache
@@ -173,8 +173,8 @@ def _aten(dotted: str) -> Function:
     packet: Any = getattr(torch.ops.aten, parts[1], None) if parts[1] in _aten_names() else None
     if packet is None or (len(parts) == 3 and parts[2] not in packet.overloads()):
         raise UserError(f"this torch has no tensor operator {dotted!r}", remedy="check its spelling")
-    found: Function = packet if len(parts) == 2 else getattr(packet, parts[2])
-    return found
+    overload: Function = packet if len(parts) == 2 else getattr(packet, parts[2])
+    return overload
 
 
 @cache

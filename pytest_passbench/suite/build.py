@@ -52,11 +52,14 @@ def build_graph(
     output is a tuple. ``line`` is the line of ``origin`` at which the text begins. Raises UserError at
     ``origin:line`` for code that is not allowed or not understood, and for more than ``statements``.
     """
+    return build_program(parse(source, origin, line, statements), device)
+
+
+def build_program(program: ParsedSource, device: str = "cpu") -> torch.fx.GraphModule:
+    """Return the graph module of a parsed source, as :func:`build_graph` does."""
     import torch.fx
 
-    program = parse(source, origin, line, statements)
-    graph = _Builder(program, device).build()
-    return torch.fx.GraphModule(torch.nn.Module(), graph)
+    return torch.fx.GraphModule(torch.nn.Module(), _Builder(program, device).build())
 
 
 def check_graphs(task: Task) -> None:

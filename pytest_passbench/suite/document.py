@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import yaml
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import shown
+from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.suite.limits import MAX_DEPTH, MAX_NODES, MAX_PLAIN
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -96,9 +96,9 @@ class _Composer:
         if self._count > MAX_NODES:
             self._fail(f"more than {MAX_NODES:,} values", event, "make the task smaller")
         if event.anchor is not None:
-            self._fail(f"an anchor or alias, {shown(event.anchor)}", event, "write the value out")
+            self._fail(f"an anchor or alias, {abbreviated(event.anchor)}", event, "write the value out")
         if getattr(event, "tag", None) not in (None, "!"):
-            self._fail(f"a tag, {shown(event.tag)}", event, "write the value without it")
+            self._fail(f"a tag, {abbreviated(event.tag)}", event, "write the value without it")
         if isinstance(event, yaml.CollectionStartEvent) and len(self._open) == MAX_DEPTH:
             self._fail(f"more than {MAX_DEPTH} lists and mappings in each other", event, "nest them less")
         if isinstance(event, yaml.ScalarEvent) and event.style is None and len(event.value) > MAX_PLAIN:
@@ -132,7 +132,7 @@ class _Composer:
         if not isinstance(node, yaml.ScalarNode):
             self._fail("a list or mapping as a key", node, "write a name before the colon")
         if node.value in self._names[-1]:
-            self._fail(f"the key {shown(node.value)} a second time", node, "remove one of them")
+            self._fail(f"the key {abbreviated(node.value)} a second time", node, "remove one of them")
         self._names[-1].add(node.value)
 
 
@@ -230,4 +230,4 @@ def _kind(value: Any) -> str:
         return "empty"
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
-    return shown(value)
+    return abbreviated(value)

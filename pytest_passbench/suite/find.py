@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import shown
+from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.files import kind_of
 from pytest_passbench.core.paths import INSTALLED, PACKAGE
 from pytest_passbench.core.settings import SUITES
@@ -74,9 +74,9 @@ def discover(path: Path) -> list[TaskRef]:
     UserError if there are no tasks, if a header cannot be read, or if two task files have the same id.
     """
     refs = []
-    for found, kind in walk(path):
-        header = taskfile.read_header(found) if kind == "task" else published.read_folder_header(found)
-        refs.append(TaskRef(found, header, kind))
+    for entry, kind in walk(path):
+        header = taskfile.read_header(entry) if kind == "task" else published.read_folder_header(entry)
+        refs.append(TaskRef(entry, header, kind))
     return _with_own_ids(refs)
 
 
@@ -114,7 +114,7 @@ def _installed(name: str) -> TaskRef | None:
     return next((TaskRef(path, taskfile.read_header(path), "task") for path in files), None)
 
 
-def one(name: str | Path) -> TaskRef:
+def single(name: str | Path) -> TaskRef:
     """Return the only task that a word names, as in :func:`at`. Raises UserError if there are none, or several."""
     refs = at(name)
     if len(refs) > 1:
@@ -128,10 +128,10 @@ def walk(path: Path) -> list[tuple[Path, Kind]]:
     """
     if kind_of(path) is None:
         raise UserError("no such file or folder", where=path, remedy="name a task file, or a folder of tasks")
-    found = list(_Walk(path).below(path))
-    if not found:
+    entries = list(_Walk(path).below(path))
+    if not entries:
         raise UserError("holds no tasks", where=path, remedy=f"tasks are *{taskfile.SUFFIX} files or samples")
-    return found
+    return entries
 
 
 def select(refs: Sequence[TaskRef], suite: str) -> list[TaskRef]:
@@ -150,34 +150,34 @@ def select(refs: Sequence[TaskRef], suite: str) -> list[TaskRef]:
 
 def named(refs: Sequence[TaskRef], ids: Sequence[str]) -> list[TaskRef]:
     """Return the tasks with these ids, in the order of the ids. Raises UserError for an id that no task has."""
-    known = {ref.id: ref for ref in refs}
+    ref_of = {ref.id: ref for ref in refs}
     for name in ids:
-        if name not in known:
-            raise no_such_task(name, known)
-    return [known[name] for name in dict.fromkeys(ids)]
+        if name not in ref_of:
+            raise no_such_task(name, ref_of)
+    return [ref_of[name] for name in dict.fromkeys(ids)]
 
 
 def no_such_task(name: str, ids: Iterable[str], where: Path | None = None) -> UserError:
     """Return the error for an id, met at ``where``, that no task has. It proposes the most similar id."""
     remedy = f"{did_you_mean(name, ids)}'passbench tasks list' shows the ids"
-    return UserError(f"no task is called {shown(name)}", where=where, remedy=remedy)
+    return UserError(f"no task is called {abbreviated(name)}", where=where, remedy=remedy)
 
 
-def check_value(what: str, value: str, known: Collection[str]) -> None:
+def check_value(what: str, value: str, values: Collection[str]) -> None:
     """Raise UserError if a property of tasks (``what``: "operator") has a value that is not ``known`` of any.
 
     The remedy is the most similar value. If none is similar, it is all values, or the command that shows them.
     """
-    if value in known:
+    if value in values:
         return
-    names = sorted(filter(None, known))
+    names = sorted(filter(None, values))
     remedy = did_you_mean(value, names).strip()
     if not remedy:
         few = 0 < len(names) <= MAX_NAMED
         remedy = (
             f"there are: {', '.join(names)}" if few else "'passbench tasks list --json' shows those that there are"
         )
-    raise UserError(f"no task has the {what} {shown(value)}", remedy=remedy)
+    raise UserError(f"no task has the {what} {abbreviated(value)}", remedy=remedy)
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
@@ -190,12 +190,12 @@ class _Walk:
     """A search of folders. Links to folders are followed, except to a folder that the search is already in."""
 
     def __init__(self, path: Path) -> None:
-        self._start, self._seen = path, 0
+        self._start, self._entries = path, 0
 
     def below(self, path: Path, inside: tuple[tuple[int, int], ...] = ()) -> Iterator[tuple[Path, Kind]]:
         """Yield the tasks at a path, in order."""
-        self._seen += 1
-        if self._seen > MAX_FOLDERS or len(inside) > MAX_FOLDER_DEPTH:
+        self._entries += 1
+        if self._entries > MAX_FOLDERS or len(inside) > MAX_FOLDER_DEPTH:
             what = f"has more than {MAX_FOLDERS:,} folders, or {MAX_FOLDER_DEPTH} in each other"
             raise UserError(what, where=self._start, remedy="name the folder of tasks itself")
         kind = _kind(path)
@@ -245,23 +245,23 @@ def _with_own_ids(refs: list[TaskRef]) -> list[TaskRef]:
             first, second = refs[files[0]], refs[files[1]]
             raise UserError(f"task id {name!r} is also that of {first.path}", where=second.path, remedy="rename one")
         folders = [position for position in positions if position not in files]
-        own = [name] * len(folders) if len(positions) == 1 else _with_parents(name, [refs[p].path for p in folders])
-        names.update(zip(folders, own, strict=True))
+        ids = [name] * len(folders) if len(positions) == 1 else _with_parents(name, [refs[p].path for p in folders])
+        names.update(zip(folders, ids, strict=True))
         names.update(dict.fromkeys(files, name))
-    taken = {ref.id for ref in refs if ref.kind == "task"}
+    task_ids = {ref.id for ref in refs if ref.kind == "task"}
     for position in sorted(names, key=lambda position: len(groups[refs[position].id]) > 1):  # kept ids go first
         if refs[position].kind != "task":
-            names[position] = published.distinct(names[position], taken)
-            taken.add(names[position])
+            names[position] = published.distinct(names[position], task_ids)
+            task_ids.add(names[position])
     return [replace(ref, header=replace(ref.header, id=names[i])) for i, ref in enumerate(refs)]
 
 
 def _with_parents(name: str, folders: list[Path]) -> list[str]:
     """Return ids that put parents' names before ``name``, so many that all differ, or else as many as there are."""
     parents = [folder.resolve().parent.parts[1:] for folder in folders]
-    own: list[str] = []
+    ids: list[str] = []
     for depth in range(1, max(map(len, parents), default=0) + 1):
-        own = [published.identifier("-".join((*parts[-depth:], name))) for parts in parents]
-        if len(set(own)) == len(own):
-            return own
+        ids = [published.identifier("-".join((*parts[-depth:], name))) for parts in parents]
+        if len(set(ids)) == len(ids):
+            return ids
     return [published.identifier("-".join((*parts[-1:], name))) for parts in parents]

@@ -18,7 +18,8 @@ from pytest_passbench.core.task import Subgraph
 
 MAX_FILE_BYTES = 16 << 20
 MAX_HEADER_BYTES = 1 << 20
-MAX_SOURCE_BYTES = 2 << 20  # of a Python text
+MAX_SOURCE_BYTES = 8 << 20  # of a Python text
+MAX_TOKENS = 1_000_000  # words and signs of a Python text
 MAX_FOLDERS = 20_000  # below a path that is searched for tasks, with the files that are tasks
 MAX_FOLDER_DEPTH = 32
 MAX_SUBGRAPHS = 10_000  # of a task
@@ -27,7 +28,7 @@ MAX_NODES = 200_000  # values of a YAML or JSON document
 MAX_DEPTH = 50  # of lists and mappings in each other
 MAX_PLAIN = 10_000  # characters of a YAML value without quotes, which may be a number
 
-MAX_STATEMENTS = 1_000  # of a graph
+MAX_STATEMENTS = 20_000  # of a graph
 MAX_SYNTAX_DEPTH = 100  # levels of the syntax tree of Python text: each is several calls of the interpreter
 MAX_BITS = 256  # of an integer that a graph writes down or computes from others
 
@@ -69,8 +70,8 @@ def limited_memory() -> Iterator[None]:
     A graph that is run for its shapes may ask for any amount: torch then raises, and the process is not killed.
     """
     before = resource.getrlimit(resource.RLIMIT_AS)
-    taken = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    most = taken + machine_bytes() // 2
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    most = used + machine_bytes() // 2
     if before[0] != resource.RLIM_INFINITY:
         most = min(most, before[0])
     resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))

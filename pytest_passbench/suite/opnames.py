@@ -112,15 +112,15 @@ def yields_tuple(node: torch.fx.Node) -> bool:
 
 def is_metadata(node: torch.fx.Node) -> bool:
     """Return True if a node does no work on elements: metadata, items of tuples, arithmetic on sizes alone."""
-    known = _metadata_by_form(node)
-    if known is not None:
-        return known
-    waiting, seen = list(node.all_input_nodes), set()
+    by_form = _metadata_by_form(node)
+    if by_form is not None:
+        return by_form
+    waiting, visited = list(node.all_input_nodes), set()
     while waiting:  # a loop, since a chain of sums may be longer than calls can nest
         source = waiting.pop()
-        if source in seen:
+        if source in visited:
             continue
-        seen.add(source)
+        visited.add(source)
         if not _may_be_number(source):
             return False
         if _metadata_by_form(source) is None:

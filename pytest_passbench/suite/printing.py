@@ -12,6 +12,7 @@ import torch.fx
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.suite.allowlist import ATTRIBUTES, METHODS, spelling
+from pytest_passbench.suite.source import signature
 
 _INFIX: dict[Callable[..., Any], str] = {
     operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.floordiv: "//",
@@ -44,7 +45,7 @@ class Printer:
     def module(self, gm: torch.fx.GraphModule) -> str:
         for node in gm.graph.nodes:
             self.node(node)
-        return "\n    ".join([f"def forward({', '.join(self.inputs)}):", *self.lines]) + "\n"
+        return "\n    ".join([signature(self.inputs), *self.lines]) + "\n"
 
     def node(self, node: torch.fx.Node) -> None:
         if node.op == "placeholder":
@@ -61,8 +62,8 @@ class Printer:
             self.lines.append(f"{self.names[node]} = {text}")
 
     def outputs(self, node: torch.fx.Node) -> str:
-        found = node.args[0]
-        values = tuple(found) if isinstance(found, tuple | list) else (found,)
+        outputs = node.args[0]
+        values = tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
         for value in values:
             if not isinstance(value, torch.fx.Node):
                 raise UserError(f"the graph returns {value!r}", remedy="return tensors that it computes")

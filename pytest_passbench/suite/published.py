@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import shown
+from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.files import kind_of, read_text
 from pytest_passbench.core.jsontext import parse as parse_json
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.suite.limits import MAX_FILE_BYTES, MAX_SUBGRAPHS
-from pytest_passbench.suite.source import parse
+from pytest_passbench.suite.source import ParsedSource, parse, signature
 from pytest_passbench.suite.tensormeta import print_specs, read_specs, read_symbols
 
 LIST = "graph_list.txt"
@@ -82,7 +82,7 @@ def _listed(folder: Path) -> list[str]:
         raise UserError("names no subgraph", where=path, remedy="one relative path a line")
     for name in names:
         if Path(name).is_absolute() or ".." in Path(name).parts or "\0" in name:
-            raise UserError(f"{shown(name)} leads out of the folder", where=path, remedy="give paths below it")
+            raise UserError(f"{abbreviated(name)} leads out of the folder", where=path, remedy="give paths below it")
     return names
 
 
@@ -103,57 +103,63 @@ def identifier(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.+-]+", "-", text).strip("-._+") or "sample"
 
 
-def distinct(name: str, taken: Container[str]) -> str:
+def distinct(name: str, names: Container[str]) -> str:
     """Return an id that is not taken: the name, or the name with the first free number from 2 on."""
     numbers = (f"{name}-{number}" for number in itertools.count(2))
-    return name if name not in taken else next(found for found in numbers if found not in taken)
+    return name if name not in names else next(numbered for numbered in numbers if numbered not in names)
 
 
 def _header(folder: Path, count: int, ours: dict[str, Any]) -> TaskHeader:
     lists = {key: ours.get(key) for key in ("ops", "sources", "tags")}
-    known = {key: tuple(map(str, found)) if isinstance(found, list) else () for key, found in lists.items()}
+    header = {key: tuple(map(str, items)) if isinstance(items, list) else () for key, items in lists.items()}
     name = identifier(str(ours.get("task", folder.resolve().name)))
     ratio = ours.get("headroom")
     headroom = float(ratio) if isinstance(ratio, int | float) and math.isfinite(ratio) else 0.0
-    return TaskHeader(id=name, subgraphs=count, modality=str(ours.get("modality", "")), headroom=headroom, **known)
+    return TaskHeader(id=name, subgraphs=count, modality=str(ours.get("modality", "")), headroom=headroom, **header)
 
 
 def _task(folder: Path, members: list[tuple[str, Path]]) -> Task:
     graphs: dict[str, str] = {}
     subgraphs: list[Subgraph] = []
-    records: list[dict[str, Any]] = []
     ids: set[str] = set()
     for name, path in members:
-        records.append(_graph_net(path))
-        subgraph = _subgraph(name, path, records[-1], graphs)
+        record, program = _graph_net(path), _program(path)
+        if not subgraphs:
+            first_record, first_program = record, program
+        subgraph = _subgraph(name, path, program, record, graphs)
         subgraph = replace(subgraph, id=distinct(subgraph.id, ids))
         ids.add(subgraph.id)
         subgraphs.append(subgraph)
-    header = _header(folder, len(subgraphs), records[0].get(_OURS, {}))
+    header = _header(folder, len(subgraphs), first_record.get(_OURS, {}))
     header = replace(header, sources=header.sources or tuple(dict.fromkeys(s.source for s in subgraphs if s.source)))
     if not header.ops:
-        header = replace(header, ops=_operators(members[0][1] / MODEL))
+        header = replace(header, ops=_operators(first_program))
     return Task(header, folder, graphs, tuple(subgraphs))
 
 
-def _operators(model: Path) -> tuple[str, ...]:
-    from pytest_passbench.suite.build import build_graph
+def _operators(program: ParsedSource) -> tuple[str, ...]:
+    from pytest_passbench.suite.build import build_program
     from pytest_passbench.suite.opnames import operator_sequence
 
-    return operator_sequence(build_graph(_read(model), str(model)))
+    return operator_sequence(build_program(program))
 
 
-def _subgraph(name: str, folder: Path, record: dict[str, Any], graphs: dict[str, str]) -> Subgraph:
+def _program(folder: Path) -> ParsedSource:
     model = folder / MODEL
     if kind_of(model) is None:
         raise UserError(f"no {MODEL}", where=folder, remedy="a subgraph folder has one")
-    source, arguments = _read_model(model)
-    inputs = _inputs(folder, arguments)
+    return parse(_read(model), str(model))
+
+
+def _subgraph(
+    name: str, folder: Path, program: ParsedSource, record: dict[str, Any], graphs: dict[str, str]
+) -> Subgraph:
+    inputs = _inputs(folder, program.inputs)
     ours = record.get(_OURS, {})
     meta = ours.get("meta", {k: v for k, v in record.items() if k not in ("framework", _OURS)})
     return Subgraph(
         id=identifier(name),
-        graph=_key(source, graphs, ours.get("graph")),
+        graph=_key(_bare_source(program), graphs, ours.get("graph")),
         dtype=str(ours.get("dtype", _main_dtype(inputs))),
         inputs=inputs,
         source=str(ours.get("source", record.get("model_name", record.get("source", "")))),
@@ -161,27 +167,24 @@ def _subgraph(name: str, folder: Path, record: dict[str, Any], graphs: dict[str,
     )
 
 
-def _read_model(path: Path) -> tuple[str, tuple[str, ...]]:
-    """Return the bare ``def forward(in_0, ...)`` of a model file, without annotations and clean-up, and its
-    inputs.
-    """
-    program = parse(_read(path), str(path))
-    lines = [f"def forward({', '.join(program.inputs)}):"]
+def _bare_source(program: ParsedSource) -> str:
+    """Return the bare ``def forward(in_0, ...)`` of a model file, without annotations and clean-up."""
+    lines = [signature(program.inputs)]
     lines += [textwrap.indent(ast.unparse(statement), "    ") for statement in _without_cleanup(program.body)]
-    return "\n".join(lines) + "\n", program.inputs
+    return "\n".join(lines) + "\n"
 
 
 def _without_cleanup(body: tuple[ast.stmt, ...]) -> Iterable[ast.stmt]:
     """Return the statements without ``x = None`` and ``del x``, unless a later statement reads the name."""
-    kept: list[ast.stmt] = []
+    statements: list[ast.stmt] = []
     read: set[str] = set()
     for statement in reversed(body):
         if isinstance(statement, ast.Delete) or (_is_cleanup(statement) and not _stored(statement) & read):
             continue
-        kept.append(statement)
+        statements.append(statement)
         read |= {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
         read |= _stored(statement) if isinstance(statement, ast.AugAssign) else set()
-    return reversed(kept)
+    return reversed(statements)
 
 
 def _is_cleanup(statement: ast.stmt) -> bool:
@@ -204,10 +207,10 @@ def _inputs(folder: Path, arguments: tuple[str, ...]) -> tuple[TensorSpec, ...]:
     return tuple(named[argument] for argument in arguments)
 
 
-def _key(source: str, graphs: dict[str, str], wanted: Any) -> str:
+def _key(source: str, graphs: dict[str, str], digest: Any) -> str:
     """Return the key of a graph's text in ``graphs``, and add the text if it is new."""
-    if isinstance(wanted, str) and graphs.setdefault(wanted, source) == source:
-        return wanted
+    if isinstance(digest, str) and graphs.setdefault(digest, source) == source:
+        return digest
     for key, text in graphs.items():
         if text == source:
             return key
@@ -252,6 +255,7 @@ def _model_text(source: str, origin: str) -> str:
     program = parse(source, origin)
     lines = ["import math", "import operator", "from math import inf, nan", "", "import torch"]
     lines += ["from torch import device", "", ""]
-    lines += ["class GraphModule(torch.nn.Module):", f"    def forward({', '.join(('self', *program.inputs))}):"]
+    lines += ["class GraphModule(torch.nn.Module):"]
+    lines += [textwrap.indent(signature(("self", *program.inputs)), "    ")]
     lines += [textwrap.indent(ast.unparse(statement), " " * 8) for statement in program.body]
     return "\n".join(lines) + "\n"

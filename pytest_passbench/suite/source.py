@@ -6,13 +6,20 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
 from pytest_passbench.core.complexity import TooComplex, check_complexity
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.suite.limits import MAX_BITS, MAX_SOURCE_BYTES, MAX_STATEMENTS, MAX_SYNTAX_DEPTH, too_long
+from pytest_passbench.suite.limits import (
+    MAX_BITS,
+    MAX_SOURCE_BYTES,
+    MAX_STATEMENTS,
+    MAX_SYNTAX_DEPTH,
+    MAX_TOKENS,
+    too_long,
+)
 
 ROOTS = frozenset({"torch", "operator", "_operator", "math", "device", "inf", "nan", "Ellipsis"})
 """Names that dotted names may start with, unless a variable of the graph has the same name."""
@@ -35,6 +42,8 @@ BUILTINS = frozenset(
     }
     | {"slice", "sum", "tuple"}
 )
+
+SIGNATURE_COLUMNS = 200  # of a forward in one line
 
 _MODULES = frozenset({"torch", "operator", "math", "__future__", "typing"})
 _STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Delete, ast.Pass)
@@ -83,7 +92,7 @@ def parse_module(source: str, origin: str, line: int = 1) -> ast.Module:
         what = f"Python text of more than {MAX_SOURCE_BYTES:,} characters"
         raise UserError(what, where=f"{origin}:{line}", remedy="make the graph or its recorded data smaller")
     try:
-        check_complexity(source)
+        check_complexity(source, MAX_TOKENS)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an invalid escape in a string changes nothing here
             module = ast.parse(source)
@@ -104,6 +113,17 @@ def parse_module(source: str, origin: str, line: int = 1) -> ast.Module:
     return module
 
 
+def signature(names: Sequence[str]) -> str:
+    """Return ``def forward(...):`` with these arguments: in one line, or with an argument a line if that is long.
+
+    Thousands of arguments in one line make Python's tokenizer slow (:mod:`pytest_passbench.core.complexity`).
+    """
+    text = f"def forward({', '.join(names)}):"
+    if len(text) <= SIGNATURE_COLUMNS:
+        return text
+    return "\n".join(["def forward(", *(f"    {name}," for name in names), "):"])
+
+
 class _Reader:
     """A reader that checks a module's syntax tree and takes ``forward`` out of it."""
 
@@ -115,7 +135,7 @@ class _Reader:
         raise UserError(what, where=ParsedSource(self.origin, (), (), self.line).where(node), remedy=remedy)
 
     def module(self, module: ast.Module) -> ParsedSource:
-        functions = [found for statement in module.body for found in self.forwards(statement)]
+        functions = [function for statement in module.body for function in self.forwards(statement)]
         if len(functions) != 1:
             last = functions[1] if functions else module
             self.fail(f"{len(functions)} functions named forward", last, "give exactly one def forward(...)")
@@ -152,7 +172,7 @@ class _Reader:
         self.names.update(inputs)
         body = [s for s in function.body if not _is_noise(s)]
         if len(body) > self.statements:
-            self.fail(f"more than {self.statements} statements", body[self.statements], "split the graph")
+            self.fail(f"more than {self.statements:,} statements", body[self.statements], "split the graph")
         for statement in body:
             self.check_statement(statement)
         returns = [s for s in body if isinstance(s, ast.Return)]

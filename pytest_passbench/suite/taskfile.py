@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import shown
+from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.files import decode, opened, read_text
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
@@ -117,7 +117,7 @@ def _is_content(line: str) -> bool:
 def _header(root: Cursor, path: Path) -> TaskHeader:
     version = root.at("passbench")
     if version.value != FORMAT:
-        version.fail(f"format {shown(version.value)} is not known", f"this version reads '{FORMAT}'")
+        version.fail(f"format {abbreviated(version.value)} is not known", f"this version reads '{FORMAT}'")
     root.only(_HEADER_KEYS)
     modality, tags, headroom = root.maybe("modality"), root.maybe("tags"), root.maybe("headroom")
     header = TaskHeader(
@@ -148,9 +148,10 @@ def _programs(graphs: Cursor) -> dict[str, ParsedSource]:
         if not isinstance(key, str) or not _ID.fullmatch(key):
             graphs.fail(f"{key!r} is not a graph's name", "letters, digits and _ . + - only")
     document = graphs.document
-    found = {key: graphs.at(key) for key in graphs.mapping()}
+    programs = {key: graphs.at(key) for key in graphs.mapping()}
     return {
-        key: parse(text.string(), str(document.path), document.text_line(text.steps)) for key, text in found.items()
+        key: parse(text.string(), str(document.path), document.text_line(text.steps))
+        for key, text in programs.items()
     }
 
 
@@ -162,8 +163,10 @@ def _subgraph(cursor: Cursor, programs: dict[str, ParsedSource]) -> Subgraph:
     inputs = tuple(_spec(item) for item in cursor.at("inputs").items())
     names, expected = tuple(s.name for s in inputs), programs[graph.value].inputs
     if names != expected:
-        found, wanted = ", ".join(names) or "none", ", ".join(expected) or "none"
-        cursor.at("inputs").fail(f"inputs are {found}; graph {graph.value} takes {wanted}", "same names, same order")
+        actual, required = ", ".join(names) or "none", ", ".join(expected) or "none"
+        cursor.at("inputs").fail(
+            f"inputs are {actual}; graph {graph.value} takes {required}", "same names, same order"
+        )
     return Subgraph(
         id=_identifier(cursor.at("id")),
         graph=graph.value,
@@ -184,7 +187,7 @@ def _dtype(cursor: Cursor) -> str:
 def _spec(cursor: Cursor) -> TensorSpec:
     cursor.only(_INPUT_KEYS)
     original, data = cursor.maybe("original_name"), cursor.maybe("data")
-    numbers = {key: _finite(found) for key in ("mean", "std", "min", "max") if (found := cursor.maybe(key))}
+    numbers = {key: _finite(number) for key in ("mean", "std", "min", "max") if (number := cursor.maybe(key))}
     spec = TensorSpec(
         name=cursor.at("name").string(),
         shape=tuple(size.integer() for size in cursor.at("shape").items()),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import line, shown
+from pytest_passbench.core.escape import abbreviated, line
 from pytest_passbench.core.files import kind_of, read_text
 from pytest_passbench.core.task import TensorSpec
 from pytest_passbench.suite.limits import MAX_FILE_BYTES, too_long
@@ -55,7 +55,7 @@ def _size(path: Path, node: ast.expr) -> int:
     size = _value(path, node, {})
     if not isinstance(size, int) or size < 0:
         where = f"{path}:{node.lineno}"
-        raise UserError(f"{shown(size)} is not a size", where=where, remedy="give an integer of 0 or more")
+        raise UserError(f"{abbreviated(size)} is not a size", where=where, remedy="give an integer of 0 or more")
     return size
 
 
@@ -115,10 +115,10 @@ def _spec(path: Path, statement: ast.ClassDef, symbols: Mapping[str, int]) -> Te
 def _from_values(values: Mapping[str | None, Any]) -> TensorSpec:
     dtype = str(values["dtype"]).removeprefix("torch.")
     if dtype not in DTYPES:
-        raise ValueError(f"unknown dtype {shown(values['dtype'])}")
+        raise ValueError(f"unknown dtype {abbreviated(values['dtype'])}")
     shape = values["shape"]
     if not isinstance(shape, list) or any(not isinstance(size, int) or size < 0 for size in shape):
-        raise ValueError(f"shape {shown(shape)}")
+        raise ValueError(f"shape {abbreviated(shape)}")
     data = values.get("data")
     numbers = {k: float(values[v]) for k, v in _NUMBER_NAMES.items() if values.get(v) is not None}
     numbers = {k: number for k, number in numbers.items() if not math.isnan(number)}  # recorded from NaN: unknown
@@ -142,7 +142,7 @@ def _flat(data: Any) -> Iterator[Any]:
     elif isinstance(data, bool | int | float):
         yield data
     else:
-        raise ValueError(f"data holds {shown(data)}")
+        raise ValueError(f"data holds {abbreviated(data)}")
 
 
 def _value(path: Path, node: ast.expr, symbols: Mapping[str, int]) -> Any:

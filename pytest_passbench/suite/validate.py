@@ -40,9 +40,9 @@ def problems(task: Task) -> Iterator[UserError]:
         except UserError as error:
             yield error
     for key, gm in graphs.items():
-        found, listed = operator_sequence(gm), task.header.ops
-        if found != listed:
-            what = f"graph {key} has the operators [{', '.join(found)}], the header [{', '.join(listed)}]"
+        operators, listed = operator_sequence(gm), task.header.ops
+        if operators != listed:
+            what = f"graph {key} has the operators [{', '.join(operators)}], the header [{', '.join(listed)}]"
             remedy = "correct ops, or move the graph to another task"
             yield UserError(what, where=_where(task, key), remedy=remedy)
     for subgraph in task.subgraphs:

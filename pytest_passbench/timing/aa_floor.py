@@ -50,9 +50,9 @@ def unexplained(log_ratios: Sequence[float], stderrs: Sequence[float], alpha: fl
     of that one and of the mean squared standard error; the rest is as in :func:`aa_floor`. 0 if the errors explain
     all, or if no session has one.
     """
-    known = [(value, error) for value, error in zip(log_ratios, stderrs, strict=True) if math.isfinite(error)]
-    if not known:
+    finite = [(value, error) for value, error in zip(log_ratios, stderrs, strict=True) if math.isfinite(error)]
+    if not finite:
         return 0.0
-    variance = math.fsum(value * value - error * error for value, error in known) / len(known)
-    worth = effective_size([value for value, _error in known])
+    variance = math.fsum(value * value - error * error for value, error in finite) / len(finite)
+    worth = effective_size([value for value, _error in finite])
     return math.expm1(student.two_sided(alpha, worth) * math.sqrt(max(variance, 0.0)))

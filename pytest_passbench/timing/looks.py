@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pytest_passbench.timing import student
@@ -59,6 +59,8 @@ TO_EAGER = Looks((6, 8, 12, 16, 32), nominal=0.0131, equivalence=0.0273, half_wi
 #: Two versions of a candidate often differ by little more than delta, which takes more pairs to tell.
 TO_REFERENCE = Looks((6, 8, 12, 16, 32, 48), nominal=0.0112, equivalence=0.0241, half_width=0.005)
 FIRST_LOOK = TO_EAGER.pairs[0]
+#: Fewer pairs, of a measurement that was cut short, have no interval and no verdict: two may be equal by chance.
+ENOUGH_PAIRS = 4
 
 
 @dataclass(frozen=True)
@@ -117,9 +119,12 @@ class Stopping:
         seconds.
 
         A number of pairs between two looks stands for the later one, at which a run looks if it was cut short.
+        Fewer than :data:`ENOUGH_PAIRS` give an infinite interval, and no verdict.
         """
         effective = independent(len(pairs), self.correlation)
         result = estimate(pairs, self.looks.nominal, effective=effective, resolution=resolution)
+        if len(pairs) < ENOUGH_PAIRS:
+            result = replace(result, half_width=math.inf, stderr=math.inf, df=0.0)
         return result, self.decide(result, spent)
 
     def decide(self, result: Estimate, spent: float = 0.0) -> Decision:

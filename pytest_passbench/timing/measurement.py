@@ -33,7 +33,7 @@ class Arms:
     pairs: list[list[Round]] = field(default_factory=list)
     noisy: Callable[[Block], bool] = lambda block: disturbed(block.noise)
     ratios: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    _known: dict[str, list[list[tuple[float, bool]]]] = field(default_factory=dict, repr=False)
+    _pair_values: dict[str, list[list[tuple[float, bool]]]] = field(default_factory=dict, repr=False)
 
     @property
     def deciding(self) -> tuple[str, ...]:
@@ -50,18 +50,18 @@ class Arms:
         ``name`` is an arm, for eager / arm, or one of ``ratios``.
         Only rounds in which neither arm was disturbed count, or all if fewer than half of them remain.
         """
-        known = self._known.setdefault(name, [])  # pairs in here are complete, so they do not change
-        known += [self._pair(rounds, *self.sides(name)) for rounds in self.pairs[len(known) :]]
-        return orderless(known)
+        complete = self._pair_values.setdefault(name, [])  # pairs in here are complete, so they do not change
+        complete += [self._pair(rounds, *self.sides(name)) for rounds in self.pairs[len(complete) :]]
+        return orderless(complete)
 
     def _pair(self, rounds: Sequence[Round], first: str, second: str) -> list[tuple[float, bool]]:
         flags = [self.noisy(item[first]) or self.noisy(item[second]) for item in rounds]
-        found = []
+        values = []
         for item in undisturbed(rounds, flags):
             order = list(item)
             in_order = order.index(first) < order.index(second)
-            found.append((log_ratio(item[first].per_call, item[second].per_call), in_order))
-        return found
+            values.append((log_ratio(item[first].per_call, item[second].per_call), in_order))
+        return values
 
     def per_call(self, arm: str) -> float:
         """Return the median seconds per call of ``arm`` over all blocks."""
@@ -146,8 +146,8 @@ def measure_pair(
         vague = _vagueness(Arms(tuple(arms), [rounds], ratios=ratios or {}), shape.precise)
         if vague <= 1:
             break
-        wanted = (vague**2 - 1) * len(rounds)  # the error falls with the root of the number of rounds
-        count = min(max(wanted, shape.more), len(rounds), shape.max_rounds - len(rounds))
+        extra_rounds = (vague**2 - 1) * len(rounds)  # the error falls with the root of the number of rounds
+        count = min(max(extra_rounds, shape.more), len(rounds), shape.max_rounds - len(rounds))
         rounds += _rounds(clock, arms, shape, int(count) // 2 * 2, rng)
     return rounds
 

@@ -14,9 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from statistics import median
 
-#: One-sided 1 % point of the normal distribution: one false alarm in a hundred series.
-_Z = 2.326
+from pytest_passbench.timing import student
+
+#: One-sided error, and its point of the normal distribution: one false alarm in a hundred series.
+_ONE_SIDED, _Z = 0.01, 2.326
+#: With fewer sessions, their scatter about the pooled correlation is itself too vague.
+ENOUGH_SESSIONS = 8
 
 
 def lag1(values: Sequence[float]) -> float:
@@ -33,20 +38,26 @@ def lag1(values: Sequence[float]) -> float:
 
 
 def pooled_lag1(sessions: Iterable[Sequence[float]]) -> float:
-    """Return the lag-1 autocorrelation of the pair values of many eager-against-eager sessions, each in order.
+    """Return a lower bound of the lag-1 correlation of many eager-against-eager sessions' pair values, each in order.
 
-    Their true value is 0, so r = mean(x_i x_{i+1}) / mean(x_i^2). Thus it lacks the bias that comes from
+    The true value of a pair is 0, so r = mean(x_i x_{i+1}) / mean(x_i^2). Thus it lacks the bias that comes from
     subtracting the mean of a short series. An error that the pairs of a session share counts as correlation, as
-    it should. The result is 0 if it is within chance (1 %, one-sided).
+    it should. A session that is louder than the median one weighs less, so that a noisy moment does not decide r.
+    The bound is one-sided (1 %), from the sessions' scatter about r. The result is 0 if the bound is not above 0, or
+    with fewer than :data:`ENOUGH_SESSIONS`.
     """
-    usable = [values for values in sessions if len(values) > 1]
-    squares = math.fsum(x * x for values in usable for x in values)
-    if squares == 0:
+    usable = [values for values in sessions if len(values) > 1 and any(values)]
+    if len(usable) < ENOUGH_SESSIONS:
         return 0.0
-    steps = sum(len(values) - 1 for values in usable)
-    products = math.fsum(a * b for values in usable for a, b in pairwise(values))
-    r = (products / steps) / (squares / sum(map(len, usable)))
-    return min(r, 1.0) if r > _Z / math.sqrt(steps) else 0.0
+    products = [math.fsum(a * b for a, b in pairwise(values)) / (len(values) - 1) for values in usable]
+    squares = [math.fsum(x * x for x in values) / len(values) for values in usable]
+    usual = median(squares)
+    shares = [min(usual / square, 1.0) for square in squares]
+    total = math.fsum(share * square for share, square in zip(shares, squares, strict=True))
+    r = math.fsum(share * product for share, product in zip(shares, products, strict=True)) / total
+    off = math.fsum((share * (a - r * b)) ** 2 for share, a, b in zip(shares, products, squares, strict=True))
+    stderr = math.sqrt(off * len(usable) / (len(usable) - 1)) / total
+    return min(max(r - student.two_sided(2 * _ONE_SIDED, len(usable) - 1) * stderr, 0.0), 1.0)
 
 
 def correlated(values: Sequence[float]) -> bool:

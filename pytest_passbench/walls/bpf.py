@@ -72,7 +72,7 @@ class Filter:
             op(RETURN, 0, 0, DENY),
         ]
         program = [*head, *lines]
-        self._own = [8 * index + 4 for index, line in enumerate(program) if line[4:] == b"\xff\xff\xff\xff"]
+        self._pid_places = [8 * index + 4 for index, line in enumerate(program) if line[4:] == b"\xff\xff\xff\xff"]
         self._number = machine.calls["seccomp"]
         self._program = ctypes.create_string_buffer(b"".join(program), 8 * len(program))
         place = ctypes.addressof(self._program)
@@ -80,7 +80,7 @@ class Filter:
 
     def install(self) -> bool:
         """Install the filter in this process for good. Return False if the kernel refuses."""
-        for place in self._own:
+        for place in self._pid_places:
             struct.pack_into("<I", self._program, place, os.getpid())
         zero, pointer = ctypes.c_ulong(0), ctypes.c_ulong(ctypes.addressof(self._header))
         mode, flags = ctypes.c_ulong(_SET_MODE_FILTER), ctypes.c_ulong(_ALL_THREADS)

@@ -33,15 +33,15 @@ class CodePages:
 def made_here() -> list[CodePages]:
     """Return the code that was compiled in this process. A template calls this before its first fork."""
     kinds = {"rwxp": _READ | _WRITE | _EXECUTE, "r-xp": _READ | _EXECUTE}
-    found = [
+    pages = [
         (start, end, number)
         for name, number in kinds.items()
         for start, end in _nameless(Path("/proc/self/maps").read_text(), name)
     ]
-    return [CodePages(start, end - start, number, _used(start, end)) for start, end, number in found]
+    return [CodePages(start, end - start, number, _used(start, end)) for start, end, number in pages]
 
 
-def own(pieces: list[CodePages]) -> None:
+def make_private(pieces: list[CodePages]) -> None:
     """Copy these pieces of code to pages of this process, and make them read-only.
 
     A measured process calls this. It writes to each page what is there, which makes the kernel copy the page. Pages
@@ -77,10 +77,10 @@ def _used(start: int, end: int) -> list[int]:
     return [start + _PAGE_BYTES * index for index, flag in enumerate(flags) if flag & 1]
 
 
-def _nameless(maps: str, wanted: str) -> Iterator[tuple[int, int]]:
+def _nameless(maps: str, permissions: str) -> Iterator[tuple[int, int]]:
     """Yield the ranges in ``maps`` that have exactly these rights and no file. The heap is one of them."""
     for line in maps.splitlines():
         place, rights, _offset, _device, _inode, *name = line.split()
-        if rights == wanted and name in ([], ["[heap]"]):
+        if rights == permissions and name in ([], ["[heap]"]):
             start, end = (int(part, 16) for part in place.split("-"))
             yield start, end

@@ -35,9 +35,9 @@ def confine(readable: Sequence[str], writable: Sequence[str], named: bool = Fals
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
     zero = ctypes.c_ulong(0)
-    one = ctypes.c_ulong(1)
-    libc.prctl(_PR_SET_CHILD_SUBREAPER, one, zero, zero, zero)  # so that the judge finds all orphans
-    libc.prctl(_PR_SET_NO_NEW_PRIVS, one, zero, zero, zero)
+    enabled = ctypes.c_ulong(1)
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, enabled, zero, zero, zero)  # so that the judge finds all orphans
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, enabled, zero, zero, zero)
     held = _landlock(libc, readable, writable, ("/proc",) if named else ())
     header = struct.pack("<Ii", _CAPABILITY_VERSION_3, 0)
     libc.capset(header, bytes(24))  # drops all capabilities
@@ -62,9 +62,9 @@ def keep_own_names(writable: Sequence[str]) -> bool:
     if rules < 0:
         return False
     try:
-        own = f"/proc/{os.getpid()}/task"
-        os.open(own, os.O_PATH | os.O_CLOEXEC)
-        for path in (*writable, own):
+        task_folder = f"/proc/{os.getpid()}/task"
+        os.open(task_folder, os.O_PATH | os.O_CLOEXEC)
+        for path in (*writable, task_folder):
             _allow(libc, rules, path, rights)
         return int(libc.syscall(_RESTRICT_SELF, ctypes.c_int(rules), ctypes.c_uint32(0))) == 0
     finally:

@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import sys
+from itertools import pairwise
 
 _PR_SET_DUMPABLE, _PR_SET_PDEATHSIG = 4, 1
 _PERSONALITY_QUERY, _ADDR_NO_RANDOMIZE = 0xFFFFFFFF, 0x0040000
@@ -35,6 +36,13 @@ def dumpable() -> None:
 def die_with_parent() -> None:
     """Make the kernel kill this process when its parent ends."""
     _prctl(_PR_SET_PDEATHSIG, 9)
+
+
+def keep_descriptors(*kept: int) -> None:
+    """Close every descriptor but these. A memory map of Python's, for example, holds a copy of its file's."""
+    ends = [-1, *sorted(kept), resource.getrlimit(resource.RLIMIT_NOFILE)[0]]
+    for before, after in pairwise(ends):
+        os.closerange(before + 1, after)
 
 
 def heed_no_interrupt() -> None:

@@ -38,13 +38,15 @@ _CLONE_THREAD, _EXIT_SIGNAL = 0x00010000, 0xFF
 _CLONE_APART = 0x7E020000 | 0x00008000
 #: Flags of clone in glibc's ``pthread_create``: memory, files, signals, thread group, locks, and no exit signal.
 _PTHREAD = 0x003D0F00
-_PROT_EXEC = 4
+_PROT_EXEC, _MAP_ANONYMOUS = 4, 0x20
 _AF_UNIX, _SOCK_SEQPACKET, _SOCKET_TYPE = 1, 5, 0xF  # the type's other bits are flags
 _SIGABRT, _SIGKILL, _SIGCHLD, _SIGCONT, _F_SETSIG, _TIOCSCTTY = 6, 9, 17, 18, 10, 0x540E
 
 
 def untrusted(network: bool = True, driver: bool = False) -> bool:
     """Deny tracing, mounts, io_uring, and all ways in which a stopped process could be continued from inside.
+
+    Denied too are changes of another process's limits, cores and priority, and whatever outlives its processes.
 
     ``network=False`` denies sockets too, except socket pairs. It is for sandboxes without a network namespace. With
     ``driver`` Unix sockets of packets in sequence stay, since CUDA's driver binds one. Return False if the machine's
@@ -58,6 +60,8 @@ def untrusted(network: bool = True, driver: bool = False) -> bool:
     lines += answer(DENY, [calls[name] for name in machine.denied])
     if not network:
         lines += _packets(calls["socket"]) if driver else answer(DENY, [calls["socket"]])
+    for name in machine.of_itself:
+        lines += unless(calls[name], 0, [op(JUMP_EQUAL, 1, 0, 0)])
     for name, argument in machine.signals:
         lines += unless(calls[name], argument, [op(JUMP_EQUAL, 0, 1, _SIGCONT)])
     lines += unless(calls["fcntl"], 1, [op(JUMP_EQUAL, 0, 1, _F_SETSIG)])
@@ -117,20 +121,27 @@ def _computing(machine: Machine, threads: bool = False, jit: bool = False) -> Fi
     """Return the filter of a process that computes on the CPU with the memory and descriptors that it has.
 
     With ``threads`` it may start threads, since OpenMP's pools shrink and grow. With ``jit`` it may make memory
-    executable and install a further filter.
+    executable, read the list of its memory, and install a further filter. No process may map a file: inputs that are
+    mapped in an output's place would be a copy for nothing.
     """
     calls = machine.calls
     lines = answer(ALLOW, [calls[name] for name in machine.allowed])
+    lines += _anonymous(calls["mmap"], executable=jit)
     if jit:
-        lines += answer(ALLOW, [calls[name] for name in ("mmap", "mprotect", "seccomp")])
+        lines += answer(ALLOW, [calls[name] for name in ("mprotect", "read", "seccomp")])
     else:
-        for name in ("mmap", "mprotect"):
-            lines += when(calls[name], 2, [op(JUMP_SET, 1, 0, _PROT_EXEC)])
+        lines += when(calls["mprotect"], 2, [op(JUMP_SET, 1, 0, _PROT_EXEC)])
     if threads:
         lines += when(calls["clone"], 0, [op(JUMP_EQUAL, 0, 1, _PTHREAD)])
         lines += answer(ABSENT, [calls["clone3"]])  # libc then uses clone, whose flags can be seen
     lines += _abort(calls["tgkill"])
     return Filter(machine, [*lines, op(RETURN, 0, 0, DENY)])
+
+
+def _anonymous(mmap: int, executable: bool) -> list[bytes]:
+    """Allow memory that belongs to no file, and executable memory only if ``executable``."""
+    rights = [] if executable else [op(LOAD, 0, 0, argument_at(2)), op(JUMP_SET, 1, 0, _PROT_EXEC)]
+    return when(mmap, 3, [op(JUMP_SET, 0, 1 + len(rights), _MAP_ANONYMOUS), *rights])
 
 
 def _no_processes(machine: Machine) -> Filter:

@@ -75,7 +75,7 @@ def message(capsys, *argv):
 
 
 def test_one_run_is_ranked_with_references_and_intervals(store, board):
-    found = board(store("r", inductor=0.7, a=1.5, b=2.0, c=2.0), "--no-published")
+    found = board(store("r", inductor=0.7, a=1.5, b=2.0, c=2.0))
     assert [(row["name"], row["kind"]) for row in found] == [
         ("b", "candidate"), ("c", "candidate"), ("a", "candidate"), ("eager", "eager"), ("inductor", "baseline"),
     ]  # fmt: skip
@@ -108,20 +108,18 @@ def test_runs_under_other_conditions_stand_apart_and_say_why(store, board):
     assert [row["board"] for row in board(first, other, fewer, replaced) if row["kind"] == "candidate"] == [*"1234"]
 
 
-@pytest.mark.parametrize(
-    "settings", [{"audit_skip": ["clock"]}, {"trusted": True}, {"timeout": 60.0}, {"score": {"b": 0.2}}]
-)
+@pytest.mark.parametrize("settings", [{"audit": "off"}, {"trusted": True}, {"timeout": 60.0}, {"score": {"b": 0.2}}])
 def test_settings_that_decide_a_score_part_runs(store, board, settings):
     first = store("r", a=1.5)
     store.settings = settings
-    assert {row["board"] for row in board(first, store("s", b=1.6), "--no-published")} == {"1", "2"}
+    assert {row["board"] for row in board(first, store("s", b=1.6))} == {"1", "2"}
 
 
 @pytest.mark.parametrize("settings", [{"tolerance": -3}, {"criterion": "fp64"}, {"budget": 60.0}, {"seed": "ab"}])
 def test_settings_that_decide_no_score_do_not_part_runs(store, board, settings):
     first = store("r", a=1.5)
     store.settings = settings
-    assert {row["board"] for row in board(first, store("s", b=1.6), "--no-published")} == {"1"}
+    assert {row["board"] for row in board(first, store("s", b=1.6))} == {"1"}
 
 
 def test_a_candidate_of_several_runs_is_shown_with_dates_or_its_newest(store, board):
@@ -140,13 +138,6 @@ def test_what_was_not_judged_counts_and_is_said(store, board):
     row = next(row for row in board(whole, part) if row["name"] == "b")
     assert float(row["above_over_this"]) == pytest.approx(1.0)
     assert row["subgraphs_in_common"] == "9"
-
-
-def test_published_rows_are_marked_and_come_from_the_published_board(store, board):
-    found = [row for row in board(store("r", a=1.5)) if row["kind"] == "published"]
-    assert [row["AS"] for row in found] == ["1.0", "0.706", "0.448", "0.371", "0.139"]
-    text = board("--no-published", store("r", a=1.5), form=".md")
-    assert "A30" not in text
 
 
 def test_the_same_run_counts_once(store, board, capsys, tmp_path):
@@ -178,12 +169,11 @@ def test_the_page_needs_neither_network_nor_script(store, board):
     assert not re.search(r"<(script|link|iframe|img)\b", page)
     addresses = set(re.findall(r"https?://[^\"'\s<)]+", page))
     assert not {address for address in addresses if "w3.org" not in address}
-    assert page.count("<svg") == 2
-    assert "var(--c0)" in page
+    assert page.count('<svg class="chart') == 2
+    assert "var(--one)" in page
     names = re.findall(r'\bid="([^"]+)"', page)
     assert len(names) == len(set(names)), "names are unique"
-    assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', page)) <= set(names)
-    assert not re.findall(r"(?:fill|stroke): #(?!f{6})", page), "every colour is the page's own"
+    assert not re.findall(r'(?:fill|stroke)="#', page), "every colour is the page's own"
 
 
 def test_latex_is_a_booktabs_table(store, board):
@@ -202,32 +192,19 @@ def test_plots_are_files_for_a_paper(store, tmp_path, capsys):
     assert sorted(path.name for path in folder.iterdir()) == [
         "es-curves.pdf", "es-curves.svg", "forest.pdf", "forest.svg",
     ]  # fmt: skip
-    assert b"FontFile2" in (folder / "forest.pdf").read_bytes()  # the font itself
-    assert "<text" not in (folder / "es-curves.svg").read_text()  # letters as paths
+    assert (folder / "forest.pdf").read_bytes().startswith(b"%PDF-1.4")
+    assert b"(inductor) Tj" in (folder / "forest.pdf").read_bytes()
+    assert ">inductor</text>" in (folder / "es-curves.svg").read_text()
     assert "Best AS first" in capsys.readouterr().out
 
 
-WITHOUT = """
-import sys
-sys.modules["matplotlib"] = None
-from pytest_passbench.commands.main import main
-code = main(sys.argv[1:])
-heavy = {"torch", "pytest"} & set(sys.modules)
-sys.exit(code or 10 * len(heavy))
-"""
-
-
-def test_without_matplotlib_there_are_tables_and_a_remedy(store, tmp_path):
-    def run(*argv):
-        command = [sys.executable, "-c", WITHOUT, "board", store("r", a=1.5), *argv]
-        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-
-    assert run("-o", "b.html").returncode == 0
-    assert "No charts: plots are drawn by matplotlib" in (tmp_path / "b.html").read_text()
-    plots = run("--plots", "p")
-    assert plots.returncode == 1
-    assert "pip install &#39;" not in plots.stderr
-    assert "(pip install 'pytest-passbench[plots]')" in plots.stderr
+def test_a_board_and_its_plots_take_neither_torch_nor_pytest_nor_matplotlib(store, tmp_path):
+    program = (
+        "import sys; from pytest_passbench.commands.main import main; code = main(sys.argv[1:]);"
+        "sys.exit(code or len({'torch', 'pytest', 'matplotlib'} & set(sys.modules)))"
+    )
+    words = [sys.executable, "-c", program, "board", store("r", a=1.5), "-o", "b.html", "--plots", "p"]
+    assert subprocess.run(words, capture_output=True, cwd=tmp_path).returncode == 0
 
 
 def test_bad_input_is_one_line_with_the_remedy(store, capsys, tmp_path):

@@ -106,7 +106,7 @@ def test_a_triton_kernel_passes_the_audit(bench, tmp_path, capsys):
     assert main(["new", str(bench.task()), str(folder), "--triton"]) == 0
     assert "@triton.jit" in (folder / "gelu_add.py").read_text()
     capsys.readouterr()
-    assert main(["audit", str(folder)]) == 0
+    assert main(["explain", str(folder)]) == 0
     assert capsys.readouterr().out == "1 pass read, 0 violations, 0 errors, 0 warnings\n"
 
 
@@ -118,7 +118,7 @@ def test_a_pass_that_matches_nothing_is_explained_by_its_nearest_place(bench, tm
     out = capsys.readouterr().out
     assert "no pass matches:" in out
     assert "silu_add: nearest: add (tmp_1): argument input: expected silu, found gelu (tmp_0)" in out
-    assert main(["explain", str(folder), str(task), "none"]) == 1
+    assert main(["explain", str(folder), str(task), "--subgraph", "none"]) == 1
     assert "gelu-add has no subgraph 'none'" in capsys.readouterr().err
 
 
@@ -130,7 +130,7 @@ def test_a_result_of_another_shape_is_named(bench, tmp_path, capsys):
     capsys.readouterr()
     returned = "pass gelu_add returns float32 [32, 16]; the operators that it replaces give float32 [16, 32]"
     said = f"gelu_add.py: error [shape] float32-x1: {returned}"
-    assert main(["audit", str(folder), "--task", str(task)]) == 1
+    assert main(["explain", str(folder), str(task)]) == 1
     assert said in capsys.readouterr().out.splitlines()
     assert main(["explain", str(folder), str(task)]) == 1
     out = capsys.readouterr().out.splitlines()

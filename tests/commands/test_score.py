@@ -125,7 +125,7 @@ def test_an_edited_results_file_is_scored_with_a_warning(run_folder, capsys):
         ('{"schema": "passbench/9", "records": []}', "passbench/9"),
         ('{"schema": "passbench/1"}', "records"),
         ('{"schema": "passbench/1", "records": [{"task": "a"}]}', "'arm'"),
-        ('{"schema": "passbench/1", "records": 3}', "another form"),
+        ('{"schema": "passbench/1", "records": 3}', "records: 3 is not of type array"),
         ('{"subgraphs": [{"status": "crash", "speedup": 1' + "0" * 400 + "}]}", "integer"),
         ('{"subgraphs": [], "p": 1' + "0" * 400 + "}", "integer"),
         ('{"subgraphs": {}}', "not a list"),

@@ -11,6 +11,7 @@ from pytest_passbench.commands.main import main
 from pytest_passbench.core.record import ArmResult, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import markdown, terminal
+from pytest_passbench.report.report import report_of
 from pytest_passbench.run import results_file
 
 
@@ -61,8 +62,8 @@ def row(text, name, title):
 
 def test_without_options_it_is_what_the_run_printed(stored, show):
     run = results_file.read(stored)
-    assert show() == terminal.summary(run, 120) + "\n"
-    assert show("--format=markdown") == markdown.render(run)
+    assert show() == terminal.summary(report_of(run), 120) + "\n"
+    assert show("--format=markdown") == markdown.render(report_of(run))
 
 
 def test_another_t_changes_what_is_correct(show):

@@ -12,6 +12,7 @@ import pytest
 from pytest_passbench.commands.main import main
 from pytest_passbench.core.record import ArmResult, PassReport, Record, Speed
 from pytest_passbench.report.markdown import render
+from pytest_passbench.report.report import report_of
 from pytest_passbench.run import results_file
 from pytest_passbench.run.disqualify import disqualify
 
@@ -144,7 +145,7 @@ def test_results_of_another_edition_are_told_as_such(made, capsys, tmp_path_fact
     out = capsys.readouterr().out
     assert "it judged edition 7 of the suite, and these tasks are of edition 8" in out
     assert "contents" not in out
-    assert "edition 7 of the suite" in render(results_file.read(made / "run" / "results.json"))
+    assert "edition 7 of the suite" in render(report_of(results_file.read(made / "run" / "results.json")))
 
 
 def test_results_without_an_edition_are_of_the_first(made, capsys):
@@ -188,24 +189,42 @@ def test_rerun_agrees_or_says_what_differs(made, capsys, monkeypatch):
     assert "1.500 times as fast in the file, 1.100 now" in capsys.readouterr().out
 
 
+def test_a_run_that_is_marked_as_interrupted_is_not_complete(made, capsys):
+    edit(made, lambda run: (run.records.pop(), setattr(run, "interrupted", True)))
+    assert verify(made) == 1
+    assert "the run was interrupted" in capsys.readouterr().out
+
+
+def test_rerun_finds_a_level_that_was_raised_in_the_file(made, capsys, monkeypatch):
+    class Wider(Judge):
+        def judge(self, task, candidate):
+            for item in super().judge(task, candidate):
+                item.arm.correct_from = [-6]
+                yield item
+
+    monkeypatch.setattr("pytest_passbench.run.judging.make_judge", Wider)
+    assert verify(made, "--rerun=1") == 1
+    assert "correct from t = [-11] in the file, [-6] now" in capsys.readouterr().out
+
+
 class Clocked(Judge):
-    """Finds that the clock was cheated, if the audit has that layer."""
+    """Finds that the clock was cheated, unless the audit is off."""
 
     def __init__(self, settings, seed, worker=0):
-        self.skipped = settings.audit_skip
+        self.audit = settings.audit
 
     def judge(self, task, candidate):
         for found in super().judge(task, candidate):
-            if "clock" not in self.skipped:
+            if self.audit != "off":
                 found.arm = ArmResult("integrity", "clock", "cheated")
             yield found
 
 
-@pytest.mark.parametrize("skipped", [(), ("clock",)])
-def test_rerun_leaves_out_the_layers_of_the_audit_that_the_run_left_out(made, capsys, monkeypatch, skipped):
+@pytest.mark.parametrize("audit", ["standard", "off"])
+def test_rerun_audits_as_the_run_did(made, capsys, monkeypatch, audit):
     from pytest_passbench.api import evaluate
 
-    run = evaluate(made / "cand", made / "tasks", judge=Clocked, audit_skip=skipped)
+    run = evaluate(made / "cand", made / "tasks", judge=Clocked, audit=audit)
     results_file.write(made / "run", run)
     monkeypatch.setattr("pytest_passbench.run.judging.make_judge", Clocked)
     assert verify(made, "--rerun=4") == 0

@@ -15,6 +15,7 @@ from pytest_passbench.core.record import ArmResult, Finding, PassReport, Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.plugin.failures import TaskFailedError
 from pytest_passbench.report import gates, markdown, terminal
+from pytest_passbench.report.report import report_of
 from pytest_passbench.run import results_file
 from pytest_passbench.run.ledger import open_candidates
 
@@ -49,7 +50,7 @@ def test_no_face_of_a_run_shows_it(tmp_path, capsys):
     record = Record("one", HOSTILE, HOSTILE, arm=arm, findings=[finding], passes=[PassReport(HOSTILE, miss=HOSTILE)])
     run = Run(tasks=["one"], records=[record], candidates=[{"name": HOSTILE, "path": HOSTILE}])
     failure = TaskFailedError([record])
-    shown = [terminal.summary(run), markdown.render(run), failure.text(), failure.line()]
+    shown = [terminal.summary(report_of(run)), markdown.render(report_of(run)), failure.text(), failure.line()]
     shown += [result.line for result in gates.check(run, [("AS", 0.5), ("gmean", 0.5)])]
     file = tmp_path / "results.json"
     results_file.write_file(file, run)

@@ -9,6 +9,7 @@ from pytest_passbench.core.record import ArmResult, PassReport, Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.plugin.failures import TaskFailedError
 from pytest_passbench.report import markdown, tables, terminal
+from pytest_passbench.report.report import report_of
 
 FAR = [f"far_{index:02}" for index in range(MAX_NAMES + 4)]
 PATTERNS = {
@@ -56,8 +57,8 @@ def test_the_table_of_misses_has_a_row_for_each_cause(record):
     rows = tables.miss_table(run, record.candidate).rows
     assert [row[1].partition(" passes")[0] for row in rows] == ["near", "half", "12", "farther"]
     assert rows[2][3].startswith("the graph has no softmax; it has gelu, add")
-    assert markdown.render(run).count("the graph has no softmax; it has") == 1
-    assert terminal.summary(run, 80).count("12 passes") == 1
+    assert markdown.render(report_of(run)).count("the graph has no softmax; it has") == 1
+    assert terminal.summary(report_of(run), 80).count("12 passes") == 1
 
 
 def test_of_very_many_causes_the_nearest_are_told():

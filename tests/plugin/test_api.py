@@ -12,7 +12,7 @@ from pytest_passbench.core.settings import Settings
 from pytest_passbench.plugin.benchmark import other_times
 from pytest_passbench.plugin.failures import TaskFailedError
 from pytest_passbench.plugin.live import Progress, outcome, spell
-from pytest_passbench.report.evidence import describe
+from pytest_passbench.report.failure_text import describe
 from pytest_passbench.run.ledger import Ledger, fresh_folder, run_seed
 from support.docs_pages import anchors
 from support.paths import ROOT

@@ -98,9 +98,9 @@ def test_an_open_answer_fails_only_if_that_is_asked_for(bench):
     assert result.ret == 0
     assert asked(bench) == ["a/s0"]
     result.stdout.fnmatch_lines(["compare passed: *, 1 open"])
-    assert bench.run(CANDIDATE, compare, "--passbench-compare-strict").ret == 1
+    assert bench.run(CANDIDATE, compare, "--passbench-max-regression=3%,strict").ret == 1
     bench.task("a", {"ratio": 1.48, "again": {"ratio": 1.9}})  # now it is certain
-    assert bench.run(CANDIDATE, compare, "--passbench-compare-strict").ret == 0
+    assert bench.run(CANDIDATE, compare, "--passbench-max-regression=3%,strict").ret == 0
 
 
 def test_the_limit_is_a_share_of_the_speed_up(bench):
@@ -214,7 +214,7 @@ def test_mistakes_are_said_in_a_line(bench):
         ((CANDIDATE, compare), "was changed after it was written"),
         ((CANDIDATE, "--passbench-compare=none"), "no such file"),
         ((CANDIDATE, "--passbench-max-regression=3%"), "add --passbench-compare=FILE"),
-        ((CANDIDATE, "--passbench-compare-strict"), "add --passbench-compare=FILE"),
+        ((CANDIDATE, compare, "--passbench-max-regression=3%,lax"), "'lax' is not strict"),
         ((CANDIDATE, compare, "--passbench-max-regression=3"), "write it as 3% or 0.03"),
         ((CANDIDATE, "--passbench-against=none"), "none"),
         ((CANDIDATE, "--passbench-against=passes", "--passbench-trusted"), "a trusted run measures nothing"),

@@ -187,13 +187,13 @@ def test_another_run_is_refused_and_the_difference_named(bench, change, options,
     result.stderr.fnmatch_lines([f"*cannot be resumed: {said}*"])
 
 
-def test_gates_scores_and_budget_may_be_others_when_a_run_goes_on(bench):
+def test_gates_and_budget_may_be_others_when_a_run_goes_on(bench):
     bench.conftest(ONCE.replace("{end}", KILL))
     bench.run_apart("--candidate=passes")
-    options = ("--passbench-b=0.2", "--passbench-fail-under=correct=0.1", "--passbench-budget=1h")
+    options = ("--passbench-fail-under=correct=0.1", "--passbench-budget=1h")
     result = bench.run_apart(*options, "--candidate=passes", "--passbench-resume")
     result.stdout.fnmatch_lines(["*b.task.yaml . 4/4 correct*"])
-    assert last(bench)["settings"]["score"]["b"] == 0.2
+    assert last(bench)["settings"]["budget"] == 3600
 
 
 def test_a_run_that_came_to_its_end_leaves_nothing_to_resume(bench):

@@ -12,7 +12,6 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from pytest_passbench.report.html import bundle
 from support.plugin_runs import LEAN, OK, PytestFolder
 
 
@@ -51,14 +50,13 @@ def test_a_run_prints_header_tasks_tables_and_closing_lines(bench):
     assert not run["interrupted"]
 
 
-def test_a_run_has_a_page_even_without_the_library_for_its_charts(bench, monkeypatch):
-    monkeypatch.setattr(bundle, "javascript", lambda: None)
+def test_a_run_has_a_page_with_charts(bench):
     bench.task("one", {"ratio": 2.0}, {"ratio": 2.0})
-    result = bench.run("--candidate=passes")
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["report.html has no charts; to have them: pip install vl-convert-python"])
+    assert bench.run("--candidate=passes").ret == 0
     (page,) = bench.path.glob("reports/*/report.html")
-    assert "2.000 times as fast as eager" in page.read_text()
+    text = page.read_text()
+    assert "2.000 times as fast as eager" in text
+    assert 'aria-label="Curves of ES(t): eager, passes"' in text
 
 
 def test_a_long_name_leaves_out_the_time_left_before_it_wraps(bench):
@@ -335,7 +333,7 @@ def test_trusted_scores_nothing_and_says_so(bench):
 
 def test_durations_are_shown_by_phase(bench):
     bench.task("one", {"durations": {"build": 1.5, "measure": 3.0}})
-    result = bench.run("--candidate=passes", "--passbench-durations")
+    result = bench.run("--candidate=passes", "-v")
     result.stdout.fnmatch_lines(["seconds by phase:", "*3.00  measure", "*1.50  build"])
 
 

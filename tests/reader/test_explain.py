@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_passbench.core.run import Run
-from pytest_passbench.report.notes import notes
+from pytest_passbench.report.caveats import caveats
 
 HELPER = """
 def checked(x):
@@ -80,7 +80,7 @@ def test_of_several_configurations_one_is_taken_where_nothing_can_be_tuned(trito
     assert [text.partition("(")[0] for text in record.passes[0].plan][1:] == ["launch gelu_add"]
     assert record.passes[0].plan[-1].endswith(", the first of 2 configurations")
     said = "Nothing was tuned: 1 pass has @triton.autotune; the first valid configuration was taken."
-    assert said in notes(Run(records=[record]))
+    assert said in caveats(Run(records=[record]))
 
 
 def test_of_a_single_configuration_there_is_nothing_to_tune(triton, bench, wrapper):

@@ -10,6 +10,7 @@ import pytest
 from pytest_passbench.core.record import HARNESS_FAIL, Against, ArmResult, Record, Speed, Stored
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import changes, head_to_head, markdown, terminal
+from pytest_passbench.report.report import report_of
 
 
 def speed(ratio: float, width: float = 0.02, verdict: str = "SAME") -> Speed:
@@ -76,7 +77,7 @@ def test_a_reference_that_is_wrong_gives_no_ratio_and_the_reason_stands_in_its_p
 
 
 def test_terminal_and_markdown_show_the_same_rows(duel):
-    shown, written = terminal.summary(duel), markdown.render(duel)
+    shown, written = terminal.summary(report_of(duel)), markdown.render(report_of(duel))
     for row in head_to_head.task_table(duel, "mine").rows:
         assert row[1] in shown
         assert f"| {row[0]} | {row[1]} | {row[2]} | {row[3]} |" in written
@@ -85,7 +86,7 @@ def test_terminal_and_markdown_show_the_same_rows(duel):
 
 def test_a_run_without_a_reference_or_an_earlier_run_shows_neither():
     run = run_of(record("a", "a", right()))
-    shown = terminal.summary(run) + markdown.render(run)
+    shown = terminal.summary(report_of(run)) + markdown.render(report_of(run))
     assert "Head to head" not in shown
     assert "Changes" not in shown
 
@@ -131,8 +132,8 @@ def test_both_runs_noise_decides_what_a_change_is(changed):
 
 
 def test_subgraphs_of_the_earlier_run_that_are_missing_are_counted(changed):
-    assert "Not judged now: 3 subgraphs of old/results.json." in terminal.summary(changed)
-    assert "Not judged now: 3 subgraphs of old/results.json." in markdown.render(changed)
+    assert "Not judged now: 3 subgraphs of old/results.json." in terminal.summary(report_of(changed))
+    assert "Not judged now: 3 subgraphs of old/results.json." in markdown.render(report_of(changed))
 
 
 @pytest.mark.parametrize(

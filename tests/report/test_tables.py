@@ -10,7 +10,8 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import ArmResult, Finding, PassReport, Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import markdown, tables, terminal
-from pytest_passbench.report.notes import notes
+from pytest_passbench.report.caveats import caveats
+from pytest_passbench.report.report import report_of
 from pytest_passbench.score import board
 
 HASH = "ab" * 32
@@ -107,7 +108,7 @@ def test_cases_are_counted_by_the_runs_criterion(run, criterion, good, poor):
 
 
 def test_80_columns_have_both_criteria_and_a_whole_speed_up(run):
-    text = terminal.summary(with_accuracy(run), 80)
+    text = terminal.summary(report_of(with_accuracy(run)), 80)
     assert max(map(len, text.splitlines())) <= 80
     (header,) = (line for line in text.splitlines() if line.lstrip().startswith("AS "))
     assert re.split(r"\s{2,}", header.strip()) == ["AS", "AS (fp64)", "G-Mean", "correct %", "correct (fp64) %"]
@@ -115,7 +116,7 @@ def test_80_columns_have_both_criteria_and_a_whole_speed_up(run):
 
 
 def test_the_summary_has_every_part(run):
-    text = terminal.summary(run, 100)
+    text = terminal.summary(report_of(run), 100)
     rest = ["2/2", "1/2", "1.000", "1 faster, 1 slower"]
     assert lines(text, "good")[0][1:] == ["1.000 [0.986, 1.014]", "0.800 [0.789, 0.811]", *rest]
     assert lines(text, "left")[0][-1] == "1 not judged"
@@ -130,27 +131,27 @@ def test_the_summary_has_every_part(run):
 def test_the_summary_fits(run, width):
     run.records[0].task = run.tasks[0] = "a-very-long-operator-sequence-" * 5 + "3f2a"
     run.records[4].passes[0].miss = "word " * 100
-    found = terminal.summary(run, width).splitlines()
+    found = terminal.summary(report_of(run), width).splitlines()
     assert max(map(len, found)) <= width
     assert any("3f2a" in line for line in found)
 
 
 def test_a_wide_terminal_shows_every_t(run):
-    header = lines(terminal.summary(run, 140), "t ")[0]
+    header = lines(terminal.summary(report_of(run), 140), "t ")[0]
     assert header == ["t", *(str(t) for t in range(-10, 5))]
 
 
 def test_a_narrow_terminal_says_what_it_leaves_out(run):
-    assert "(results.md also has: t = -10, -9, -8, -7, -6)" in terminal.summary(run, 80)
+    assert "(results.md also has: t = -10, -9, -8, -7, -6)" in terminal.summary(report_of(run), 80)
 
 
 def test_passes_that_were_not_tuned_are_counted_once(run):
     said = "Nothing was tuned: 2 passes have @triton.autotune; the first valid configuration was taken."
-    assert "Nothing was tuned" not in terminal.summary(run, 100)
+    assert "Nothing was tuned" not in terminal.summary(report_of(run), 100)
     for record in run.records[:2]:
         record.passes = [PassReport(name, 1, untuned=True) for name in ("fuse_gelu", "fuse_norm")]
-    assert said in terminal.summary(run, 100)
-    assert said.replace("@", "&#64;") in markdown.render(run)
+    assert said in terminal.summary(report_of(run), 100)
+    assert said.replace("@", "&#64;") in markdown.render(report_of(run))
 
 
 def test_a_speed_that_was_not_measured_is_said_and_no_number():
@@ -158,7 +159,7 @@ def test_a_speed_that_was_not_measured_is_said_and_no_number():
     _, mine, _ = tables.board_table(run).rows
     assert (mine[1], mine[3], mine[5], mine[7]) == ("not measured", "not measured", "100.0", "not measured")
     assert mine[4].startswith("4.000")
-    text = terminal.summary(run, 100)
+    text = terminal.summary(report_of(run), 100)
     assert "mine (not measured)" in text
     assert "Triton's interpreter" in text
     assert board.metric(run, "mine", "AS") is None
@@ -174,7 +175,7 @@ def test_where_nothing_was_measured_there_is_no_mean():
 
 
 def test_markdown_has_the_same_numbers_and_the_failures(run):
-    text = markdown.render(run)
+    text = markdown.render(report_of(run))
     assert "| eager | 1.000 | 1.000 | 1.000 | 1.000 | 100.0 | 100.0 | 100.0 | - |" in text
     assert "| good | 1.000 [0.986, 1.014] | 0.800 [0.789, 0.811] | 2/2 | 1/2 |" in text
     assert "torch.matmul in a replacement (p.py:12)" in text
@@ -184,7 +185,7 @@ def test_markdown_has_the_same_numbers_and_the_failures(run):
 
 
 def test_markdown_has_a_row_for_every_subgraph(run):
-    _, _, part = markdown.render(run).partition("## Subgraphs: mine")
+    _, _, part = markdown.render(report_of(run)).partition("## Subgraphs: mine")
     rows = [line for line in part.partition("##")[0].splitlines() if line.startswith("| ")]
     assert rows == [
         "| task | subgraph | eager us | candidate us | speed-up | verdict |",
@@ -203,11 +204,11 @@ def test_what_a_candidate_writes_stays_inert():
     record.passes = [PassReport(evil, 0, [], evil)]
     missed = judged("one", "b", ArmResult(status="pass_miss", message=evil), passes=[PassReport(evil, 0, [], evil)])
     run = run_of(record, missed)
-    for text in (terminal.summary(run, 100), markdown.render(run)):
+    for text in (terminal.summary(report_of(run), 100), markdown.render(report_of(run))):
         assert "\x1b" not in text
         assert "\u202e" not in text
         assert not any(line.startswith("AS 9.999") for line in text.splitlines())
-    text = markdown.render(run)
+    text = markdown.render(report_of(run))
     assert "<img" not in text
     assert "](" not in text
     columns = {line.count("|") for line in text.splitlines() if line.startswith("| one") and "crash" in line}
@@ -229,16 +230,16 @@ def test_two_candidates_have_a_row_and_a_table_each(run):
     run.records.append(other)
     run.candidates.append({"name": "other", "path": "o", "content_hash": "00"})
     assert [row[0] for row in tables.board_table(run).rows] == ["eager", "mine", "other", "inductor"]
-    text = terminal.summary(run, 100)
+    text = terminal.summary(report_of(run), 100)
     assert "Tasks: mine" in text
     assert "Tasks: other" in text
 
 
 def test_an_empty_run_still_renders():
-    text = terminal.summary(Run(tasks=["one"], interrupted=True, candidates=[{"name": "mine"}]), 100)
+    text = terminal.summary(report_of(Run(tasks=["one"], interrupted=True, candidates=[{"name": "mine"}])), 100)
     assert "interrupted" in text
     assert lines(text, "one")[0][-1] == "1 not judged"
-    assert "# PassBench results" in markdown.render(Run())
+    assert "# PassBench results" in markdown.render(report_of(Run()))
 
 
 def test_a_speed_of_launches_is_said_to_be_one():
@@ -255,5 +256,5 @@ def test_a_speed_of_launches_is_said_to_be_one():
         "eager waits",
         "candidate waits",
     }
-    assert any(note.startswith("2 subgraphs are launch-bound") for note in notes(run))
-    assert not any("launch-bound" in note for note in notes(run_of(records[0])))
+    assert any(note.startswith("2 subgraphs are launch-bound") for note in caveats(run))
+    assert not any("launch-bound" in note for note in caveats(run_of(records[0])))

@@ -26,7 +26,8 @@ OPTIONS = [
     "--candidate=cand",
     "--passbench-pipeline=direct",
     "--passbench-audit=off",
-    "--passbench-policy=open",
+    "-o",
+    "passbench_policy=open",
 ]
 
 

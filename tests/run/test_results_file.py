@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -31,9 +30,6 @@ from pytest_passbench.core.run import Run, digest
 from pytest_passbench.run import results_file
 from pytest_passbench.run.merge import merge
 from pytest_passbench.score import board
-
-SCHEMA_1 = Path(__file__).parents[1] / "data" / "results-1.json"
-"""A run of an honest candidate and of one that answers zeros, as schema passbench/1 had it: both are "correct"."""
 
 text = st.text(max_size=20)
 number = st.floats(allow_nan=False)  # NaN is not equal to itself; it has a test of its own
@@ -183,7 +179,7 @@ def test_the_file_has_its_schema_and_only_standard_json(tmp_path):
         raise AssertionError(constant)
 
     data = json.loads(file.read_text(), parse_constant=refuse)
-    assert data["schema"] == "passbench/2"
+    assert data["schema"] == "passbench/1"
     nan, *infinite = results_file.read(file).records[0].arm.error64
     assert math.isnan(nan)
     assert infinite == [math.inf, -math.inf]
@@ -214,41 +210,6 @@ def test_a_field_that_this_version_does_not_know_is_covered_by_the_digest_too(tm
     assert not results_file.read(file).untouched
     file.write_text(json.dumps({**data, "digest": digest(data)}))
     assert results_file.read(file).untouched
-
-
-def test_a_file_of_schema_1_is_read_and_says_who_is_right():
-    run = results_file.read(SCHEMA_1)
-    assert run.untouched
-    assert {record.arm.status for record in run.records} == {"ran"}
-    assert [(record.candidate, record.correct) for record in run.records] == [("honest", True), ("zeros", False)]
-
-
-def test_an_edited_file_of_schema_1_is_told(tmp_path):
-    file = tmp_path / "results.json"
-    file.write_text(SCHEMA_1.read_text().replace('"status": "correct"', '"status": "ran"'))
-    assert not results_file.read(file).untouched
-
-
-def test_a_file_of_schema_1_keeps_its_own_t(tmp_path):
-    file = tmp_path / "results.json"
-    for t, right in ((-5, True), (-7, False)):
-        file.write_text(SCHEMA_1.read_text().replace('"tolerance": -5', f'"tolerance": {t}'))
-        assert results_file.read(file).records[0].correct == right
-
-
-def test_a_file_of_schema_1_is_scored_merged_and_checked(tmp_path, capsys):
-    assert main(["score", str(SCHEMA_1)]) == 0
-    scored = capsys.readouterr()
-    assert "warning" not in scored.err
-    assert {row["name"]: row["correct"] for row in json.loads(scored.out)["candidates"]} == {"honest": 1, "zeros": 0}
-    assert main(["merge", str(tmp_path / "all"), str(SCHEMA_1)]) == 0
-    capsys.readouterr()
-    assert json.loads((tmp_path / "all" / "results.json").read_text())["schema"] == "passbench/2"
-    assert [record.correct for record in results_file.read(tmp_path / "all").records] == [True, False]
-    assert main(["verify", str(SCHEMA_1)]) == 1  # the tasks are not there, and the harness is another
-    said = capsys.readouterr().out
-    assert "tasks not found" in said
-    assert not any(word in said for word in ("digest", "seed", "speed-up"))
 
 
 @pytest.mark.parametrize(

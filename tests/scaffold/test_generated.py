@@ -138,12 +138,12 @@ LITE = [ref.id for ref in find.select(find.discover(find.installed_tasks()), "li
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LITE)
 def test_a_pass_for_each_lite_task_is_as_eager(name: str, tmp_path: Path):
-    task = find.one(name).load()
+    task = find.single(name).load()
     assert judged(task, draft(task), tmp_path / "made") == []
 
 
 def test_graphs_that_differ_in_a_number_share_a_pattern_with_an_argument(tmp_path: Path):
-    task = find.one("add-view-softmax-3151").load()
+    task = find.single("add-view-softmax-3151").load()
     (text,) = draft(task).files.values()
     assert "def pattern(x, y, n2):" in text or "def pattern(x, y, size):" in text
     assert "reshaped = total.view(-1, " in text

@@ -24,6 +24,7 @@ class Entry:
     ``page`` is the name of its page, which is the class of attack of an exploit. ``expect`` is "rejected" or
     "neutralised" of an exploit, "passes" or "refused" of an honest candidate. A refusal is no accusation, and
     ``message`` is a part of its text. ``layer`` is what stops an exploit: "isolation" if what it attacks is absent.
+    An exploit may name its record's ``status`` and a part of its ``message`` too.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Entry:
     twin: str = ""
     gpu: bool = False
     message: str = ""
+    status: str = ""
 
     def write(self, folder: Path) -> Path:
         """Write the candidate's files into a new folder, and return it."""
@@ -72,8 +74,10 @@ def _entry(section: Section, page: str) -> Entry:
     facts = {"twin": "", **bases()[section.facts["base"]].facts, **section.facts}
     expect = next((word for word in ("rejected", "neutralised", "refused") if word in facts), "passes")
     files = _files(section, bases()[section.facts["base"]].texts)
-    layer, message = ("", facts["refused"]) if expect == "refused" else (facts.get(expect, ""), "")
-    return Entry(section.name, page, files, facts["task"], expect, layer, facts["twin"], "gpu" in facts, message)
+    layer = "" if expect == "refused" else facts.get(expect, "")
+    message, status = facts.get("refused", facts.get("says", "")), facts.get("status", "")
+    task, twin, gpu = facts["task"], facts["twin"], "gpu" in facts
+    return Entry(section.name, page, files, task, expect, layer, twin, gpu, message, status)
 
 
 @cache
@@ -157,7 +161,9 @@ def gain(record: Any, twin: Any) -> float:
     return float(record.arm.speed.low / max(twin.arm.speed.high, 1.0))
 
 
-TARGETS = {"target": "gelu-add-norm", "target_two": "add-relu", "target_view": "relu-transpose"}
+TARGETS = {
+    "target": "gelu-add-norm", "target_two": "add-relu", "target_view": "relu-transpose", "target_cast": "relu-cast",
+}  # fmt: skip
 
 
 def _folders(root: Path) -> list[Entry]:
@@ -178,4 +184,5 @@ def _entry_of_folder(folder: Path) -> Entry:
         facts.get("twin", ""),
         bool(facts.get("gpu", False)),
         facts.get("says", ""),
+        facts.get("status", ""),
     )

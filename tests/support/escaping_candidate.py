@@ -9,6 +9,7 @@ Line ``PROBE <number of attempts> [what succeeded]``, of the reader and of each 
 import ctypes
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -103,6 +104,31 @@ def continue_oneself():
         return "parent's death with SIGCONT"
     os.kill(os.getpid(), signal.SIGCONT)
     return "kill"
+
+
+def limits():
+    """Processes, none of the candidate's, whose limits, cores, priority or score for memory can be changed."""
+    changes = {
+        "limits": lambda pid: resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0)),
+        "cores": lambda pid: os.sched_setaffinity(pid, os.sched_getaffinity(pid)),
+        "priority": lambda pid: os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, pid)),
+        "memory": lambda pid: Path(f"/proc/{pid}/oom_score_adj").write_text("1000"),
+    }
+    found = []
+    for pid in (1, TARGET["judge"], TARGET["parent"]):
+        for name, change in changes.items():
+            try:
+                change(pid)
+                found.append((name, pid))
+            except OSError:
+                continue
+    return found
+
+
+def left_behind():
+    """Memory, queues and semaphores that stay when their process has ended."""
+    made = libc.shmget(0, 4096, 0o1600), libc.msgget(0, 0o1600), libc.semget(0, 1, 0o1600)
+    return [number for number in (*made, libc.syscall(240, b"left", os.O_CREAT | os.O_RDWR, 0o600, 0)) if number >= 0]
 
 
 def read_host():
@@ -234,7 +260,7 @@ def priority():
 
 ALWAYS = {
     "memory by call": memory_by_call, "memory by /proc": memory_by_proc, "trace": trace,
-    "environments": environments, "process 1": process_1,
+    "environments": environments, "process 1": process_1, "limits": limits, "left": left_behind,
     "signal": signal_judge, "continue": continue_oneself, "host": read_host, "write": write_host, "mount": mount,
     "network": network, "abstract": abstract_socket, "pages": shared_pages, "environment": environment,
     "descriptors": descriptors,

@@ -60,9 +60,8 @@ def compute() -> None:
     for size in (100, 1 << 16, 1 << 28):
         ctypes.memset(ctypes.create_string_buffer(size), 1, min(size, 1 << 16))
     place = call("mmap", 0, 1 << 20, READ | WRITE, PRIVATE | ANONYMOUS, -1, 0)
-    place = call("mremap", place, 1 << 20, 1 << 21, 1)
     call("mprotect", place, 4096, READ)
-    call("munmap", place, 1 << 21)
+    call("munmap", place, 1 << 20)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     os.sched_yield()
     OURS.send(b"x")
@@ -71,7 +70,7 @@ def compute() -> None:
 
 def written(code: int) -> None:
     """Whether the kernel could write to this memory for us: a process that tries by itself ends."""
-    call("read", ZERO, code, 1)
+    call("getrandom", code, 1, 0)
 
 
 ZERO = os.open("/dev/zero", os.O_RDONLY)
@@ -100,12 +99,55 @@ CONTINUED = {
     "clone3": lambda: call("clone3", 0, 0),
     "personality": lambda: call("personality", 0x0400000),
 }  # fmt: skip
+OTHER = os.getppid()
+_memory = (ctypes.c_int(0), (ctypes.c_ulong * 2)(), (ctypes.c_uint32 * 12)(48))
+PARAMETER, LIMITS, ATTRIBUTES = map(ctypes.addressof, _memory)
+CORE_FILES, REMOVE, CREATE = 4, 0, 0o1600
+
+
+def lasting(get: str, control: str, *arguments: int) -> None:
+    """Make something of System V that outlives its maker, and remove it at once."""
+    call(control, call(get, 0, *arguments), REMOVE, REMOVE)
+
+
+def queue() -> None:
+    """Make a POSIX message queue, which outlives its maker, and remove it at once."""
+    call("mq_open", b"passbench-test", os.O_CREAT | os.O_RDWR, 0o600, 0)
+    call("mq_unlink", b"passbench-test")
+
+
+#: What changes other processes, or stays for them. One call reads and sets another's limits.
+LEFT = {
+    "another's limits": lambda: call("prlimit64", OTHER, CORE_FILES, 0, LIMITS),
+    "another's cores": lambda: call("sched_setaffinity", OTHER, 8, b"\xff" * 8),
+    "another's scheduler": lambda: call("sched_setscheduler", OTHER, 0, PARAMETER),
+    "another's parameters": lambda: call("sched_setparam", OTHER, PARAMETER),
+    "another's attributes": lambda: call("sched_setattr", OTHER, ATTRIBUTES, 0),
+    "another's priority": lambda: call("setpriority", 0, OTHER, os.getpriority(os.PRIO_PROCESS, OTHER)),
+    "another's turn at disks": lambda: call("ioprio_set", 1, OTHER, 0),
+    "another's memory moved": lambda: call("move_pages", OTHER, 0, 0, 0, 0, 0),
+    "shared memory": lambda: lasting("shmget", "shmctl", 4096, CREATE),
+    "semaphores": lambda: lasting("semget", "semctl", 1, CREATE),
+    "queue": lambda: lasting("msgget", "msgctl", CREATE),
+    "named queue": queue,
+    "keyring": lambda: call("keyctl", 0, -3, 0),
+}  # fmt: skip
+#: What libraries ask about themselves: glibc names itself as process 0.
+ASKED = {
+    "limits of one's own": lambda: call("prlimit64", 0, CORE_FILES, 0, LIMITS),
+    "cores of one's own": lambda: os.sched_setaffinity(0, os.sched_getaffinity(0)),
+    "cores of another": lambda: os.sched_getaffinity(OTHER),
+    "scheduler of one's own": lambda: call("sched_setscheduler", 0, 0, PARAMETER),
+}  # fmt: skip
 #: What no measured process does.
 STARTED = {
     "child": lambda: child(signal.SIGCHLD),
     "program": lambda: call("execve", b"/bin/true", 0, 0),
     "file to read": lambda: call(OPENAT, AT_FDCWD, b"/proc/self/status", 0, 0),
     "file in memory": lambda: call(MEMFD, b"x", 0),
+    "file mapped": lambda: call("mmap", 0, 4096, READ | WRITE, PRIVATE, ZERO, 0),
+    "memory moved": lambda: call("mremap", PAGE, 4096, 4096, 3, PAGE + (1 << 30)),
+    "message with descriptors": lambda: call("recvmsg", OURS.fileno(), 0, 0),
     "socket": lambda: call("socket", 1, 1, 0),
     "executable memory": lambda: call("mmap", 0, 4096, READ | EXECUTE, PRIVATE | ANONYMOUS, -1, 0),
     "memory made executable": lambda: call("mprotect", PAGE, 4096, READ | EXECUTE),
@@ -115,6 +157,7 @@ STARTED = {
     "priority": lambda: call("setpriority", 0, 0, 1),
     "terminal": lambda: call("ioctl", 1, 0x5401, PAGE),
     "another filter": lambda: call("seccomp", 1, 0, PAGE),
+    "reading": lambda: call("read", ZERO, PAGE, 1),
 }
 HONEST = {"compute": compute}
 BUILDS = {"child": STARTED["child"], "file to read": STARTED["file to read"], "thread": in_thread}
@@ -148,15 +191,15 @@ def outcome(attempt: Callable[[], object]) -> str:
 
 def main() -> None:
     if sys.argv[1] == "none":
-        attempts = {name: in_child(attempt) for name, attempt in CONTINUED.items()}
+        attempts = {name: in_child(attempt) for name, attempt in {**CONTINUED, **LEFT, **ASKED}.items()}
     elif sys.argv[1] == "untrusted":
         assert seccomp.untrusted()
-        attempts = {**BUILDS, **CONTINUED}
+        attempts = {**BUILDS, **ASKED, **CONTINUED, **LEFT}
     else:
         made, threads = seccomp.measured(), int(sys.argv[2])
         assert made is not None
         assert made.install(threads)
-        attempts = {**HONEST, **STARTED, **CONTINUED, "thread": in_thread}
+        attempts = {**HONEST, **STARTED, **CONTINUED, **LEFT, "thread": in_thread}
         if threads > 1:
             code = call("mmap", 0, 4096, READ | WRITE | EXECUTE, PRIVATE | ANONYMOUS, -1, 0)
             sys.stdout.write(json.dumps({name: outcome(attempt) for name, attempt in attempts.items()}) + "\n")

@@ -54,6 +54,20 @@ def test_measuring_ends_between_two_looks_if_there_is_no_time_but_not_before_two
     assert results["candidate"].decision.reason == ("pairs" if pairs == 8 else "time")
 
 
+@pytest.mark.parametrize(("room", "pairs"), [(2, 2), (3, 3), (4, 4)])
+def test_a_measurement_cut_short_has_an_interval_and_a_verdict_from_four_pairs_on(room, pairs):
+    rooms = iter([True] * room + [False] * 99)
+    clock = FakeClock({"eager": CALL, "candidate": 2 * CALL}, MachineNoise(bias=0.0, jitter=0.0), random.Random(1))
+    arms = ("eager", "candidate")
+    _, results = measure(clock, arms, SHAPE, Stopping(), clock.rng, more=lambda: next(rooms))
+    estimate, decision = results["candidate"].estimate, results["candidate"].decision
+    assert (estimate.pairs, decision.stop) == (pairs, True)
+    assert estimate.ratio == pytest.approx(0.5, rel=0.01)
+    enough = pairs >= 4
+    assert decision.verdict == ("SLOWER" if enough else "UNRESOLVED")
+    assert (estimate.low > 0.4, estimate.high < 0.6) == (enough, enough)
+
+
 def coverage(results, truth: float) -> float:
     return float(np.mean([r.estimate.low <= truth <= r.estimate.high for r in results]))
 

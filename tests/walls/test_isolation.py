@@ -215,22 +215,36 @@ def test_process_1_is_our_zygote_and_buries_what_nobody_else_does(bench, wrapper
     assert records["b-lists/float32-x1"].arm.output.startswith("STATES 2 []")  # the zygote and the reader
 
 
+def starter(program: str, folder: Path | None = None) -> subprocess.Popen[str]:
+    """A process that starts a sandbox and waits, run by that interpreter in that folder."""
+    command = [program, "-c", "import test_isolation as test; test.start_and_wait()"]
+    environment = {**os.environ, "PYTHONPATH": IMPORTS}
+    return subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.PIPE, text=True)
+
+
 @pytest.mark.bubblewrap
 def test_a_sandbox_ends_with_who_started_it():
-    program = [sys.executable, "-c", "import test_isolation as test; test.start_and_wait()"]
-    environment = {**os.environ, "PYTHONPATH": IMPORTS}
-    starter = subprocess.Popen(program, env=environment, stdout=subprocess.PIPE, text=True)
-    assert starter.stdout is not None
-    zygote = int(starter.stdout.readline())
-    assert processes.alive(zygote)
-    assert processes.inner(zygote) == 1
-    starter.kill()
-    starter.wait()
-    starter.stdout.close()
+    with starter(sys.executable) as started:
+        assert started.stdout is not None
+        zygote = int(started.stdout.readline())
+        assert processes.alive(zygote)
+        assert processes.inner(zygote) == 1
+        started.kill()
     deadline = time.monotonic() + 10
     while processes.alive(zygote) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not processes.alive(zygote)
+
+
+@pytest.mark.bubblewrap
+def test_an_interpreter_may_be_named_by_a_path_through_folders_that_no_sandbox_has(tmp_path):
+    path = os.path.relpath(sys.executable, tmp_path)
+    assert path.startswith("..")
+    with starter(path, tmp_path) as started:
+        assert started.stdout is not None
+        line = started.stdout.readline()
+        started.kill()
+    assert line.strip().isdigit()
 
 
 def start_and_wait() -> None:

@@ -16,7 +16,8 @@ from support.paths import TESTS
 pytestmark = pytest.mark.skipif(platform.machine() not in MACHINES, reason="no filters for this machine")
 JIT = {"executable memory", "memory made executable"}
 #: What a sandbox's own walls may refuse to anybody.
-UNCERTAIN = {"child in a namespace", "clone3", "terminal of one's own", "message queue"}
+UNCERTAIN = {"child in a namespace", "clone3", "terminal of one's own", "message queue",
+             "another's limits", "another's memory moved", "named queue", "keyring"}  # fmt: skip
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -40,9 +41,10 @@ def test_the_ways_to_be_continued_are_there_without_a_filter():
     assert refused(free) <= UNCERTAIN
 
 
-def test_whoever_sees_a_candidate_can_build_but_not_be_continued():
+def test_whoever_sees_a_candidate_can_build_but_neither_be_continued_nor_change_others():
     (outcomes,) = tried("untrusted")
     building = {"child", "file to read", "thread"}
+    building |= {"limits of one's own", "cores of one's own", "cores of another", "scheduler of one's own"}
     assert {outcomes.pop(name) for name in building} == {"done"}
     assert refused(outcomes) == set(outcomes)
 
@@ -56,7 +58,7 @@ def test_a_measured_process_computes_and_does_nothing_else():
 def test_one_of_several_threads_may_start_them_and_make_code_in_its_first_block():
     first, then = tried("measured", "2")
     assert then.pop("code that can be written") == "EFAULT"
-    for outcomes, more in ((first, {*JIT, "another filter"}), (then, set())):
+    for outcomes, more in ((first, {*JIT, "another filter", "reading"}), (then, set())):
         assert outcomes["compute"] == outcomes["thread"] == "done"
         assert set(outcomes) - refused(outcomes) == {"compute", "thread", *more}
 
@@ -68,7 +70,7 @@ def test_a_measured_process_that_aborts_says_so():
 def test_both_machines_have_numbers_for_all_that_the_filters_name():
     for machine in MACHINES.values():
         named = {name for name, _argument in machine.signals}
-        named |= {*machine.denied, *machine.allowed, *machine.processes}
+        named |= {*machine.denied, *machine.of_itself, *machine.allowed, *machine.processes}
         named |= {"socket", "clone", "clone3", "fcntl", "ioctl", "prctl", "mmap", "mprotect", "seccomp"}
         assert named <= set(machine.calls)
         assert len(set(machine.calls.values())) == len(machine.calls)

@@ -14,7 +14,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.judge.arms import sandbox
 
 PROBE = """
-import ctypes, os, signal, socket
+import ctypes, os, resource, signal, socket
 from pathlib import Path
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -44,6 +44,10 @@ def tell():
         tried("environment", lambda: open(f"/proc/{JUDGE}/environ", "rb").read()),
         tried("trace", lambda: libc.ptrace(16, JUDGE, None, None) == 0),
         tried("mount", lambda: libc.mount(b"none", b"/mnt", b"tmpfs", 0, None) == 0),
+        tried("limits", lambda: resource.prlimit(JUDGE, resource.RLIMIT_NOFILE)),
+        tried("priority", lambda: os.setpriority(os.PRIO_PROCESS, JUDGE, 0) or True),
+        tried("cores", lambda: os.sched_setaffinity(JUDGE, os.sched_getaffinity(JUDGE)) or True),
+        tried("shared memory", lambda: libc.shmget(0, 4096, 0o1600) >= 0),
         tried("signal", signal_judge),
     ]
     Path(os.environ["TMPDIR"], "mine").write_text("scratch can be written")
@@ -66,7 +70,7 @@ def test_required_refuses_with_one_message(without_bubblewrap):
         sandbox.require("required")
     message = str(caught.value)
     assert "bubblewrap is not installed" in message
-    assert "--passbench-sandbox=required" in message
+    assert "passbench_sandbox = required" in message
     assert "\n" not in message.strip()
 
 

@@ -56,14 +56,14 @@ class Body:
 
     def statements(self, body: list[ast.stmt], depth: int = 0) -> list[ast.stmt]:
         """Return the statements rewritten, without those that do nothing. Return ``pass`` if none is left."""
-        made = [self._placed(node, depth + 1) for node in body if not _does_nothing(node)]
-        return made or [ast.Pass()]
+        statements = [self._placed(node, depth + 1) for node in body if not _does_nothing(node)]
+        return statements or [ast.Pass()]
 
     def _placed(self, node: ast.stmt, depth: int) -> ast.stmt:
         """Return a statement rewritten, with the line that it has in the candidate's file."""
-        made = self._statement(node, depth)
-        made.lineno = node.lineno
-        return made
+        statement = self._statement(node, depth)
+        statement.lineno = node.lineno
+        return statement
 
     def _statement(self, node: ast.stmt, depth: int) -> ast.stmt:
         self._count(node, depth)
@@ -169,8 +169,8 @@ class Body:
             if isinstance(called, ast.Name) and called.id in self.local - self.callable_parameters:
                 raise self._refusal(node, f"a Triton kernel may not call its variable {called.id}")
         arguments, keywords = self._drop_message(called, node)
-        made = [self.expression(item, depth) for item in arguments]
-        return ast.Call(called, made, [self._keyword(item, depth) for item in keywords])
+        values = [self.expression(item, depth) for item in arguments]
+        return ast.Call(called, values, [self._keyword(item, depth) for item in keywords])
 
     def _drop_message(self, called: ast.expr, node: ast.Call) -> tuple[list[ast.expr], list[ast.keyword]]:
         """Return a call's arguments and keywords. An assertion's message is left out, since it may be any text."""
@@ -195,23 +195,23 @@ class Body:
             raise self._refusal(node, "a Triton kernel nests too deeply")
         attributes.reverse()
         if not isinstance(root, ast.Name):
-            made = self.expression(root, depth)
+            expression = self.expression(root, depth)
         elif root.id in self.local:
             check_name(self.file, root.lineno, root.id)
-            made = ast.Name(root.id, ast.Load())
+            expression = ast.Name(root.id, ast.Load())
         else:
-            made, attributes = self._outer(root, attributes)
+            expression, attributes = self._outer(root, attributes)
         for attribute in attributes:
             self._check_attribute(attribute)
-            made = ast.Attribute(made, attribute.attr, ast.Load())
-        return made
+            expression = ast.Attribute(expression, attribute.attr, ast.Load())
+        return expression
 
     def _outer(self, root: ast.Name, attributes: list[ast.Attribute]) -> tuple[ast.expr, list[ast.Attribute]]:
         value = self.values.get(root.id)
         match value:
             case Constant(expression, constexpr=wrapped):
-                own = attributes[1:] if wrapped and attributes and attributes[0].attr == "value" else attributes
-                return expression, own
+                path = attributes[1:] if wrapped and attributes and attributes[0].attr == "value" else attributes
+                return expression, path
             case Function(index):
                 return ast.Name(self.emitted(index), ast.Load()), attributes
             case Member():
@@ -219,8 +219,8 @@ class Body:
             case Module(name):
                 return self._in_module(root, name, attributes)
             case Unsupported(kind):
-                shown = f"{root.id}, which is no number, string, type or kernel but a {kind}"
-                raise self._refusal(root, f"a Triton kernel may not use {shown}")
+                description = f"{root.id}, which is no number, string, type or kernel but a {kind}"
+                raise self._refusal(root, f"a Triton kernel may not use {description}")
         raise self._unknown(root)
 
     def _in_module(
@@ -252,8 +252,8 @@ class Body:
         if node.attr.startswith("_"):
             raise self._refusal(node, f"a Triton kernel may not use private names ({name})", "kernel-names")
 
-    def _forbidden(self, node: ast.expr, name: str, shown: str) -> KernelRefusal:
-        return self._refusal(node, f"a Triton kernel may not use {NEVER[name]} ({shown})", "kernel-names")
+    def _forbidden(self, node: ast.expr, name: str, description: str) -> KernelRefusal:
+        return self._refusal(node, f"a Triton kernel may not use {NEVER[name]} ({description})", "kernel-names")
 
     def _check_attribute(self, node: ast.Attribute) -> None:
         self._count(node, 1)

@@ -51,8 +51,8 @@ class Definition:
         decorators = self.node.decorator_list
         jits = [item for item in decorators if _last_name(item) == "jit"]
         if decorators and not jits:
-            line, shown = decorators[0].lineno, _last_name(decorators[0])
-            message = f"{self.node.name} is decorated with {shown}, not triton.jit"
+            line, decorator_name = decorators[0].lineno, _last_name(decorators[0])
+            message = f"{self.node.name} is decorated with {decorator_name}, not triton.jit"
             raise KernelRefusal(self.file, line, message)
         return dict(_options(jits))
 
@@ -100,7 +100,7 @@ def _options(decorators: list[ast.expr]) -> Iterator[tuple[str, Any]]:
     for decorator in decorators:
         for keyword in decorator.keywords if isinstance(decorator, ast.Call) else []:
             match keyword.arg, keyword.value:
-                case "noinline", ast.Constant(bool() as value):
+                case ["noinline", ast.Constant(bool() as value)]:
                     yield keyword.arg, value
                 case ((str() as option), ast.List(items) | ast.Tuple(items)) if option in _LITERAL_OPTIONS:
                     constants = [item.value for item in items if isinstance(item, ast.Constant)]

@@ -40,8 +40,8 @@ class KernelReference:
         if not isinstance(listed, list) or len(listed) > MAX_FUNCTIONS:
             raise ValueError(f"functions is not a list of at most {MAX_FUNCTIONS}")
         functions = tuple(_function(item, len(listed)) for item in listed)
-        own = _function({key: data[key] for key in ("file", "name", "line", "values")}, len(listed))
-        return cls(own.file, own.name, own.line, own.values, functions)
+        main = _function({key: data[key] for key in ("file", "name", "line", "values")}, len(listed))
+        return cls(main.file, main.name, main.line, main.values, functions)
 
 
 def _function(data: object, functions: int) -> KernelReference:

@@ -18,33 +18,33 @@ _ADDRESSES = frozenset({"pointer", "desc"})  # keywords for the address in Trito
 
 def stored(text: KernelText) -> frozenset[str]:
     """Return the parameters that a kernel, or a function that it uses, may store through."""
-    known: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {}
+    stored_by: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {}
     for function in (*text.functions, text):
-        known[function.name] = (function.parameters, _stored(function, known))
-    return known[text.name][1]
+        stored_by[function.name] = (function.parameters, _stored(function, stored_by))
+    return stored_by[text.name][1]
 
 
-def _stored(text: KernelText, known: Mapping[str, tuple[tuple[str, ...], frozenset[str]]]) -> frozenset[str]:
+def _stored(text: KernelText, stored_by: Mapping[str, tuple[tuple[str, ...], frozenset[str]]]) -> frozenset[str]:
     nodes = list(ast.walk(ast.parse(text.source)))
-    todo = [name for node in nodes if isinstance(node, ast.Call) for name in _addressed(node, known)]
-    made: dict[str, list[str]] = {}  # by name: the names in the values that it was assigned
+    todo = [name for node in nodes if isinstance(node, ast.Call) for name in _addressed(node, stored_by)]
+    sources: dict[str, list[str]] = {}  # by name: the names in the values that it was assigned
     for node in nodes:
         for target, value in _assigned(node):
-            made.setdefault(target, []).extend(_names(value))
-    found: set[str] = set()
+            sources.setdefault(target, []).extend(_names(value))
+    stored_names: set[str] = set()
     while todo:
         name = todo.pop()
-        if name not in found:
-            found.add(name)
-            todo += made.get(name, [])
-    return frozenset(found.intersection(text.parameters))
+        if name not in stored_names:
+            stored_names.add(name)
+            todo += sources.get(name, [])
+    return frozenset(stored_names.intersection(text.parameters))
 
 
-def _addressed(node: ast.Call, known: Mapping[str, tuple[tuple[str, ...], frozenset[str]]]) -> Iterator[str]:
+def _addressed(node: ast.Call, stored_by: Mapping[str, tuple[tuple[str, ...], frozenset[str]]]) -> Iterator[str]:
     """Yield the names in each address that a call stores to."""
     function = node.func
-    if isinstance(function, ast.Name) and function.id in known:
-        parameters, through = known[function.id]
+    if isinstance(function, ast.Name) and function.id in stored_by:
+        parameters, through = stored_by[function.id]
         for name, value in (*zip(parameters, node.args, strict=False), *((k.arg, k.value) for k in node.keywords)):
             if name in through:
                 yield from _names(value)

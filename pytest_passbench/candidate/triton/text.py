@@ -65,7 +65,7 @@ class _Kernel:
         self._others: dict[int, Definition] = {}
         self._missing: dict[int, KernelRefusal] = {}
         self._names: dict[int, str] = {}
-        self._taken: set[str] = set(RESERVED | CALLABLE_BUILTINS)
+        self._used_names: set[str] = set(RESERVED | CALLABLE_BUILTINS)
         self._done: dict[int, KernelText] = {}
         self._open: list[int] = []
 
@@ -75,28 +75,28 @@ class _Kernel:
                 self._others[index] = find_definition(self._root, reference)
             except KernelRefusal as refusal:
                 self._missing[index] = refusal  # raised only if the text uses the function
-        for found in (self._main, *self._others.values()):
-            self._taken |= found.local
+        for definition in (self._main, *self._others.values()):
+            self._used_names |= definition.local
         name = self._free_name(self._main.node.name)
-        for index, found in self._others.items():
-            self._names[index] = self._free_name(found.node.name)
+        for index, definition in self._others.items():
+            self._names[index] = self._free_name(definition.node.name)
         return replace(self._write(self._main, name), functions=tuple(self._done.values()))
 
     def _free_name(self, name: str) -> str:
-        chosen, count = name, 1
-        while chosen in self._taken:
+        free, count = name, 1
+        while free in self._used_names:
             count += 1
-            chosen = f"{name}_{count}"
-        self._taken.add(chosen)
-        return chosen
+            free = f"{name}_{count}"
+        self._used_names.add(free)
+        return free
 
     def _emitted(self, index: int) -> str:
         """Return the name of another kernel, and write that kernel first if it is not written yet."""
         if index in self._missing:
             raise self._missing[index]
         if index in self._open:
-            found = self._others[index]
-            raise KernelRefusal(found.file, found.node.lineno, "a Triton kernel may not call itself")
+            definition = self._others[index]
+            raise KernelRefusal(definition.file, definition.node.lineno, "a Triton kernel may not call itself")
         if index not in self._done:
             self._open.append(index)
             text = self._write(self._others[index], self._names[index])
@@ -104,24 +104,34 @@ class _Kernel:
             self._done[index] = text
         return self._names[index]
 
-    def _write(self, found: Definition, name: str) -> KernelText:
-        definition, file = found.node, found.file
+    def _write(self, source_definition: Definition, name: str) -> KernelText:
+        definition, file = source_definition.node, source_definition.file
         check_name(file, definition.lineno, definition.name)
-        for argument in found.arguments:
+        for argument in source_definition.arguments:
             check_name(file, argument.lineno, argument.arg)
-        constexprs = tuple(a.arg for a in found.arguments if a.annotation and is_constexpr(a.annotation))
-        body = Body(file, found.reference.values, found.local, self._emitted, frozenset(constexprs))
+        constexprs = tuple(a.arg for a in source_definition.arguments if a.annotation and is_constexpr(a.annotation))
+        body = Body(
+            file, source_definition.reference.values, source_definition.local, self._emitted, frozenset(constexprs)
+        )
         try:
             arguments, statements = _arguments(definition.args, body), body.statements(definition.body)
-            made = ast.FunctionDef(name, arguments, statements, [], lineno=1)
-            source = ast.unparse(ast.fix_missing_locations(made)) + "\n"
-            lines = _lines(made, source)
+            function = ast.FunctionDef(name, arguments, statements, [], lineno=1)
+            source = ast.unparse(ast.fix_missing_locations(function)) + "\n"
+            lines = _lines(function, source)
         except RecursionError:
             raise KernelRefusal(file, definition.lineno, "a Triton kernel nests too deeply") from None
-        parameters = tuple(argument.arg for argument in found.arguments)
+        parameters = tuple(argument.arg for argument in source_definition.arguments)
         types = {item.arg: item.annotation.attr for item in all_arguments(arguments) if _is_type(item.annotation)}
         return KernelText(
-            file, definition.lineno, name, source, parameters, constexprs, found.options, types=types, lines=lines
+            file,
+            definition.lineno,
+            name,
+            source,
+            parameters,
+            constexprs,
+            source_definition.options,
+            types=types,
+            lines=lines,
         )
 
 
@@ -129,41 +139,43 @@ def _is_type(annotation: ast.expr | None) -> TypeGuard[ast.Attribute]:
     return isinstance(annotation, ast.Attribute) and annotation.attr in DTYPES
 
 
-def _lines(made: ast.FunctionDef, source: str) -> dict[int, int]:
+def _lines(function: ast.FunctionDef, source: str) -> dict[int, int]:
     """Return the line in the candidate's file, for each line of ``source`` that begins a statement."""
     [written] = ast.parse(source).body
-    new, old = ([node for node in ast.walk(tree) if isinstance(node, ast.stmt)] for tree in (written, made))
+    new, old = ([node for node in ast.walk(tree) if isinstance(node, ast.stmt)] for tree in (written, function))
     return {now.lineno: before.lineno for now, before in zip(new[1:], old[1:], strict=True)}  # not the function
 
 
-def _arguments(found: ast.arguments, body: Body) -> ast.arguments:
-    if found.vararg or found.kwarg:
-        argument = found.vararg or found.kwarg
+def _arguments(parameters: ast.arguments, body: Body) -> ast.arguments:
+    if parameters.vararg or parameters.kwarg:
+        argument = parameters.vararg or parameters.kwarg
         assert argument is not None
         raise KernelRefusal(body.file, argument.lineno, "a Triton kernel may not take arguments by * or **")
     return ast.arguments(
-        posonlyargs=[_argument(item) for item in found.posonlyargs],
-        args=[_argument(item) for item in found.args],
-        kwonlyargs=[_argument(item) for item in found.kwonlyargs],
-        kw_defaults=[None if item is None else _default(item, body) for item in found.kw_defaults],
-        defaults=[_default(item, body) for item in found.defaults],
+        posonlyargs=[_argument(item) for item in parameters.posonlyargs],
+        args=[_argument(item) for item in parameters.args],
+        kwonlyargs=[_argument(item) for item in parameters.kwonlyargs],
+        kw_defaults=[None if item is None else _default(item, body) for item in parameters.kw_defaults],
+        defaults=[_default(item, body) for item in parameters.defaults],
     )
 
 
-def _argument(found: ast.arg) -> ast.arg:
-    annotation = found.annotation
+def _argument(parameter: ast.arg) -> ast.arg:
+    annotation = parameter.annotation
     if annotation is not None and is_constexpr(annotation):
-        return ast.arg(found.arg, constexpr())
+        return ast.arg(parameter.arg, constexpr())
     if _is_type(annotation):  # tl.int64: the type to compile for
-        return ast.arg(found.arg, ast.Attribute(ast.Name("tl", ast.Load()), annotation.attr, ast.Load()))
-    return ast.arg(found.arg)
+        return ast.arg(parameter.arg, ast.Attribute(ast.Name("tl", ast.Load()), annotation.attr, ast.Load()))
+    return ast.arg(parameter.arg)
 
 
-def _default(found: ast.expr, body: Body) -> ast.expr:
+def _default(expression: ast.expr, body: Body) -> ast.expr:
     outside = Body(body.file, body.values, frozenset(), body.emitted)
-    match found:
+    match expression:
         case ast.Constant() | ast.Name() | ast.Attribute() | ast.UnaryOp(ast.USub(), ast.Constant()):
-            return outside.expression(found, 0)
+            return outside.expression(expression, 0)
         case ast.Call(ast.Attribute(attr="constexpr"), [ast.Constant()], []):
-            return outside.expression(found, 0)
-    raise KernelRefusal(body.file, found.lineno, "a default value of a Triton kernel's parameter is not a literal")
+            return outside.expression(expression, 0)
+    raise KernelRefusal(
+        body.file, expression.lineno, "a default value of a Triton kernel's parameter is not a literal"
+    )

@@ -72,5 +72,5 @@ def load(module: str) -> types.ModuleType:
 
 def _inputs(notation: dict[str, str], _model: torch.nn.Module, variant: Variant) -> Any:
     generator = torch.Generator().manual_seed(variant.batch * 100003 + variant.size)
-    made = {name: parse(text).draw(variant, generator) for name, text in notation.items()}
-    return tuple(made.values()) if "0" in made else made
+    values = {name: parse(text).draw(variant, generator) for name, text in notation.items()}
+    return tuple(values.values()) if "0" in values else values

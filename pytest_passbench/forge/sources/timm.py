@@ -81,15 +81,17 @@ def cases() -> Iterator[Case]:
 
 
 def _cases(table: Table, sizes: tuple[tuple[Variant, ...], ...]) -> Iterator[Case]:
-    rows = [_row(name, given, sizes[place % len(sizes)]) for place, (name, given) in enumerate(table.items())]
+    rows = [_row(name, overrides, sizes[place % len(sizes)]) for place, (name, overrides) in enumerate(table.items())]
     for row, case in zip(rows, make_cases(LIBRARY, "vision", rows), strict=False):
         yield dataclasses.replace(case, build=functools.partial(build, row), note=note(row))
 
 
-def _row(name: str, given: dict[str, Any], sizes: tuple[Variant, ...]) -> Row:
-    own = tuple(Variant(*pair) for pair in given.get("variants", ()))
-    arguments = {key: value for key, value in given.items() if key != "variants"}
-    return Row(name, "timm:create_model", {"0": "float b 3 n n"}, {"model_name": name, **arguments}, own or sizes)
+def _row(name: str, overrides: dict[str, Any], sizes: tuple[Variant, ...]) -> Row:
+    variants = tuple(Variant(*pair) for pair in overrides.get("variants", ()))
+    arguments = {key: value for key, value in overrides.items() if key != "variants"}
+    return Row(
+        name, "timm:create_model", {"0": "float b 3 n n"}, {"model_name": name, **arguments}, variants or sizes
+    )
 
 
 def note(row: Row) -> str:

@@ -45,24 +45,24 @@ def stand_in() -> Iterator[None]:
     if "torchvision" in sys.modules or importlib.util.find_spec("torchvision") is not None:
         yield
         return
-    made = _modules()
-    sys.modules.update(made)
+    modules = _modules()
+    sys.modules.update(modules)
     try:
         yield
     finally:
-        for name in made:
+        for name in modules:
             del sys.modules[name]
 
 
 def _modules() -> dict[str, types.ModuleType]:
-    made: dict[str, types.ModuleType] = {}
+    modules: dict[str, types.ModuleType] = {}
     for name, classes in CLASSES.items():
-        made[name] = module = types.ModuleType(name)
+        modules[name] = module = types.ModuleType(name)
         module.__path__ = []  # a package: its submodules can be imported
         for word in classes:
             setattr(module, word, type(word, (), {"__module__": name}))
         parent, _, last = name.rpartition(".")
         if parent:
-            setattr(made[parent], last, module)
-    made["torchvision.transforms.functional"].InterpolationMode = InterpolationMode  # type: ignore[attr-defined]
-    return made
+            setattr(modules[parent], last, module)
+    modules["torchvision.transforms.functional"].InterpolationMode = InterpolationMode  # type: ignore[attr-defined]
+    return modules

@@ -84,9 +84,9 @@ def cases() -> Iterator[Case]:
         return
     for modality, table, sizes in GROUPS:
         for place, (name, overrides) in enumerate(table.items()):
-            own = tuple(Variant(*pair) for pair in overrides.get("variants", ()))
+            variants = tuple(Variant(*pair) for pair in overrides.get("variants", ()))
             settings = {k: v for k, v in overrides.items() if k != "variants"}
-            yield case(name, modality, settings, own or sizes[place % len(sizes)])
+            yield case(name, modality, settings, variants or sizes[place % len(sizes)])
 
 
 def case(name: str, modality: str, overrides: dict[str, Any], variants: tuple[Variant, ...]) -> Case:
@@ -174,8 +174,8 @@ def make_inputs(model: torch.nn.Module, variant: Variant) -> dict[str, Any]:
     makers = {name: MAKERS[name] for name in names if name in MAKERS}
     if "input_ids" in makers and "inputs_embeds" in makers:
         del makers["inputs_embeds"]
-    made = {name: make(model.config, variant, generator) for name, make in makers.items()}
-    return {name: value for name, value in made.items() if value is not None}
+    values = {name: make(model.config, variant, generator) for name, make in makers.items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def decode_inputs(model: torch.nn.Module, variant: Variant) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import IO, Any
 
 from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.paths import IMPORTED_FROM
+from pytest_passbench.judge import engine
 from pytest_passbench.judge.arms import processes, replies, sandbox
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.faults import SandboxFailed
@@ -99,7 +99,7 @@ class Arm:
                 lasting.callback(self._scratch.close)
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the arm
             lasting.callback(self._errors.close)
-            send(self._channel, self._wants())
+            send(self._channel, self._wants(), self._engine())
             self._process = subprocess.Popen(
                 self._command(theirs.fileno(), status_write),
                 pass_fds=(theirs.fileno(), status_write),
@@ -128,10 +128,17 @@ class Arm:
             wants["paths"] = sandbox.weak_paths(self._scratch.path, self.settings.on_device)
         return wants
 
+    def _engine(self) -> tuple[int, ...]:
+        """Return the descriptor that goes with the zygote's first message: the engine's, for programs on the CPU."""
+        if self.settings.on_device or self.settings.pipeline == READ:
+            return ()
+        library = engine.descriptor()
+        return () if library is None else (library,)
+
     def _command(self, channel: int, status: int) -> list[str]:
         parent = str(IMPORTED_FROM)
         start = f"import sys; sys.path.insert(0, {parent!r}); from pytest_passbench.runner.zygote import main; main()"
-        program = [sys.executable, "-P", "-c", start, f"{channel:08}", f"{self.settings.name:{NAME_WIDTH}}"]
+        program = [sandbox.interpreter(), "-P", "-c", start, f"{channel:08}", f"{self.settings.name:{NAME_WIDTH}}"]
         reads = self.settings.pipeline == READ
         line = sandbox.command(program, self.settings.walls, self.settings.on_device, reads)
         if self.settings.walls.strong:

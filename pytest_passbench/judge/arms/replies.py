@@ -61,12 +61,13 @@ _READY = Fields(
         "passes": Items(_PASS, most=1 << 12),
         "operators": _OPERATORS,
         "rewritten": Flag(),
+        "working": Items(_LONG, most=1 << 12),
         "places": Items(Row(_LONG, _OPERATORS), most=1 << 12),
         "missed": Flag(),
         "mutated": Items(Whole(0, 1 << 16), most=1 << 10),
         "outputs": Whole(-1, 1 << 31),
     },
-    optional={"interpreted": Flag()},
+    optional={"interpreted": Flag(), "native": Flag(), "idles": Flag()},
 )
 _FAILED = Fields({"phase": _NAME, "message": _LONG})
 

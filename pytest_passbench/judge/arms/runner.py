@@ -21,7 +21,16 @@ from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.watch import Watch
 from pytest_passbench.judge.arms.wire import hear, peer
 from pytest_passbench.judge.machine import priority
-from pytest_passbench.protocol import DONE, FLAG_EMPTY, GO, NONCE_BYTES, OUTCOME_RAISED, TEXT_BYTES, Layout
+from pytest_passbench.protocol import (
+    DONE,
+    FLAG_EMPTY,
+    FLAG_NATIVE,
+    GO,
+    NONCE_BYTES,
+    OUTCOME_RAISED,
+    TEXT_BYTES,
+    Layout,
+)
 from pytest_passbench.timing.rounds import MAX_NEW_PAGES
 
 LATE = "the runner did not start"
@@ -108,6 +117,10 @@ class Runner:
         The clock ends right after SIGSTOP is sent. ``depth`` is the number of a stack depth, below :data:`DEPTHS`.
         """
         return self._step(calls, FLAG_EMPTY if empty else 0, depth)
+
+    def engine_empty_block(self, calls: int, depth: int) -> BlockTime:
+        """Run the empty block of arms whose calls the engine makes, which this one's Python need not do."""
+        return self._step(calls, FLAG_EMPTY | FLAG_NATIVE, depth)
 
     def _step(self, calls: int, flags: int, depth: int = 0) -> BlockTime:
         pid, channel, clock = self.pid, self._channel, self._clock

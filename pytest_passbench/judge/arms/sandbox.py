@@ -84,10 +84,20 @@ def require(mode: str) -> Walls:
     if mode == "required" and not found.strong:
         raise UserError(
             f"no strong sandbox: {found.reason}",
-            where="--passbench-sandbox=required",
-            remedy="install the package bubblewrap and allow user namespaces, or use --passbench-sandbox=auto",
+            where="passbench_sandbox = required",
+            remedy="install the package bubblewrap and allow user namespaces, or set passbench_sandbox = auto",
         )
     return found
+
+
+def interpreter() -> str:
+    """Return the path of Python's interpreter without ``..`` and without links among its folders.
+
+    A sandbox has the folders of Python, and not those that such a path passes through. The last link stays, since a
+    virtual environment is known by the folder in which its link lies.
+    """
+    path = Path(sys.executable)
+    return str(path.parent.resolve() / path.name)
 
 
 def command(
@@ -108,11 +118,13 @@ def command(
     mounts += ["--remount-ro", str(PACKAGE)]
     if reads:
         mounts += ["--size", str(scratch_bytes), "--tmpfs", CANDIDATE_FOLDER]
-    if devices:
+    if devices:  # the driver writes its threads' names to /proc
         for folder in (Path("/sys"), *driver_folders()):
             mounts += ["--ro-bind-try", str(folder), str(folder)]
         for node in sorted(Path("/dev").glob("nvidia*")):
             mounts += ["--dev-bind", str(node), str(node)]
+    else:  # a user who is root could have the kernel end process 1 first when memory is short
+        mounts += ["--remount-ro", "/proc"]
     return [*_bubblewrap(walls, mounts), "--chdir", "/tmp", *program]
 
 

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from pytest_passbench.core.escape import LINES, printable
+from pytest_passbench.core.misses import NO_WORK, WRITES_NOTHING
 from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.arms import processes, replies
 from pytest_passbench.judge.arms.arm import MAX_OUTPUT_BYTES, Arm
@@ -52,6 +53,10 @@ class Answer(Protocol):
     def steps(self) -> tuple[str, ...]:
         """The plan in words, a line per step."""
 
+    @property
+    def fruitful(self) -> bool:
+        """True if a kernel of the plan writes bytes that the plan returns."""
+
     def descriptors(self) -> tuple[int, ...]:
         """Return a new file descriptor of each library. The caller closes them."""
 
@@ -78,6 +83,7 @@ class Template:
         self.findings: list[Finding] = []
         self.untuned: set[str] = set()  # names of passes
         self.plans: dict[str, tuple[str, ...]] = {}  # by pass, in words; of its first match
+        self._fruitful: set[str] = set()
 
     def wait(self, planner: Answering | None = None) -> dict[str, Any]:
         """Wait until the program is built, and answer its requests for launch plans. Return its report.
@@ -119,6 +125,8 @@ class Template:
             self.findings += [finding for finding in answer.findings if finding not in self.findings]
             self.untuned.update(answer.untuned)
             self.plans.setdefault(str(said["request"]["name"]), answer.steps)
+            if answer.fruitful:
+                self._fruitful.add(str(said["request"]["name"]))
         raise ArmFailure("integrity", "build", "asks for launch plans without end, or has no passes to ask for")
 
     def _settle(self) -> None:
@@ -142,6 +150,12 @@ class Template:
         with contextlib.suppress(ProcessLookupError):  # if it is gone, the next message to it reports that
             os.sched_setaffinity(self.pid, self.cores)
 
+    @property
+    def uncounted(self) -> dict[str, str]:
+        """The passes that matched without effect, with the reason why their matches do not count."""
+        reasons = {name: WRITES_NOTHING for name in self.plans if name not in self._fruitful}
+        return reasons | {name: NO_WORK for name in self.plans if name not in self.report["working"]}
+
     #: Descriptors that its runners get besides.
     shared: tuple[int, ...] = ()
     #: True if the process may have more than one thread when its program is built.
@@ -160,19 +174,43 @@ class Template:
         """True if Triton's interpreter runs the program's kernels, which says nothing of their speed."""
         return bool(self.report.get("interpreted"))
 
+    def native(self, program: Effects) -> bool:
+        """True if the engine makes its blocks: without Python, and so with an empty block of another length.
+
+        Only under the pipeline ``direct``, since another pipeline's cost is part of what it measures.
+        """
+        return self.can_be_native(program) and self.arm.settings.pipeline == "direct"
+
+    def can_be_native(self, program: Effects) -> bool:
+        """True if the engine can make its blocks: no code of a candidate's has run where this was found out."""
+        same = not program.mutated and self.report.get("outputs") == program.outputs
+        return bool(self.report.get("native")) and same
+
+    @property
+    def idles(self) -> bool:
+        """True if its runners can show how long the program takes without its kernels."""
+        return bool(self.report.get("idles"))
+
     @property
     def resting(self) -> list[int]:
         """The process ids of the zygote and the template. They use no time unless they get an order."""
         return [self.arm.zygote, self.pid]
 
     def start_fork(
-        self, program: Effects, calls: int, place: int, rehearse: bool = False, audit: bool = False
+        self,
+        program: Effects,
+        calls: int,
+        place: int,
+        rehearse: bool = False,
+        audit: bool = False,
+        idle: bool = False,
     ) -> Fork:
         """Order a runner; :meth:`Fork.begin` has it forked. Raises ArmFailure.
 
         ``place`` is a random number that decides where in memory the runner works. With ``rehearse`` the runner runs
         a block before it reports, if the template :attr:`rehearses`. With ``audit`` its plans allocate memory full
-        of NaN; apart from that, kernels can't tell it from other runners.
+        of NaN; apart from that, kernels can't tell it from other runners. With ``idle`` it launches no kernel, so no
+        machine code of a candidate's ever runs in it.
         """
         mine, theirs = socket_pair()
         descriptors = theirs.fileno(), *self.shared
@@ -184,6 +222,8 @@ class Template:
             "threads": self.arm.settings.threads,
             "rehearse": rehearse and self.rehearses,
             "audit": audit,
+            "idle": idle,
+            "native": self.native(program),
         }
         try:
             with self.forking(mine):

@@ -10,9 +10,9 @@ from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.forks import blaming
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.template import Template
-from pytest_passbench.judge.audits import clock_evidence, plausibility
+from pytest_passbench.judge.audits import clock_evidence, clock_floor, plausibility
 from pytest_passbench.judge.audits.blocks import Blocks
-from pytest_passbench.judge.audits.layers import chosen, note, pairs_of_blocks, violation
+from pytest_passbench.judge.audits.layers import note, pairs_of_blocks, violation
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.judge.verify.aliasing import FRESH, owners
@@ -33,7 +33,7 @@ class Auditor:
 
     def __init__(self, settings: Settings, bench: Bench, arm: Arm) -> None:
         """Set up for a subgraph. ``arm`` is the candidate's."""
-        self.layers = chosen(settings)
+        self._on = settings.audit != "off"
         self.findings: list[Finding] = []
         self._settings, self._bench, self._arm = settings, bench, arm
 
@@ -49,8 +49,16 @@ class Auditor:
             if computed:
                 said = f"replacement_args computes: {', '.join(sorted(computed))}"
                 self.findings.append(violation("plan", "args-compute", said))
-        if "clock" in self.layers:
+        if self._on:
             self.findings += clock_evidence.strays(self._arm)
+
+    def verified(self, checker: Checker) -> None:
+        """Look for answers that were right in some verified calls of the candidate and far off in others."""
+        standing = checker.standings.get(CANDIDATE)
+        outputs = standing.stability.unstable if standing is not None and self._on else []
+        if outputs and not self.violated:
+            message = f"output {outputs[0]} is right in some verified calls and far off in others"
+            self.findings.append(violation("outputs", "unstable", message))
 
     def measured(
         self,
@@ -65,16 +73,15 @@ class Auditor:
         ``template`` is the candidate's. ``per_call`` has the seconds per call of every arm. ``measured`` are the
         timed rounds, if there were any.
         """
-        if not self.layers:
+        if not self._on:
             return
         if CANDIDATE in clock.runners:
-            if "clock" in self.layers:
-                self.findings += clock_evidence.strays(self._arm) + clock_evidence.excess(clock, CANDIDATE)
-                self.findings += clock_evidence.others(clock, CANDIDATE)
-                self.findings += clock_evidence.slowed(*clock.slowed_pairs())
-                if measured is not None:
-                    self.findings += clock_evidence.first_call(clock, CANDIDATE, clock.calls)
-            if "plausibility" in self.layers and measured is not None:
+            self.findings += clock_evidence.strays(self._arm) + clock_evidence.excess(clock, CANDIDATE)
+            self.findings += clock_evidence.others(clock, CANDIDATE)
+            self.findings += clock_evidence.slowed(*clock.slowed_pairs())
+            if measured is not None:
+                self.findings += clock_evidence.first_call(clock, CANDIDATE, clock.calls)
+                self.findings += clock_floor.floor(clock, template, self._bench)
                 self._plausibility(clock, checker, measured)
         clock.leave_only(EAGER)
         self._blocks(template, clock, checker, per_call)
@@ -93,7 +100,7 @@ class Auditor:
 
     def _blocks(self, template: Template, clock: CpuClock, checker: Checker, per_call: Mapping[str, float]) -> None:
         standing = checker.standings.get(CANDIDATE)
-        if "outputs" not in self.layers or standing is None:
+        if standing is None:
             return
         thorough = self._settings.audit == "paranoid"
         eager = clock.runners[EAGER]

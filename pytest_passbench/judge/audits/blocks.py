@@ -25,14 +25,11 @@ from pytest_passbench.judge.inputs import Batch
 from pytest_passbench.judge.verify.checker import Standing
 from pytest_passbench.judge.verify.compare import compare
 from pytest_passbench.judge.verify.outputs import Output, read_call
+from pytest_passbench.judge.verify.stability import ROUNDING_LEVELS, explained_by_rounding
 
 BLOCK_SECONDS, MAX_CALLS = 0.005, 4
 VERIFIED_CALLS = 2  # of each block
 CHANGED_PART = 64  # one part in so many of each input is changed
-ROUNDING_LEVELS = 2  # levels of t by which an honest kernel may miss a tolerance that it met in other calls
-#: Units of the dtype's precision by which it may also miss, relative to the element or to the output's median. For
-#: example, the rounding of a logit in bfloat16 changes a probability by a seventh.
-ROUNDING_UNITS = 32
 #: An address in the judge's pages, and the values to write there.
 Change = tuple[int, torch.Tensor]
 
@@ -135,8 +132,4 @@ def beyond_rounding(expected: torch.Tensor | None, found: torch.Tensor | None) -
     """Return True if an element is further off than rounding explains, or is NaN or infinite unlike eager's."""
     if expected is None or found is None or not expected.is_floating_point() or expected.numel() == 0:
         return True
-    a, b = expected.double(), found.double()
-    size = a.masked_fill(~a.isfinite(), 0.0).abs()
-    usual = size[size > 0].median().nan_to_num(0.0)  # not the greatest, which may come from a mask
-    near = (a - b).abs() <= ROUNDING_UNITS * torch.finfo(expected.dtype).eps * torch.maximum(size, usual)
-    return not bool((near | (a == b) | (a.isnan() & b.isnan())).all())
+    return not bool(explained_by_rounding(expected, found).all())

@@ -7,13 +7,7 @@ from collections.abc import Iterable
 from pytest_passbench.core.record import Finding, Record
 from pytest_passbench.core.settings import Settings
 
-LAYERS = ("outputs", "clock", "plausibility")
 STANDARD_BLOCKS, PARANOID_BLOCKS = 1, 4
-
-
-def chosen(settings: Settings) -> frozenset[str]:
-    """Return the layers that are on."""
-    return frozenset() if settings.audit == "off" else frozenset(LAYERS) - set(settings.audit_skip)
 
 
 def pairs_of_blocks(settings: Settings) -> int:

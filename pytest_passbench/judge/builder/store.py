@@ -1,13 +1,13 @@
-"""A store of compiled kernels by content, on disk from run to run. Sandboxes get them as sealed memory."""
+"""A store of compiled kernels by content, on disk from run to run."""
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import tempfile
 from pathlib import Path
 
+from pytest_passbench.core.cache import user_cache
 from pytest_passbench.core.errors import UserError
 
 MAX_CACHE_BYTES = 1 << 30  # on disk
@@ -16,10 +16,11 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 
 def cache_folder() -> Path | None:
     """Return this user's folder for compiled kernels; None if there is no writable home directory."""
-    home = os.environ.get("XDG_CACHE_HOME") or (f"{os.environ['HOME']}/.cache" if "HOME" in os.environ else None)
-    if home is None or not os.access(Path(home) if Path(home).exists() else Path(home).parent, os.W_OK):
+    folder = user_cache("built")
+    if folder is None:
         return None
-    return Path(home) / "passbench" / "built"
+    caches = folder.parents[1]
+    return folder if os.access(caches if caches.exists() else caches.parent, os.W_OK) else None
 
 
 class Store:
@@ -50,19 +51,6 @@ class Store:
             file.write(hashlib.sha256(data).digest() + data)
         Path(file.name).rename(self._folder / key)  # two builders may do so at once: the result of either is right
         _prune(self._folder)
-
-
-def sealed(data: bytes) -> int:
-    """Return a read-only descriptor of sealed memory that holds ``data``. The caller closes it."""
-    writable = os.memfd_create("kernel", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
-        with os.fdopen(os.dup(writable), "wb") as file:
-            file.write(data)
-        seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
-        fcntl.fcntl(writable, fcntl.F_ADD_SEALS, seals)
-        return os.open(f"/proc/self/fd/{writable}", os.O_RDONLY | os.O_CLOEXEC)
-    finally:
-        os.close(writable)
 
 
 def _prune(folder: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,7 +82,7 @@ def run(
     own = contextlib.nullcontext(Path("/tmp")) if walls.strong else Scratch()
     with own as folder:
         scratch = str(folder)
-        program = ["/bin/sh", "-c", _SCRIPT, "sh", sys.executable, "-P", "-W", "ignore", "-c", _START, scratch]
+        program = ["/bin/sh", "-c", _SCRIPT, "sh", sandbox.interpreter(), "-P", "-W", "ignore", "-c", _START, scratch]
         command = sandbox.command(program, walls, devices=False, scratch_bytes=SCRATCH_BYTES)
         folders = {"HOME": scratch, "TMPDIR": scratch, "TRITON_CACHE_DIR": f"{scratch}/cache"}
         environment = sandbox.environment(1, "cuda", folders)

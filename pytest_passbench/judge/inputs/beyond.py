@@ -19,6 +19,10 @@ LARGER, SMALLER = 30.0, 1e-3  # factors of the recorded mean and deviation
 MAX_DEVIATIONS = 4.4  # from the mean to the furthest value that is drawn
 #: The greatest magnitude of inputs. Squares of float16 inputs must not overflow, since eager may compute in float16.
 MAX_MAGNITUDE, MAX_MAGNITUDE_HALF = 4e4, 100.0
+#: The largest inputs of so many elements are also made larger one at a time, while the others stay as recorded: by
+#: this factor, or until they reach this magnitude, whichever is more. A program that leaves one of them out is then
+#: wrong. Larger factors would let rounding decide behind an exponential.
+MIN_ALONE_ELEMENTS, MAX_ALONE, ALONE, ALONE_MAGNITUDE = 1024, 4, 4.0, 8.0
 MAX_SPECIAL = 3  # inputs that get infinities, one at a time: all at once would leave no finite output
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 _BITS = {"float64": np.uint64, "float32": np.uint32, "float16": np.uint16, "bfloat16": np.uint16}
@@ -30,13 +34,15 @@ class Range:
 
     ``said`` names it in messages, and ``changed`` gives an input's distribution in it, from its recorded one and its
     dtype. ``doubtful`` ranges may let rounding decide much of the answer, so eager is asked twice. ``special`` is the
-    index of the input of which some elements become infinite or NaN.
+    index of the input of which some elements become infinite or NaN. ``alone`` is the index of the only input that
+    is changed; None if all are.
     """
 
     said: str
     changed: Callable[[Normal, str], Normal]
     doubtful: bool = False
     special: int | None = None
+    alone: int | None = None
 
 
 def ranges(draws: Sequence[Draw]) -> list[Range]:
@@ -55,12 +61,22 @@ def ranges(draws: Sequence[Draw]) -> list[Range]:
             Range(f"for inputs with infinities and NaN in {draws[index].name}", lambda of, _dtype: of, special=index)
             for index in largest
         ),
+        *_alone(draws, movables),
     ]
 
 
-def changed(draw: Draw, beyond: Range) -> Draw:
-    """Return an input's draw in the range ``beyond``. An input that is not movable keeps its draw."""
-    if not movable(draw) or not isinstance(draw.of, Normal):
+def _alone(draws: Sequence[Draw], movables: Sequence[int]) -> list[Range]:
+    """Return a range for each of the largest inputs, in which it alone is larger than recorded."""
+    if len(draws) == 1:
+        return []  # it is made larger with all others
+    large = [index for index in movables if draws[index].count >= MIN_ALONE_ELEMENTS]
+    largest = sorted(large, key=lambda index: -draws[index].count)[:MAX_ALONE]
+    return [Range(f"for a larger {draws[i].name} alone", _larger_alone, doubtful=True, alone=i) for i in largest]
+
+
+def changed(draw: Draw, beyond: Range, index: int) -> Draw:
+    """Return the draw of input ``index`` in the range ``beyond``. An input that is not movable keeps its draw."""
+    if not movable(draw) or not isinstance(draw.of, Normal) or beyond.alone not in (None, index):
         return draw
     return Draw(draw.name, draw.shape, draw.dtype, beyond.changed(draw.of, draw.dtype))
 
@@ -88,6 +104,11 @@ def with_special(value: torch.Tensor, rng: random.Random) -> torch.Tensor:
 
 def _larger(of: Normal, dtype: str) -> Normal:
     return of.scaled(max(1.0, min(LARGER, _farthest(dtype) / _peak(of))))
+
+
+def _larger_alone(of: Normal, dtype: str) -> Normal:
+    factor = max(ALONE, ALONE_MAGNITUDE / _peak(of))
+    return of.scaled(max(1.0, min(factor, _farthest(dtype) / _peak(of))))
 
 
 def _peak(of: Normal) -> float:

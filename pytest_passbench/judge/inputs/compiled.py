@@ -11,12 +11,14 @@ import struct
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
-from pytest_passbench.judge.inputs import library
 from pytest_passbench.judge.inputs.distribution import ASIDE, NARROWER, Choice, Draw, Integers, Normal
+from pytest_passbench.judge.native_library import NoLibrary, compiled
 
+SOURCE = Path(__file__).with_name("native") / "generate.cpp"
 CHACHA8, AES_NI, VAES = range(3)
 NAMES = ("ChaCha8", "AES-128-CTR (AES-NI)", "AES-128-CTR (VAES)")
 _FLOATS = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
@@ -40,11 +42,20 @@ class _Input(ctypes.Structure):
     )
 
 
+def load() -> ctypes.CDLL:
+    """Return the compiled generator. Raises NoLibrary."""
+    with compiled(SOURCE) as path:
+        try:
+            return ctypes.CDLL(str(path))
+        except OSError as error:
+            raise NoLibrary(f"the compiled library does not load: {error}") from error
+
+
 class Native:
     """The compiled generator. ``cipher`` is one of the three; the fastest is the default. Raises NoLibrary."""
 
     def __init__(self, cipher: int | None = None) -> None:
-        self.library: Any = library.load()
+        self.library: Any = load()
         self.cipher = self.library.passbench_best() if cipher is None else cipher
         self.name = NAMES[self.cipher]
         self.library.passbench_write.restype = None

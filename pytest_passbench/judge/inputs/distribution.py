@@ -136,10 +136,16 @@ def _moments(spec: TensorSpec) -> tuple[float, float]:
 
 
 def _bounds(spec: TensorSpec) -> tuple[float, float]:
-    """Return the recorded bounds, or infinite ones if they are unknown or belong to a constant input."""
+    """Return the recorded bounds. A bound that is unknown is infinite, and so are both of a constant input.
+
+    Values beyond a bound are clamped to it, as the published replay does. One bound alone holds too, since it may be
+    what keeps a variance positive.
+    """
     free = (-math.inf, math.inf)
-    if spec.min is None or spec.max is None or spec.dtype.startswith("complex"):
+    if spec.dtype.startswith("complex"):
         return free
+    if spec.min is None or spec.max is None:
+        return (free[0] if spec.min is None else spec.min), (free[1] if spec.max is None else spec.max)
     return (spec.min, spec.max) if spec.max - spec.min > MIN_DEVIATION * max(abs(spec.max), MIN_DEVIATION) else free
 
 

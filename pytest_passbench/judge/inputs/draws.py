@@ -82,7 +82,7 @@ class Inputs:
         """Return the inputs of the same subgraph in another range, from a key of their own."""
         other = Inputs.__new__(Inputs)
         key = hashlib.sha256(self._key + self.draw(0).block.to_bytes(8, "little") + where.said.encode()).digest()
-        other._begin([changed(draw, where) for draw in self._draws], key, self._generator)
+        other._begin([changed(draw, where, index) for index, draw in enumerate(self._draws)], key, self._generator)
         return other
 
     def name(self, index: int) -> str:

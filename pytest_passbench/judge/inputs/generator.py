@@ -37,8 +37,8 @@ def chosen() -> Generator:
 def best() -> Generator:
     """Return the fastest generator that works here."""
     from pytest_passbench.judge.inputs.compiled import Native
-    from pytest_passbench.judge.inputs.library import NoLibrary
     from pytest_passbench.judge.inputs.portable import Portable
+    from pytest_passbench.judge.native_library import NoLibrary
 
     try:
         return Native()

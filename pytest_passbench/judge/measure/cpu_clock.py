@@ -26,6 +26,7 @@ from pytest_passbench.timing.rounds import BLOCK_SECONDS, Disturbance
 
 MAX_WARM_BLOCKS = 12  # to warm a runner up
 EMPTY_BLOCKS, EMPTY_PAIRS = 3, 2  # empty blocks of each pair, and pairs that have them
+PYTHON, ENGINE = "python", "engine"  # what makes the calls of an arm's blocks
 NO_INPUTS = Batch()
 
 
@@ -60,7 +61,7 @@ class CpuClock:
         self._done: set[str] = set()
         self._rounds = 0
         self._kept = False
-        self._empty, self._empties = 0.0, list[float]()
+        self._empty, self._empties = dict[str, float](), {PYTHON: list[float](), ENGINE: list[float]()}
         self._depth, self._depths = 0, list[int]()
         self._priority = Preference()
         self._judge = waiting_times("/proc/thread-self")
@@ -69,6 +70,8 @@ class CpuClock:
         self.phases = bench.phases
         #: For each arm and block of a round, its CPU seconds, and those that its cores could give in that time.
         self.cpu: dict[str, list[tuple[float, float]]] = {}
+        #: For each arm, the wall seconds of its blocks in the rounds of all pairs. Nothing is taken off.
+        self.walls: dict[str, list[float]] = {}
         #: For each arm, True if its last block touched no new memory.
         self.warm: dict[str, bool] = {}
         #: CPU time of the other processes in the arms' sandboxes.
@@ -88,7 +91,7 @@ class CpuClock:
             for arm in self._order():
                 if kept or not self._templates[arm].rehearses:
                     self._settle(arm)
-            self._empty = self._measure_empty()
+            self._measure_empty()
         self._batch, self._depths, self._rounds = NO_INPUTS, [], 0
 
     def fork(self, rehearse: bool = False) -> None:
@@ -98,7 +101,7 @@ class CpuClock:
         """
         self._priority.end()
         self.others.end()
-        self._empty = 0.0
+        self._empty = {}
         self._done.clear()
         self._batch = NO_INPUTS
         with self.phases("fork"), self._bench.awake.off():
@@ -139,20 +142,31 @@ class CpuClock:
                 break
         self._runners[arm].watch.find_threads()
 
-    def _measure_empty(self) -> float:
-        """Return the least wall time of an empty block of eager's so far, in seconds.
+    def _measure_empty(self) -> None:
+        """Set what an empty block of each arm takes: the least wall time of one of eager's so far, in seconds.
 
         The least is right, since disturbances only make a block longer, and taking off too much would favour the
-        faster arm. Only eager's runner counts: a candidate could make its own overhead look large. The first pairs
-        are enough, since empty blocks of all pairs are alike. The other arms run empty blocks too, so that all
-        processes have run for as long when the first round begins.
+        faster arm. Only eager's runner counts: a candidate could make its own overhead look large. An arm whose
+        blocks the engine makes has spent none of Python's time per call. So its empty block is one that the engine
+        makes, in eager's runner too. The first pairs are enough, since empty blocks of all pairs are alike. The other
+        arms run empty blocks too, so that all processes have run for as long when the first round begins.
         """
-        if len(self._empties) < EMPTY_PAIRS * EMPTY_BLOCKS:
-            self._empties += {arm: self._empty_blocks(arm) for arm in self._order()}[EAGER]
-        return min(self._empties)
+        if len(self._empties[PYTHON]) < EMPTY_PAIRS * EMPTY_BLOCKS:
+            self._empties[PYTHON] += {arm: self._empty_blocks(arm) for arm in self._order()}[EAGER]
+            if any(self.maker(arm) == ENGINE for arm in self._runners):
+                with blaming(EAGER), self._bench.deadline.paused():
+                    self._empties[ENGINE] += [self._engine_empty_block() for _ in range(EMPTY_BLOCKS)]
+        self._empty = {arm: min(self._empties[self.maker(arm)], default=0.0) for arm in self._runners}
+
+    def _engine_empty_block(self) -> float:
+        return self._runners[EAGER].engine_empty_block(self.calls, self._depth).wall
 
     def _empty_blocks(self, arm: str) -> list[float]:
         return [self._run(arm, self.calls, empty=True).wall for _ in range(EMPTY_BLOCKS)]
+
+    def maker(self, arm: str) -> str:
+        """Return what makes the calls of an arm's blocks: :data:`PYTHON` or :data:`ENGINE`."""
+        return ENGINE if self._templates[arm].native(self._program) else PYTHON
 
     def _order(self) -> list[str]:
         return self._orders.sample(list(self._runners), len(self._runners))
@@ -176,14 +190,31 @@ class CpuClock:
                 self._verify(self._runners, self._batch, calls, self._rounds)
             self._rounds += 1
         self.warm[arm] = taken.warm
+        if self._empty:  # a round of a pair, not of the probe
+            self.walls.setdefault(arm, []).append(taken.wall)
         self.cpu.setdefault(arm, []).append((taken.cpu, taken.wall * len(self._bench.cores.arms)))
         noise = Disturbance(taken.wall, stolen=max(0.0, stolen), touched=taken.touched)
-        return Block(_without(self._empty, taken.wall), calls, noise)
+        return Block(_without(self._empty.get(arm, 0.0), taken.wall), calls, noise)
 
     def alone(self, arm: str, calls: int) -> float:
         """Return the seconds of a block of ``arm`` outside of all rounds, with fresh inputs. Raises ArmFailed."""
         self._new_round(calls)
-        return _without(self._empty * calls / self.calls, self._run(arm, calls).wall)
+        return _without(self._empty.get(arm, 0.0) * calls / self.calls, self._run(arm, calls).wall)
+
+    def beside(self, runner: Runner, calls: int) -> tuple[float, float]:
+        """Return the wall seconds of a block of eager's and of one in another runner. Nothing is taken off.
+
+        Both get the same fresh inputs, in an order that chance decides. Raises ArmFailed.
+        """
+        self._new_round(calls)
+        walls: dict[str, float] = {}
+        for arm in self._orders.sample((EAGER, CANDIDATE), 2):
+            if arm == EAGER:
+                walls[arm] = self._run(EAGER, calls).wall
+            else:
+                with blaming(CANDIDATE), self._bench.deadline.paused():
+                    walls[arm] = runner.block(calls, False, self._depth).wall
+        return walls[EAGER], walls[CANDIDATE]
 
     @property
     def runners(self) -> Mapping[str, Runner]:

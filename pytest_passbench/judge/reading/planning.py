@@ -17,19 +17,19 @@ from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.audits.layers import describe, violation, warning
 from pytest_passbench.judge.builder.build import Builder, BuiltLibrary
 from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused, OutOfTime
-from pytest_passbench.judge.builder.store import sealed
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.reading.cpp_errors import explained
 from pytest_passbench.judge.reading.reader import VIOLATIONS, WRONG_CALL, Reader, Refusal, named
 from pytest_passbench.judge.reading.shapes import Mismatch, mismatch, zeros
 from pytest_passbench.judge.reading.triton_code import machine_code
 from pytest_passbench.judge.reading.triton_texts import TextRefused, checked_text
+from pytest_passbench.judge.sealing import sealed
 from pytest_passbench.kernels.errors import CompileError
 from pytest_passbench.kernels.signatures import Signature
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import CppKernel, Launch, LaunchPlan, Operand, Operator, Request, TritonKernel
 from pytest_passbench.plans.words import steps
-from pytest_passbench.plans.written import written
+from pytest_passbench.plans.written import returns_written, written
 from pytest_passbench.suite.allowlist import resolve
 
 #: A place in a kernel, as Python states it: the name of its module, its own name, and a line of its text.
@@ -51,7 +51,8 @@ class Answer:
     ``plan`` is the plan as data, and ``message`` is what the template gets.
     ``compiled`` has the libraries, and after them the machine code of all Triton kernels in one piece, if any.
     ``untuned`` has the name of the pass if a launch has several configurations, and the first one will be taken.
-    ``steps`` is the plan in words. ``mismatch`` says that the plan returns another dtype or shape than it should.
+    ``steps`` is the plan in words. ``fruitful`` is True if a kernel writes bytes that the plan returns. ``mismatch``
+    says that the plan returns another dtype or shape than it should.
     """
 
     plan: dict[str, Any]
@@ -60,6 +61,7 @@ class Answer:
     findings: tuple[Finding, ...]
     untuned: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
+    fruitful: bool = True
     mismatch: Mismatch | None = None
 
     def descriptors(self) -> tuple[int, ...]:
@@ -115,7 +117,7 @@ class Planner:
         try:
             plan = self.reader.record(request, self.policy)
             check(request, plan, self.policy)
-            message, compiled = self._kernels(plan, capability)
+            message, compiled, fruitful = self._kernels(plan, capability)
         except Refusal as refusal:
             raise self._failure(request.name, "plan", refusal) from refusal
         except TextRefused as refusal:
@@ -136,8 +138,9 @@ class Planner:
         told = plan.to_data()
         wrong = mismatch(request, plan)
         if wrong is not None and not wrong.wider:
-            return Answer(told, zeros(request, plan), (), findings, untuned, tuple(steps(told)), wrong)
-        return Answer(told, {"plan": told, **message}, compiled, findings, untuned, tuple(steps(told)), wrong)
+            return Answer(told, zeros(request, plan), (), findings, untuned, tuple(steps(told)), fruitful, wrong)
+        message = {"plan": told, **message}
+        return Answer(told, message, compiled, findings, untuned, tuple(steps(told)), fruitful, wrong)
 
     def located(self, message: str) -> str:
         """Return a message with the places in Triton kernels as places in the candidate's files."""
@@ -167,8 +170,8 @@ class Planner:
             return ArmFailure("compile_fail", "compile", f"{place}: pass {name}: {refusal.message}")
         return self._failure(name, "kernel", Refusal(refusal.rule, refusal.message, refusal.file, refusal.line))
 
-    def _kernels(self, plan: LaunchPlan, capability: int | None) -> tuple[dict[str, Any], tuple[bytes, ...]]:
-        """Return the part of a template's answer about the plan's kernels, and the compiled kernels.
+    def _kernels(self, plan: LaunchPlan, capability: int | None) -> tuple[dict[str, Any], tuple[bytes, ...], bool]:
+        """Return the part of a template's answer about the plan's kernels, the compiled kernels, and ``fruitful``.
 
         Triton's interpreter takes a kernel's text. A device takes machine code, and gets no text. ``written`` are the
         arguments that the plan writes to.
@@ -204,7 +207,7 @@ class Planner:
             message["machine"] = machine.to_data()
             compiled.append(bytes(machine.code))
             self._count(compiled[-1])
-        return message, tuple(compiled)
+        return message, tuple(compiled), returns_written(plan, writes)
 
     def _patience(self) -> float:
         return self.reader.patience("compile")

@@ -1,4 +1,4 @@
-"""The survey of a candidate without judging it (``passbench audit``).
+"""The survey of a candidate without judging it (``passbench explain``).
 
 Its passes are read in a sandbox, and its kernels are screened and compiled. With a task, the passes are also matched
 as data on the task's subgraphs, which gives their launch plans.

@@ -36,7 +36,7 @@ def probe(clock: CpuClock, checker: Checker, bench: Bench, programs: Collection[
         if number == REFERENCES:
             runner = clock.take_out(FLOAT64)
             if runner is not None:
-                checker.late = LateReference(runner, bench, exact + checker.reference_seconds)
+                checker.use_later(LateReference(runner, bench, exact + checker.reference_seconds))
             checker.share = PROBE_SHARE
         for arm in arms:
             times[arm] = min(times[arm], clock.block(arm, calls).per_call)

@@ -83,7 +83,7 @@ class Templates:
             auditor.note(record)
             self._writer.printed(arm, template)
             template.close()
-        elif report["missed"]:
+        elif report["missed"] or (template.uncounted and not _matches(template)):
             self._writer.missed(arm, template)
             template.close()
         else:
@@ -91,7 +91,8 @@ class Templates:
 
     def _note_built(self, template: Template) -> None:
         record, auditor = self._subject.record, self._subject.auditor
-        record.passes = pass_reports(template.report["passes"], template.untuned, template.plans)
+        items = template.report["passes"]
+        record.passes = pass_reports(items, template.untuned, template.plans, template.uncounted)
         with self._subject.bench.phases("audit"):
             auditor.findings += template.findings
             auditor.built(record)
@@ -138,3 +139,8 @@ class Templates:
                 template.leave()
         if self.built is None:
             self._subject.bench.pages.close()
+
+
+def _matches(template: Template) -> bool:
+    """Return True if a pass has a match that counts."""
+    return any(report.matches for report in pass_reports(template.report["passes"], uncounted=template.uncounted))

@@ -97,6 +97,7 @@ class Trial:
                 with bench.phases("audit"):
                     subject.auditor.measured(templates[CANDIDATE], clock, checker, per_call, self.measured)
         finally:
+            subject.auditor.verified(checker)
             clock.close()
             if checker.late is not None:
                 checker.late.close()

@@ -65,7 +65,8 @@ class Writer:
 
     def missed(self, arm: str, template: Template) -> None:
         """Write that no pass matched."""
-        _mark(self.result(arm), "pass_miss", "match", misses.message(pass_reports(template.report["passes"])))
+        reports = pass_reports(template.report["passes"], uncounted=template.uncounted)
+        _mark(self.result(arm), "pass_miss", "match", misses.message(reports))
         self.printed(arm, template)
 
     def printed(self, arm: str, template: Template) -> None:
@@ -88,7 +89,7 @@ class Writer:
         record = self._record
         record.null_from, record.dtypes = checker.null_from, checker.dtypes
         record.eager_error64 = checker.eager_errors
-        record.null_accurate = bool(checker.eager_errors) and checker.null_accurate
+        record.null_accurate = bool(checker.eager_errors) and (checker.null_accurate or checker.accepts_left_out)
         for arm, standing in checker.standings.items():
             result, accuracy = self.result(arm), standing.accuracy
             result.error64 = accuracy.errors

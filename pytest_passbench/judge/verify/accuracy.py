@@ -22,6 +22,7 @@ from pytest_passbench.judge.verify.compare import WIDER, fixed_nulls, mean_answe
 from pytest_passbench.judge.verify.outputs import Output
 
 _ROUNDED = (torch.float32, torch.float16, torch.bfloat16, torch.complex64)
+MAX_WORSE = 2  # levels of the ladder by which a call may be worse than those that were compared with float64
 _BEYOND_UNIT = 2.0**40  # an error of eager's that is not 0, times this, is more than the element's rounding unit
 
 
@@ -142,8 +143,16 @@ class Reference:
         answers = fixed_nulls(self._eager, inputs)
         if not self._no_constant():
             answers += mean_answer(self._eager)
-        nulls = (answer.to(self._eager.dtype).reshape(self._eager.shape) for answer in answers)
-        return any(not self.surely_wrong(null) and self.errors(null).within for null in nulls)
+        return any(map(self.accepts, answers))
+
+    def accepts(self, answer: torch.Tensor | None) -> bool:
+        """Return True if an answer, rounded to eager's dtype, is as accurate as eager's output."""
+        if answer is None or self._eager is None:
+            return answer is self._eager
+        if answer.numel() != self._eager.numel():
+            return False
+        rounded = answer.to(self._eager.dtype).reshape(self._eager.shape)
+        return not self.surely_wrong(rounded) and self.errors(rounded).within
 
 
 def _errors(exact: torch.Tensor, found: torch.Tensor, eager: torch.Tensor) -> tuple[torch.Tensor, float, bool]:
@@ -182,19 +191,42 @@ def references(exact: Sequence[Output], eager: Sequence[Output]) -> list[Referen
 
 @dataclass
 class Accuracy:
-    """The accuracy of a program's outputs, over the calls that were also made in float64. The worst call counts."""
+    """The accuracy of a program's outputs, over the calls that were also made in float64. The worst call counts.
+
+    ``levels`` has for each output the largest ladder level of those calls.
+    """
 
     errors: list[float] = field(default_factory=list)
     greatest_ratios: list[float] = field(default_factory=list)
     mean_ratios: list[float] = field(default_factory=list)
+    levels: list[int] = field(default_factory=list)
     _within: bool = True
+    _lost: bool = False
 
-    def add(self, call: Sequence[Errors]) -> None:
-        """Add a call's errors, one per output."""
+    def add(self, call: Sequence[Errors], levels: Sequence[int] = ()) -> None:
+        """Add a call's errors and its ladder levels, one per output."""
+        if self._lost:
+            return
+        self.levels = [max(pair) for pair in zip(self.levels, levels, strict=True)] if self.levels else [*levels]
         self.errors = worst(self.errors, [one.greatest for one in call])
         self.greatest_ratios = worst(self.greatest_ratios, [one.greatest_ratio for one in call])
         self.mean_ratios = worst(self.mean_ratios, [one.mean_ratio for one in call])
         self._within = self._within and all(one.within for one in call)
+
+    def is_doubtful(self, levels: Sequence[int], null_from: int) -> bool:
+        """Return True if the calls with references say nothing of a call with these ladder levels.
+
+        So it is if an output's level is more than :data:`MAX_WORSE` worse than in any of them. It is so too if the
+        level is worse at all, and a null answer has it as well (``null_from``).
+        """
+        if not self.levels:
+            return False  # nothing was referenced, so nothing is concluded
+        worse = [level - before for level, before in zip(levels, self.levels, strict=True)]
+        return max(worse, default=0) > MAX_WORSE or (max(worse, default=0) > 0 and max(levels) >= null_from)
+
+    def lose(self) -> None:
+        """Drop all ratios for good: a doubtful call has no reference, so nothing is known of the accuracy."""
+        self.errors, self.greatest_ratios, self.mean_ratios, self.levels, self._lost = [], [], [], [], True
 
     @property
     def accurate(self) -> bool:

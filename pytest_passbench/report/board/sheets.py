@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_passbench.report.board import published
 from pytest_passbench.report.board.standings import KINDS, Board, Gap, Standing, label, when
 from pytest_passbench.report.tables import NONE, NOT_MEASURED, Table
 from pytest_passbench.score import es
@@ -61,16 +60,6 @@ def gap_table(board: Board) -> Table:
         "which the row above has the higher AS."
     )
     return Table("Gaps between neighbours", headers, found, about=about)
-
-
-def published_table() -> Table:
-    """Return the table of the published rows."""
-    headers = ("published", "AS", "G-Mean", "correct %", "fast_1 %")
-    found = tuple(
-        (row.name, f"{row.as_:.3f}", f"{row.gmean:.3f}", f"{row.correct:.1f}", f"{row.fast1:.1f}")
-        for row in published.ROWS
-    )
-    return Table("Published rows", headers, found, about=published.ABOUT)
 
 
 def name(row: Standing) -> str:

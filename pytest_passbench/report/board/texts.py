@@ -11,7 +11,7 @@ from typing import Any
 
 from pytest_passbench.core.escape import cell, line
 from pytest_passbench.report import markdown, terminal
-from pytest_passbench.report.board import published, sheets
+from pytest_passbench.report.board import sheets
 from pytest_passbench.report.board.standings import Board, Standing, when
 from pytest_passbench.report.tables import Table
 from pytest_passbench.score.es import ladder
@@ -19,7 +19,7 @@ from pytest_passbench.score.es import ladder
 TITLE = "PassBench board"
 
 
-def text(boards: Sequence[Board], with_published: bool, width: int = 100) -> str:
+def text(boards: Sequence[Board], width: int = 100) -> str:
     """Return the boards for a terminal of ``width`` columns."""
     parts = []
     for index, board in enumerate(boards, 1):
@@ -30,13 +30,10 @@ def text(boards: Sequence[Board], with_published: bool, width: int = 100) -> str
         parts.append(terminal.show(rows, width, sheets.SPARE, "-o FILE"))
         parts.append(terminal.show(curves, width, elsewhere="-o FILE"))
         parts.append("\n".join(line(note, 4 * width) for note in sheets.remarks(board)))
-    if with_published:
-        table = sheets.published_table()
-        parts += [terminal.show(table, width), line(table.about, 4 * width)]
     return "\n\n".join(part for part in parts if part)
 
 
-def as_markdown(boards: Sequence[Board], with_published: bool) -> str:
+def as_markdown(boards: Sequence[Board]) -> str:
     """Return the boards as GitHub-flavoured Markdown, ending in a newline."""
     parts = [f"# {TITLE}", sheets.ABOUT]
     for index, board in enumerate(boards, 1):
@@ -44,20 +41,12 @@ def as_markdown(boards: Sequence[Board], with_published: bool) -> str:
         parts += [f"> {cell(note)}" for note in sheets.remarks(board)]
         parts += [markdown.table(table) for table in (sheets.gap_table(board), sheets.es_table(board)) if table.rows]
         parts.append("Files: " + ", ".join(cell(str(source.path)) for source in board.group.sources))
-    if with_published:
-        parts.append(markdown.table(sheets.published_table()))
     return "\n\n".join(parts) + "\n"
 
 
-def as_csv(boards: Sequence[Board], with_published: bool) -> str:
+def as_csv(boards: Sequence[Board]) -> str:
     """Return the boards as CSV: a line for each row, with unrounded numbers; an empty cell is not available."""
     lines = [_values(board, index, row) for index, board in enumerate(boards, 1) for row in board.rows]
-    if with_published:
-        lines += [
-            {"kind": "published", "name": row.name, "AS": row.as_, "gmean": row.gmean,
-             "correct": row.correct / 100, "fast1": row.fast1 / 100}
-            for row in published.ROWS
-        ]  # fmt: skip
     names = list(dict.fromkeys(name for values in lines for name in values))
     out = io.StringIO()
     writer = csv.DictWriter(out, names, lineterminator="\n")
@@ -66,7 +55,7 @@ def as_csv(boards: Sequence[Board], with_published: bool) -> str:
     return out.getvalue()
 
 
-def as_latex(boards: Sequence[Board], with_published: bool) -> str:
+def as_latex(boards: Sequence[Board]) -> str:
     """Return the boards as LaTeX tables for the package booktabs, to be included by ``\\input``."""
     parts = ["% Needs \\usepackage{booktabs}. Written by `passbench board`; intervals are those of 95 %."]
     for index, board in enumerate(boards, 1):
@@ -77,9 +66,6 @@ def as_latex(boards: Sequence[Board], with_published: bool) -> str:
             table = table.without("run")
         parts.append(_tabular(table, f"tab:passbench-{index}", f"{board.group.about}."))
         parts += [f"% {line(note, 1000)}" for note in sheets.remarks(board)]
-    if with_published:
-        table = sheets.published_table()
-        parts.append(_tabular(table, "tab:passbench-published", table.about))
     return "\n\n".join(parts) + "\n"
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from math import isfinite
 
+from markupsafe import Markup
+
 from pytest_passbench.core.run import Run
-from pytest_passbench.report import charts, tables
-from pytest_passbench.report.details import COMPARISONS
-from pytest_passbench.report.facts import extent, listing
+from pytest_passbench.report import charts, drawing, tables
 from pytest_passbench.report.html.findings import FindingRow, findings
-from pytest_passbench.report.html.glyphs import Scale
 from pytest_passbench.report.html.rows import TaskRow, rows
 from pytest_passbench.report.html.verdicts import Verdict, verdict_on
-from pytest_passbench.report.notes import notes
+from pytest_passbench.report.report import Report
+from pytest_passbench.report.run_text import extent, listing
+from pytest_passbench.score import es
 
 
 @dataclass
@@ -24,11 +26,13 @@ class Page:
     run: Run
     verdicts: list[Verdict]
     board: tables.Table
-    scale: Scale
+    curves: Markup
+    forests: dict[str, Markup]
+    glyph_axis: Markup
     es: tables.Table
     tasks: list[TaskRow]
     findings: list[FindingRow]
-    notes: list[str]
+    notes: tuple[str, ...]
     facts: list[tuple[str, str]]
     noise: str
     environment: list[tuple[str, str]]
@@ -39,26 +43,31 @@ class Page:
     unmeasured: list[str] = field(default_factory=list)
 
 
-def model(run: Run) -> Page:
-    """Return a run as values for the page."""
+def model(report: Report) -> Page:
+    """Return a report as values for the page."""
+    run = report.run
     tasks = list(rows(run))
-    ends, _ = charts.log_axis(charts.ends(task.interval for task in tasks if task.interval is not None))
+    scale = charts.interval_scale(task.interval for task in tasks if task.interval is not None)
+    tasks = [replace(task, glyph=_glyph(task, scale)) for task in tasks]
+    curves = charts.es_curves(report.curves, es.ladder(run.score_settings.interpretation))
     names = ", ".join(run.names) or "no candidate"
     return Page(
         title=f"PassBench: {names}",
         run=run,
         verdicts=[verdict_on(run, name, [task for task in tasks if task.candidate == name]) for name in run.names],
-        board=tables.board_table(run),
-        scale=Scale(*ends),
-        es=tables.es_table(run),
+        board=report.board,
+        curves=Markup(drawing.in_page(curves)),
+        forests={name: forest for name in run.names if (forest := _forest(run, name, tasks)) is not None},
+        glyph_axis=Markup(drawing.fixed(charts.glyph_axis(scale), charts.GLYPH_PIXELS)),
+        es=report.es,
         tasks=tasks,
         findings=findings(tasks),
-        notes=notes(run),
+        notes=report.caveats,
         facts=_facts(run),
         noise=_noise(run),
         environment=listing(run.environment),
         settings=listing(run.settings),
-        comparisons=[found for name in run.names for make in COMPARISONS if (found := make(run, name)).rows],
+        comparisons=[table for candidate in report.candidates for table in candidate.comparisons],
         parts=[listing(part) for part in run.parts],
         correct_when=tables.correct_when(run),
         unmeasured=[row.name for row in tables.rows(run) if row.scores.as_ is None],
@@ -92,10 +101,24 @@ def _noise(run: Run) -> str:
     )
 
 
-def overall(run: Run, candidate: str) -> list[charts.Row]:
-    """Return the rows of a candidate and of the baselines over all tasks, for the forest plot."""
+def _glyph(task: TaskRow, scale: charts.LogScale) -> Markup:
+    """Return the small interval of a task's row; nothing for a task without one."""
+    if task.interval is None:
+        return Markup()
+    return Markup(drawing.fixed(charts.glyph(task.interval, scale), charts.GLYPH_PIXELS))
+
+
+def _forest(run: Run, candidate: str, tasks: Sequence[TaskRow]) -> Markup | None:
+    """Return the chart of a candidate's tasks, with the baselines over all tasks; None if no task has a speed-up."""
+    rows = [
+        charts.IntervalRow(task.name, task.interval, task.key)
+        for task in tasks
+        if task.candidate == candidate and task.interval is not None
+    ]
     at, criterion = tables.tolerance(run), run.criterion
-    arms = [(f"all tasks: {candidate}", run.of(candidate), "candidate")]
-    arms += [(f"all tasks: {name}", run.beside(name), name) for name in run.baselines]
-    found = [(label, tables.interval(records, arm, run, at, criterion)) for label, records, arm in arms]
-    return [charts.Row(label, interval) for label, interval in found if interval is not None]
+    arms = [(candidate, run.of(candidate), "candidate"), *((name, run.beside(name), name) for name in run.baselines)]
+    for name, records, arm in arms:
+        interval = tables.interval(records, arm, run, at, criterion)
+        if interval is not None and rows:
+            rows.append(charts.IntervalRow(f"all tasks: {name}", interval, whole=True))
+    return Markup(drawing.in_page(charts.forest(rows, "speed-up"))) if rows else None

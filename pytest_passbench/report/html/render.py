@@ -12,11 +12,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from pytest_passbench.core.escape import LINES, printable
-from pytest_passbench.core.run import Run
-from pytest_passbench.report import charts, rerun
-from pytest_passbench.report.html import bundle, model
-from pytest_passbench.report.html.details import details
-from pytest_passbench.report.html.glyphs import GLYPH_PIXELS
+from pytest_passbench.report import rerun
+from pytest_passbench.report.html import model
+from pytest_passbench.report.html.subgraphs import details
+from pytest_passbench.report.report import Report
 
 NAME = "report.html"
 TEMPLATES = Path(__file__).parent / "templates"
@@ -26,47 +25,32 @@ AMOUNTS = ((400, 4000), (250, 2000), (120, 1000), (60, 500), (0, 250))
 """Rounds of a subgraph, and characters of a text, that are shown at most: the first with which the page is small."""
 
 
-def page(run: Run) -> str:
+def page(report: Report) -> str:
     """Return the run as a page of HTML, complete in itself.
 
-    It has charts if :func:`bundle.javascript` has the library for them; otherwise it says how to get them. Rounds and
-    long texts are thinned out until the page has at most :data:`MAX_PAGE_BYTES`.
+    Rounds and long texts are thinned out until the page has at most :data:`MAX_PAGE_BYTES`.
     """
-    found = model.model(run)
-    records = [record for task in found.tasks for record in task.records]
-    library = bundle.javascript()
+    values, run = model.model(report), report.run
+    records = [record for task in values.tasks for record in task.records]
     text = ""
     for rounds, characters in AMOUNTS:
         data = {
-            **details(records, rounds if library else 0, characters),
-            "tasks": [[task.key, task.start, len(task.records)] for task in found.tasks],
-            "commands": [rerun.command(run, task.candidate, task.name) for task in found.tasks],
-            "charts": _charts(run, found) if library else {},
+            **details(records, rounds, characters),
+            "tasks": [[task.key, task.start, len(task.records)] for task in values.tasks],
+            "commands": [rerun.command(run, task.candidate, task.name) for task in values.tasks],
         }
-        text = _render(found, _json(data), library)
+        text = _render(values, _json(data))
         if len(text) <= MAX_PAGE_BYTES and len(text.encode()) <= MAX_PAGE_BYTES:
             break
     return text
 
 
-def _charts(run: Run, found: model.Page) -> dict[str, Any]:
-    """Return the specifications of the charts by the ids of their places in the page."""
-    forests = {}
-    for index, candidate in enumerate(run.names):
-        tasks = [task for task in found.tasks if task.candidate == candidate and task.interval is not None]
-        rows = [charts.Row(task.name, task.interval, task.key) for task in tasks if task.interval is not None]
-        if rows:
-            forests[f"forest-{index}"] = charts.forest(rows, model.overall(run, candidate))
-    return {"es": charts.es_curves(run), **forests, "rounds": charts.rounds()}
-
-
-def _render(found: model.Page, data: str, library: str | None) -> str:
+def _render(values: model.Page, data: str) -> str:
     files = {name: (TEMPLATES / name).read_text(encoding="utf-8") for name in ("style.css", "script.js")}
-    scripts = [script for script in (library, files["script.js"]) if script is not None]
     policy = "; ".join(
         [
             "default-src 'none'",
-            f"script-src {' '.join(map(_hash, scripts))}",
+            f"script-src {_hash(files['script.js'])}",
             f"style-src {_hash(files['style.css'])}",
             "base-uri 'none'",
             "form-action 'none'",
@@ -81,14 +65,11 @@ def _render(found: model.Page, data: str, library: str | None) -> str:
         finalize=_inert,
     )
     return environment.get_template("page.html.j2").render(
-        page=found,
+        page=values,
         policy=policy,
         style=Markup(files["style.css"]),
-        scripts=[Markup(script) for script in scripts],
+        script=Markup(files["script.js"]),
         data=Markup(data),
-        charted=library is not None,
-        remedy=bundle.REMEDY,
-        pixels=GLYPH_PIXELS,
     )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from markupsafe import Markup
 
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import tables
-from pytest_passbench.report.html.endings import Ending
+from pytest_passbench.report.html.outcomes import OutcomeCount
 from pytest_passbench.score import board, es
 from pytest_passbench.score.interval import Interval
 from pytest_passbench.score.subgraph import NOT_JUDGED, Judged
@@ -32,10 +34,11 @@ class TaskRow:
     share: float | None
     score: str
     as_: float | None
-    endings: tuple[Ending, ...]
+    endings: tuple[OutcomeCount, ...]
     findings: int
     records: tuple[Record, ...] = ()
     start: int = 0
+    glyph: Markup = field(default_factory=Markup)
 
     @property
     def flags(self) -> str:
@@ -98,7 +101,7 @@ def _task(
         share=_share(records),
         score=tables.score(value) if judged else tables.NONE,
         as_=value,
-        endings=tuple(Ending(count, ending) for ending, count in endings.most_common()),
+        endings=tuple(OutcomeCount(count, ending) for ending, count in endings.most_common()),
         findings=sum(len(record.findings) for record in records),
         records=tuple(records),
         start=start,

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import charts, tables
-from pytest_passbench.report.html.endings import Ending
-from pytest_passbench.report.html.glyphs import KINDS
+from pytest_passbench.report.html.outcomes import OutcomeCount
 from pytest_passbench.report.html.rows import TaskRow
 from pytest_passbench.score import board
 from pytest_passbench.score.interval import Interval, digits
@@ -24,7 +23,7 @@ class Verdict:
     lead: str
     sentence: str
     kind: str
-    endings: tuple[Ending, ...]
+    endings: tuple[OutcomeCount, ...]
 
 
 def verdict_on(run: Run, candidate: str, tasks: Sequence[TaskRow]) -> Verdict:
@@ -44,7 +43,7 @@ def verdict_on(run: Run, candidate: str, tasks: Sequence[TaskRow]) -> Verdict:
     counts: Counter[str] = Counter()
     for task in tasks:
         counts.update({ending.name: ending.count for ending in task.endings})
-    endings = tuple(Ending(count, name) for name, count in counts.most_common())
+    endings = tuple(OutcomeCount(count, name) for name, count in counts.most_common())
     return Verdict(candidate, lead, "; ".join(said) + ".", kind, endings)
 
 
@@ -67,7 +66,7 @@ def _lead(interval: Interval | None, right: int, total: int) -> tuple[str, str]:
     }[where]
     if some:
         return f"{some}, and on those {speed} ({ends})", "partly"
-    return f"is {speed} ({ends})", KINDS[where]
+    return f"is {speed} ({ends})", charts.OUTCOMES[where][0]
 
 
 def _range(interval: Interval) -> str:

@@ -33,7 +33,7 @@ from pytest_passbench.protocol import LENGTH, ProtocolError, receive, send
 PASS = {"name": "p", "matches": 1, "operators": ["aten::add"], "miss": "", "computed": [], "nearness": 0.5}
 READY = {
     "status": "ready", "passes": [PASS], "operators": ["aten::add"], "rewritten": True, "missed": False,
-    "places": [["p", ["tmp_0"]]], "mutated": [0], "outputs": 1, "interpreted": False,
+    "working": ["p"], "places": [["p", ["tmp_0"]]], "mutated": [0], "outputs": 1, "interpreted": False,
 }  # fmt: skip
 RUNNER = {
     "status": "ready", "pid": 7, "filtered": True,

@@ -14,11 +14,12 @@ import torch
 
 from pytest_passbench.core.seed import Secret
 from pytest_passbench.core.task import TensorSpec
-from pytest_passbench.judge.inputs import Batch, Inputs, library
-from pytest_passbench.judge.inputs.compiled import AES_NI, CHACHA8, NAMES, VAES, Native
+from pytest_passbench.judge.inputs import Batch, Inputs
+from pytest_passbench.judge.inputs.compiled import AES_NI, CHACHA8, NAMES, VAES, Native, load
 from pytest_passbench.judge.inputs.generator import Generator, best
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
 from pytest_passbench.judge.inputs.portable import Portable
+from pytest_passbench.judge.native_library import NoLibrary
 
 KEY = bytes(range(32))
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -35,7 +36,7 @@ def generators() -> list[Generator]:
     found: list[Generator] = [Portable("tests")]
     try:
         return found + [Native(cipher) for cipher in range(Native().cipher + 1)]
-    except library.NoLibrary:
+    except NoLibrary:
         return found
 
 
@@ -176,6 +177,12 @@ def test_recorded_bounds_hold_constants_are_widened_and_masks_have_two_values(ge
     assert 0.1 < float(constant.std()) < 0.25
     unknown = drawn(spec(dtype, (5000,)), generator).double()
     assert 0.7 < float(unknown.std()) < 1.05
+    above = drawn(spec(dtype, (5000,), mean=1.0, std=1.0, min=0.5), generator).double()
+    assert float(above.min()) == 0.5
+    assert float(above.max()) > 2
+    below = drawn(spec(dtype, (5000,), mean=1.0, std=1.0, max=0.5), generator).double()
+    assert float(below.max()) == 0.5
+    assert float(below.min()) < 0
     mask = drawn(spec(dtype, (40_000,), min=-math.inf, max=0.0), generator).double()
     assert set(mask.unique().tolist()) == {-math.inf, 0.0}
     assert float(mask.isinf().double().mean()) == pytest.approx(0.25, abs=0.01)
@@ -258,8 +265,8 @@ def test_both_forms_of_aes_write_the_same():
 def test_without_a_compiler_the_values_come_from_numpy_and_the_record_says_so(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
-    with pytest.raises(library.NoLibrary, match="no C\\+\\+ compiler"):
-        library.load()
+    with pytest.raises(NoLibrary, match="no C\\+\\+ compiler"):
+        load()
     assert "Philox" in best().name
     assert "no C++ compiler found" in best().name
 

@@ -50,7 +50,8 @@ def fake_clock(monkeypatch: pytest.MonkeyPatch, empties: dict[str, list[float]],
         phases=Stopwatch({}),
         deadline=Deadline(60.0),
     )
-    templates: Any = {arm: SimpleNamespace(rehearses=False, resting=[]) for arm in FULL}
+    template = SimpleNamespace(rehearses=False, resting=[], native=lambda _program: False)
+    templates: Any = dict.fromkeys(FULL, template)
     program: Any = None
     clock = cpu_clock.CpuClock(templates, program, bench, verify)
     with contextlib.closing(clock):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.judge.verify import late
+from pytest_passbench.judge.verify.accuracy import RIGHT, Accuracy
 from shared.workspace import make_wrapper
 
 ROUNDED_ONCE = "return (torch.nn.functional.gelu(x.float()) + y.float()).to(x.dtype)"
@@ -68,3 +70,61 @@ def test_what_changes_in_place_has_no_float64_form(bench):
     (record,) = bench.judge(policy="open", criterion="fp64").values()
     assert record.accurate() is None
     assert record.correct
+
+
+#: The second input is a ten-thousandth of the first.
+SLIGHT = "mean: 0.0, std: 0.0001, min: -0.0005, max: 0.0005"
+ROOT = """
+def forward(in_0, in_1):
+    tmp_0 = torch.sqrt(in_0)
+    tmp_1 = tmp_0 + in_1
+    return (tmp_1,)
+"""
+
+
+def test_a_call_far_worse_than_those_with_a_reference_gets_one_too():
+    accuracy = Accuracy()
+    accuracy.add([RIGHT], [-5])
+    assert not accuracy.is_doubtful([-5], NEVER)
+    assert not accuracy.is_doubtful([-3], NEVER)
+    assert accuracy.is_doubtful([-2], NEVER)
+    assert accuracy.is_doubtful([NEVER], NEVER)
+    assert accuracy.is_doubtful([-4], -4)  # a null answer would do
+    assert not accuracy.is_doubtful([-5], -6)
+    accuracy.lose()
+    accuracy.add([RIGHT], [-5])
+    assert accuracy.greatest_ratios == []
+
+
+def test_eagers_nan_are_the_tasks_fault_and_one_bound_alone_prevents_them(bench):
+    stats = "mean: 0.0, std: 1.0"
+    bench.task("free", source=ROOT.replace("in_0)", "in_0 - 2.0)"), ops=("sub", "sqrt", "add"), stats=stats)
+    bench.task("bounded", source=ROOT, ops=("sqrt", "add"), stats=stats + ", min: 0.25")
+    for name, argument in (("free", "x - 2.0"), ("bounded", "x")):
+        bench.candidate(
+            {
+                "p": make_wrapper("return torch.nn.functional.gelu(x) + y").replace(
+                    "torch.nn.functional.gelu(x)", f"torch.sqrt({argument})"
+                )
+            },
+            task=name,
+        )
+    records = bench.judge(policy="open", criterion="fp64")
+    free, bounded = (records[f"{name}/float32-x1"] for name in ("free", "bounded"))
+    assert free.arm.status == "eager_fail"
+    assert "output 0 of eager is NaN in " in free.arm.message
+    assert "min, max" in free.arm.message
+    assert (bounded.arm.status, bounded.correct) == ("ran", True)
+
+
+def test_an_answer_without_a_large_input_is_a_null_answer(bench):
+    path = bench.task(dtypes=("bfloat16",), shapes=((64, 64), (64, 64)))
+    bench.candidate({"p": make_wrapper("return torch.nn.functional.gelu(x)")})
+    (record,) = bench.judge(policy="open", criterion="fp64").values()
+    assert (record.null_accurate, record.correct) == (False, False)
+    lines = path.read_text().replace("name: in_1, ", "name: in_1, original_name: slight, ").splitlines()
+    text = "\n".join(line.split("mean:")[0] + SLIGHT + "}" if "slight" in line else line for line in lines)
+    path.write_text(text + "\n")
+    (record,) = bench.judge(policy="open", criterion="fp64").values()
+    assert record.null_accurate
+    assert not record.correct

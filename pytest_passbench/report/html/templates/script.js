@@ -1,17 +1,16 @@
-// The report's own script: charts drawn, and the table of tasks sorted, filtered and opened.
+// The page's script: the table of tasks sorted, filtered and opened, and the rounds of an opened subgraph drawn.
 // Texts of the run are put into the page as text alone, never as markup.
 "use strict";
 (() => {
   /**
    * @typedef {{columns: string[], rows: any[][], texts: string[], alphabet: string, tasks: [string, number, number][],
-   *   commands: string[], charts: Record<string, any>}} Data
+   *   commands: string[]}} Data
    * @typedef {{round: number, pair: number, odd: number, ratio: number}} Round
    * @typedef {(string | Node | null)[]} Children
    */
 
   /** @type {Data} */
   const data = JSON.parse(document.getElementById("data")?.textContent ?? "{}");
-  const page = /** @type {any} */ (window);
   const dash = "–";
 
   /**
@@ -30,34 +29,57 @@
 
   // ---------------------------------------------------------------------------------------------------------- charts
 
-  /** Show a mark's values beside the pointer, as text. @param {any} _handler @param {MouseEvent} event @param {any} _item @param {any} value */
-  function tip(_handler, event, _item, value) {
-    document.querySelector(".tip")?.remove();
-    if (value === null || value === undefined || value === "") return;
-    const said = typeof value === "object" ? Object.entries(value) : [["", String(value)]];
-    const box = make("div", { class: "tip", role: "tooltip" },
-      ...said.map(([name, what]) => make("div", {}, name ? `${name}: ${what}` : String(what))));
-    document.body.append(box);
-    const { width, height } = box.getBoundingClientRect();
-    box.style.left = `${Math.max(4, Math.min(event.clientX + 12, window.innerWidth - width - 4))}px`;
-    box.style.top = `${Math.max(4, Math.min(event.clientY + 12, window.innerHeight - height - 4))}px`;
+  /** Return an SVG element. @param {string} name @param {Record<string, string | number>} attributes @param {Children} children @returns {SVGElement} */
+  function shape(name, attributes, ...children) {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
+    element.append(...children.filter((child) => child !== null));
+    return element;
+  }
+
+  /** Return at least three round values between two positive ones, if there are so many. @param {number} low @param {number} high */
+  function ticks(low, high) {
+    for (const step of [1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01]) {
+      const size = step * 10 ** Math.floor(Math.log10(high));
+      const count = Math.floor(high / size) - Math.ceil(low / size) + 1;
+      if (count >= 3) return Array.from({ length: count }, (_, i) => Number(((Math.ceil(low / size) + i) * size).toPrecision(4)));
+    }
+    return [low, high].map((value) => Number(value.toPrecision(4)));
   }
 
   /**
-   * Draw a chart. Specifications are interpreted and not compiled, since the page allows no eval.
-   * @param {HTMLElement} place @param {any} spec
+   * Return the chart of a subgraph's rounds, on a logarithmic axis that has 1. Places across are shares of its width.
+   * @param {Round[]} rounds @param {number[]} speed the ratio, and the ends of its interval
    */
-  async function draw(place, spec) {
-    try {
-      const { view } = await page.vegaEmbed(place, spec,
-        { ast: true, renderer: "svg", actions: false, defaultStyle: false, tooltip: tip, hover: false });
-      view.addEventListener("click", (/** @type {any} */ _event, /** @type {any} */ item) => {
-        const key = String(item?.datum?.id ?? "").split("|")[0];
-        if (document.getElementById(key)) location.hash = key;
-      });
-    } catch (error) {
-      place.replaceChildren(make("p", { class: "missing" }, `This chart could not be drawn: ${error}`));
-    }
+  function roundsChart(rounds, speed) {
+    const [height, foot] = [190, 44];
+    const [ratio, low] = speed;
+    const high = Number.isFinite(speed[2]) ? speed[2] : Infinity;
+    const values = [...rounds.map((round) => round.ratio), ratio, 1];
+    const spare = 0.04 * Math.log(Math.max(...values) / Math.min(...values)) + 0.005;
+    const [least, most] = [Math.min(...values) * Math.exp(-spare), Math.max(...values) * Math.exp(spare)];
+    /** @param {number} value */
+    const y = (value) => height * (1 - Math.log(Math.min(Math.max(value, least), most) / least) / Math.log(most / least));
+    /** @param {number} number */
+    const x = (number) => `${(100 * (number - 0.5)) / rounds.length}%`;
+    /** @param {number} at @param {Record<string, string | number>} look */
+    const across = (at, look) => shape("line", { x1: 0, x2: "100%", y1: y(at), y2: y(at), ...look });
+    /** @param {Record<string, string | number>} look @param {string | number} words */
+    const label = (look, words) => shape("text", { fill: "var(--soft)", "font-size": 12, ...look }, String(words));
+    const axis = ticks(least, most).flatMap((value) =>
+      [across(value, { stroke: "var(--line)" }), label({ x: 0, dx: -8, y: y(value) + 4, "text-anchor": "end" }, value)]);
+    const every = Math.max(1, Math.ceil(rounds.length / 8 / 10) * 10);
+    const numbers = rounds.filter((round) => round.round === 1 || round.round % every === 0)
+      .map((round) => label({ x: x(round.round), y: height + 18, "text-anchor": "middle" }, round.round));
+    const band = { x: 0, width: "100%", y: y(high), height: Math.max(1, y(low) - y(high)), fill: "var(--one)", opacity: 0.16 };
+    const points = rounds.map((round) => shape("svg", { x: x(round.round), y: y(round.ratio), class: "point" },
+      shape("path", { d: round.odd ? "M0-3.4L3.2 2.4H-3.2Z" : "M-2.9 0a2.9 2.9 0 1 0 5.8 0a2.9 2.9 0 1 0-5.8 0", fill: "none",
+        stroke: round.odd ? "var(--two)" : "var(--one)", "stroke-width": 1.2 }),
+      shape("title", {}, `round ${round.round}, pair ${round.pair} of processes: ${round.ratio.toFixed(3)}`)));
+    return shape("svg", { class: "chart plain", width: "100%", height: height + foot, role: "img", "aria-label": `Speed-up of each of ${rounds.length} rounds` },
+      ...axis, ...numbers, shape("rect", band), across(1, { stroke: "var(--ink)" }),
+      across(ratio, { stroke: "var(--one)", "stroke-width": 2, "stroke-dasharray": "6 3" }), ...points,
+      label({ x: "50%", y: height + 38, "text-anchor": "middle" }, "round, in the order of measuring"));
   }
 
   /** @param {any[]} packed @returns {{rounds: Round[], every: number}} */
@@ -114,20 +136,12 @@
   /** Return what an opened subgraph shows. @param {Record<string, any>} found @param {string} command */
   function detail(found, command) {
     const parts = [];
-    let chart = null;
-    if (found.rounds.length && page.vegaEmbed) {
+    if (found.rounds.length) {
       const { rounds, every } = unpack(found.rounds);
       const thinned = every > 1 ? ` Of ${every} pairs one is shown.` : "";
-      const caption = `${rounds.length} rounds; the shape and colour change with each pair of processes.${thinned} `
+      const caption = `Speed-up (log scale) of ${rounds.length} rounds; the shape and colour change with each pair of processes.${thinned} `
         + "Dashed: the estimate. Band: its 95 % interval. Line: 1, as fast as eager.";
-      chart = make("div", { class: "chart", role: "img", "aria-label": `Speed-up of each of ${rounds.length} rounds` });
-      const spec = structuredClone(data.charts.rounds);
-      const [ratio, low, high] = found.speed.map(Number);
-      const finite = Number.isFinite(low) && Number.isFinite(high) && low > 0;
-      spec.datasets = { rounds, estimate: finite ? [{ ratio, low, high }] : [{ ratio, low: ratio, high: ratio }] };
-      parts.push(block("Rounds", make("figure", {}, chart, make("figcaption", {}, caption))));
-      const place = chart;
-      requestAnimationFrame(() => { void draw(place, spec); });
+      parts.push(block("Rounds", make("figure", {}, roundsChart(rounds, found.speed.map(Number)), make("figcaption", {}, caption))));
     }
     const matched = found.passes.map(pass);
     const errors = found.errors.length ? [table(["output", "eager", "candidate", "greatest ×", "mean ×"],
@@ -304,9 +318,6 @@
   });
   window.addEventListener("hashchange", visit);
   narrow();
-  for (const place of document.querySelectorAll("[data-chart]")) {
-    if (place instanceof HTMLElement && page.vegaEmbed) void draw(place, data.charts[place.dataset.chart ?? ""]);
-  }
   // Once it is loaded the browser goes to the place in the address, and takes the focus away.
   window.addEventListener("load", () => setTimeout(visit));
 })();

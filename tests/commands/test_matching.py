@@ -1,4 +1,4 @@
-"""The tasks that a candidate's passes match."""
+"""The tasks that a candidate's passes match, as ``passbench explain --all`` lists them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def several(bench, gelu_add_pass):
 
 
 def test_tasks_that_match_or_whose_passes_are_faulty_are_listed(several, capsys):
-    assert main(["touches", str(several.folder / "cand"), str(several.tasks)]) == 0
+    assert main(["explain", str(several.folder / "cand"), str(several.tasks), "--all"]) == 0
     out, err = capsys.readouterr()
     matching, faulty = out.splitlines()
     assert matching.split(maxsplit=1) == ["a-matches", "1/1 subgraphs, by p"]
@@ -30,7 +30,7 @@ def test_tasks_that_match_or_whose_passes_are_faulty_are_listed(several, capsys)
 
 @pytest.mark.slow
 def test_tasks_that_no_pass_matches_are_listed_if_asked_for(several, capsys):
-    command = ["touches", str(several.folder / "cand"), str(several.tasks), "--missed"]
+    command = ["explain", str(several.folder / "cand"), str(several.tasks), "--missed"]
     assert main(command) == 0
     assert capsys.readouterr().out == (
         "b-misses   p: nearest: add (add): argument input: expected gelu, found silu (silu)\n"
@@ -43,7 +43,7 @@ def test_tasks_that_no_pass_matches_are_listed_if_asked_for(several, capsys):
 def test_a_candidate_that_matches_nothing(bench, gelu_add_pass, capsys):
     bench.task("misses", source=SILU, ops=("silu", "add"))
     root = bench.candidate({"p": gelu_add_pass})
-    assert main(["touches", str(root), str(bench.tasks)]) == 1
+    assert main(["explain", str(root), str(bench.tasks), "--all"]) == 1
     out, err = capsys.readouterr()
     assert (out, err.splitlines()[-1]) == ("", "0 of 1 tasks matched")
 
@@ -60,5 +60,5 @@ def test_the_share_of_a_task_that_matches_is_told(bench, gelu_add_pass, capsys):
     head, _, subgraphs = path.read_text().replace("subgraphs: 2\n---", "subgraphs: 4\n---").rpartition("subgraphs:\n")
     more = subgraphs.replace("graph: g0", "graph: g1").replace("- id: ", "- id: other-")
     path.write_text(f"{head}{used_twice}subgraphs:\n{subgraphs}{more}")
-    assert main(["touches", str(bench.candidate({"p": gelu_add_pass})), str(path)]) == 0
+    assert main(["explain", str(bench.candidate({"p": gelu_add_pass})), str(path), "--all"]) == 0
     assert capsys.readouterr().out == "half  2/4 subgraphs, by p\n"

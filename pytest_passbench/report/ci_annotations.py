@@ -27,7 +27,7 @@ _PLACE = re.compile(r"([\w./-]+\.py):(\d+)")
 
 
 @dataclass(frozen=True)
-class Notice:
+class Annotation:
     """A task of a candidate, with the ``status`` of its worst subgraph and ``count`` subgraphs that are like it.
 
     ``text`` says in a line what happened, without the task's name. ``file`` is as the run names it.
@@ -51,7 +51,7 @@ class Notice:
         return _SEVERITY.get(self.status, 1)
 
 
-def failures(run: Run) -> list[Notice]:
+def failures(run: Run) -> list[Annotation]:
     """Return the tasks that failed, the worst first: a subgraph is not correct, or slower than in the earlier run.
 
     What was not judged is no failure.
@@ -60,17 +60,17 @@ def failures(run: Run) -> list[Notice]:
     for name, path in _candidates(run):
         slower = changes.regressions(run, name)
         for task, records in _by_task(run.of(name)).items():
-            wrong = [one for one in records if one.judged and not one.correct]
-            fell = [one for one in slower if one.task == task]
+            wrong = [record for record in records if record.judged and not record.correct]
+            fell = [record for record in slower if record.task == task]
             if wrong or fell:
-                worst = min([*wrong, *fell], key=lambda one: _SEVERITY.get(_status(one), 1))
+                worst = min([*wrong, *fell], key=lambda record: _SEVERITY.get(_status(record), 1))
                 text = "; ".join([*_wrong(wrong, len(records)), *_fell(fell, len(records))])
-                notice = _notice(path, worst, len(wrong) + len(fell), text)
-                found.append((notice.severity, -notice.count / len(records), notice))
-    return [notice for *_, notice in sorted(found, key=lambda item: item[:2])]
+                annotation = _annotation(path, worst, len(wrong) + len(fell), text)
+                found.append((annotation.severity, -annotation.count / len(records), annotation))
+    return [annotation for *_, annotation in sorted(found, key=lambda item: item[:2])]
 
 
-def behind(run: Run) -> list[Notice]:
+def behind(run: Run) -> list[Annotation]:
     """Return the tasks with subgraphs that are certainly slower than the reference's. No case fails for them.
 
     Tasks with the greatest share of such subgraphs come first.
@@ -82,9 +82,9 @@ def behind(run: Run) -> list[Notice]:
             if task in slower:
                 worst = min(slower[task], key=_ratio)
                 count = f"{len(slower[task])} of {len(records)} subgraphs slower than {head_to_head.reference(run)}"
-                notice = _notice(path, worst, len(slower[task]), f"{count}: {head_to_head.told(worst)}")
-                found.append((-notice.count / len(records), notice))
-    return [notice for _, notice in sorted(found, key=lambda item: item[0])]
+                annotation = _annotation(path, worst, len(slower[task]), f"{count}: {head_to_head.told(worst)}")
+                found.append((-annotation.count / len(records), annotation))
+    return [annotation for _, annotation in sorted(found, key=lambda item: item[0])]
 
 
 def _candidates(run: Run) -> Iterator[tuple[str, str]]:
@@ -111,7 +111,7 @@ def _status(record: Record) -> str:
 def _wrong(records: list[Record], judged: int) -> Iterator[str]:
     """Yield how many subgraphs failed, and how the worst one did."""
     if records:
-        worst = min(records, key=lambda one: _SEVERITY.get(_status(one), 1))
+        worst = min(records, key=lambda record: _SEVERITY.get(_status(record), 1))
         yield f"{len(records)} of {judged} subgraphs failed: {worst.subgraph}: {_status(worst)}: {why(worst)}"
 
 
@@ -121,9 +121,9 @@ def _fell(records: list[Record], judged: int) -> Iterator[str]:
         yield f"{len(records)} of {judged} subgraphs slower than before: {changes.slowdown(records[0])}"
 
 
-def _notice(candidate: str, worst: Record, count: int, text: str) -> Notice:
+def _annotation(candidate: str, worst: Record, count: int, text: str) -> Annotation:
     file, line = _place(candidate, worst)
-    return Notice(worst.task, worst.candidate, _status(worst), count, text, file, line)
+    return Annotation(worst.task, worst.candidate, _status(worst), count, text, file, line)
 
 
 def _place(candidate: str, record: Record) -> tuple[str, int]:
@@ -135,8 +135,8 @@ def _place(candidate: str, record: Record) -> tuple[str, int]:
     named = _PLACE.search(record.arm.message)
     if named is not None:
         return _inside(folder, named[1]), int(named[2])
-    matched = [one.name for one in record.passes if one.matches]
-    names = matched or [one.name for one in record.passes]
+    matched = [item.name for item in record.passes if item.matches]
+    names = matched or [item.name for item in record.passes]
     where = folder / record.folder if record.folder else folder
     return str(where / (f"{names[0]}.py" if names else "sorted_output_pass_rule_names.json")), 1
 

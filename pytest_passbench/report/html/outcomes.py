@@ -15,7 +15,7 @@ FAILED = "✕"
 
 
 @dataclass(frozen=True)
-class Ending:
+class OutcomeCount:
     """A way in which subgraphs ended, and how many did."""
 
     count: int

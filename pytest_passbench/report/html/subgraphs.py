@@ -16,7 +16,7 @@ from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.ladder import BITWISE, NEVER
 from pytest_passbench.core.record import ArmResult, Record
 from pytest_passbench.report import tables
-from pytest_passbench.report.html.endings import Ending
+from pytest_passbench.report.html.outcomes import OutcomeCount
 from pytest_passbench.score.interval import digits
 
 COLUMNS = (
@@ -65,7 +65,7 @@ def details(records: Iterable[Record], rounds: int, characters: int) -> dict[str
 
 def _row(record: Record, text: Callable[[str], int], rounds: int) -> list[Any]:
     arm, speed = record.arm, record.arm.speed
-    ending = Ending(1, tables.ending(record))
+    ending = OutcomeCount(1, tables.ending(record))
     durations = sum(seconds for seconds in record.durations.values() if isfinite(seconds))
     return [
         text(record.subgraph),

@@ -1,21 +1,23 @@
-"""The judge's own C++ library, compiled at its first use. No sandbox can see it."""
+"""The judge's own C++ libraries, each compiled at its first use and kept for this user.
+
+There are two: the generator of inputs, which the judge loads, and the engine, which sandboxed processes load.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib
 import os
 import stat
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
+from pytest_passbench.core.cache import user_cache
 from pytest_passbench.judge.scratch import Scratch
 from pytest_passbench.kernels import toolchain
 from pytest_passbench.kernels.errors import CompileError
 
-SOURCES = Path(__file__).with_name("native")
-MAIN = "generate.cpp"
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC", "-w")
 TIMEOUT_SECONDS = 120
 
@@ -24,20 +26,21 @@ class NoLibrary(Exception):
     """An error: there is no compiler, or it failed. The message says which."""
 
 
-def load() -> ctypes.CDLL:
-    """Return the compiled library, from the cache if it is there. Raises NoLibrary."""
+@contextlib.contextmanager
+def compiled(main: Path) -> Iterator[Path]:
+    """Give the library of the C++ file ``main`` within this context: from the cache, if it is there.
+
+    Headers in the same folder belong to the source. Raises NoLibrary.
+    """
     compiler = _compiler()
     with contextlib.ExitStack() as stack:
         folder = _private_folder()
         if folder is None:  # a temporary one will do, since the file may go once it is loaded
             folder = stack.enter_context(Scratch())
-        path = folder / f"{_key(compiler)}.so"
+        path = folder / f"{_key(compiler, main.parent)}.so"
         if not path.is_file():
-            _build(compiler, path)
-        try:
-            return ctypes.CDLL(str(path))
-        except OSError as error:
-            raise NoLibrary(f"the compiled library does not load: {error}") from error
+            _build(compiler, main, path)
+        yield path
 
 
 def _compiler() -> str:
@@ -47,10 +50,10 @@ def _compiler() -> str:
         raise NoLibrary(str(error)) from None
 
 
-def _key(compiler: str) -> str:
+def _key(compiler: str, sources: Path) -> str:
     """Return a hash of everything that the compiler's output depends on: sources, flags, compiler, CPU."""
     state = Path(compiler).stat()
-    files = sorted(path for path in SOURCES.iterdir() if path.suffix in (".h", ".cpp"))
+    files = sorted(path for path in sources.iterdir() if path.suffix in (".h", ".cpp"))
     parts = [part for path in files for part in (path.name, path.read_text())]
     lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
     wanted = ("model name", "flags", "Features", "CPU part")  # -march=native depends on these
@@ -67,10 +70,9 @@ def _private_folder() -> Path | None:
 
     Files in it are loaded into the judge, so nobody else may write there.
     """
-    home = os.environ.get("XDG_CACHE_HOME") or (Path(os.environ["HOME"]) / ".cache" if "HOME" in os.environ else None)
-    if home is None:
+    folder = user_cache("judge")
+    if folder is None:
         return None
-    folder = Path(home) / "passbench" / "judge"
     with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         state = folder.lstat()
@@ -80,7 +82,7 @@ def _private_folder() -> Path | None:
     return None
 
 
-def _build(compiler: str, target: Path) -> None:
+def _build(compiler: str, main: Path, target: Path) -> None:
     """Compile to a temporary folder and rename it to ``target``. Raises NoLibrary.
 
     Two processes may do so at once, since the result of either is right.
@@ -88,7 +90,7 @@ def _build(compiler: str, target: Path) -> None:
     try:
         with Scratch(target.parent) as scratch:
             made = scratch / target.name
-            command = [compiler, *FLAGS, str(SOURCES / MAIN), "-o", str(made)]
+            command = [compiler, *FLAGS, str(main), "-o", str(made)]
             plain = {**os.environ, "LC_ALL": "C"}
             done = subprocess.run(
                 command, capture_output=True, text=True, check=False, env=plain, timeout=TIMEOUT_SECONDS

@@ -12,14 +12,14 @@ from difflib import SequenceMatcher
 
 from pytest_passbench.core.criterion import Criterion
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.core.escape import shown
+from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.run import Run
 from pytest_passbench.report.tables import tolerance
 
 MAX_NAMED = 10  # tasks in the message about one that is not there
 
 
-def seen(
+def rescored(
     run: Run, at: int | None = None, criterion: Criterion | None = None, tasks: Sequence[str] = (), where: str = ""
 ) -> Run:
     """Return the run as if it had been made at t = ``at``, by ``criterion``, on ``tasks`` alone.
@@ -37,7 +37,7 @@ def seen(
         if name not in run.tasks:
             named = nearest(name, run.tasks)[:MAX_NAMED]
             remedy = f"the run has: {', '.join(named)}" + (", ..." if len(run.tasks) > len(named) else "")
-            raise UserError(f"has no task {shown(name)}", where=where, remedy=remedy)
+            raise UserError(f"has no task {abbreviated(name)}", where=where, remedy=remedy)
     kept = [name for name in run.tasks if name in tasks] if tasks else run.tasks
     records = [
         replace(
@@ -63,7 +63,7 @@ def nearest(name: str, tasks: Sequence[str]) -> list[str]:
 
 
 def caveats(run: Run, view: Run) -> list[str]:
-    """Return what ``view``, made of ``run`` by :func:`seen`, does not say or says of less, a sentence each."""
+    """Return what ``view``, made of ``run`` by :func:`rescored`, does not say or says of less, a sentence each."""
     said = []
     own = tolerance(run)
     if tolerance(view) != own:

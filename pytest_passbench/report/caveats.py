@@ -1,4 +1,4 @@
-"""Notes on a run: what a reader must know before using its numbers."""
+"""The caveats of a run: what a reader must know before using its numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_SHARDS = 1000
 MAX_NAMED = 12  # subgraphs that the harness failed to judge
 
 
-def notes(run: Run) -> list[str]:
+def caveats(run: Run) -> list[str]:
     """Return what a reader must know before using the numbers, a sentence each; last about the earlier run."""
     said = []
     mine = [board.row(name, board.tasks_of(run, name), run.score_settings) for name in run.names]

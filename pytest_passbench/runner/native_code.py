@@ -1,0 +1,262 @@
+"""Launch plans as words for the engine (``native/engine.cpp``), which makes their steps without Python."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+from pytest_passbench.plans.launch import Allocate, Copy, Fill, Form, Launch, LaunchPlan, Operand
+from pytest_passbench.runner.engine import Engine, PlanFields
+
+ALLOCATE, RELEASE, FILL, COPY, LAUNCH, DESCRIBE = range(6)
+MAX_FLOATS = 8  # of a launch, since the engine passes them in registers
+MAX_INTEGERS = 64  # of a launch, with the addresses
+DTYPE_CODES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}  # ``pb::dtype`` in passbench.h
+_WORD = 8  # bytes
+#: The class of the functions of all libraries that ctypes loads.
+CppFunction: type = type(ctypes.CDLL(None).mprotect).__mro__[1]
+
+
+class NotNative(Exception):
+    """A plan or a graph with a step that the engine does not have. It runs in Python."""
+
+
+class Place(NamedTuple):
+    """A place in memory: ``offset`` bytes behind the address in a register of the engine."""
+
+    register: int
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Operands:
+    """The places of a plan's arguments, buffers and tables, by source and index.
+
+    Buffers are added when they are allocated.
+    """
+
+    places: dict[tuple[str, int], Place]
+
+    def of(self, operand: Operand) -> Place:
+        """Return the place of an operand."""
+        base = self.places[operand.source, operand.index]
+        return Place(base.register, base.offset + operand.offset)
+
+
+class Code:
+    """The words of a plan or a block that is being written.
+
+    ``functions`` has the place of each launched function's address among the words. ``constants`` has the registers
+    whose contents never change.
+    """
+
+    def __init__(self, lasting: Collection[int] = ()) -> None:
+        """Begin. ``lasting`` are the registers of allocations that live until the next block begins."""
+        self.words: list[int] = []
+        self.functions: list[int] = []
+        self.constants: dict[int, int] = {0: 0}
+        self.registers = 1
+        self.lasting = frozenset(lasting)
+
+    def register(self, constant: int | None = None) -> int:
+        """Return a new register. It holds ``constant`` for good, unless that is None."""
+        self.registers += 1
+        if constant is not None:
+            self.constants[self.registers - 1] = constant
+        return self.registers - 1
+
+    def allocate(self, form: Form) -> int:
+        """Allocate memory for a tensor, and return its register."""
+        register = self.register()
+        self._step(ALLOCATE, register, form.nbytes, int(register in self.lasting))
+        return register
+
+    def release(self, register: int) -> None:
+        """Release an allocation that is not lasting."""
+        self._step(RELEASE, register)
+
+    def describe(self, place: Place, form: int) -> None:
+        """Describe an output: its place, and the index of its form."""
+        self._step(DESCRIBE, *place, form)
+
+    def fill(self, place: Place, form: Form, value: Any) -> None:
+        """Write a value into each element of a tensor. Raises NotNative if there are bytes between the elements."""
+        _require_dense(form)
+        pattern = torch.full((), value, dtype=getattr(torch, form.dtype)).reshape(1).view(torch.uint8)
+        data = bytes(pattern.tolist())
+        words = struct.unpack(f"<{-(-len(data) // _WORD)}q", data + bytes(-len(data) % _WORD))
+        if form.nbytes:
+            self._step(FILL, *place, form.nbytes, len(data), *words)
+
+    def copy(self, target: Place, form: Form, origin: Place, origin_form: Form) -> None:
+        """Copy a tensor to another of the same form. Raises NotNative if they are not dense and of one form."""
+        _require_dense(form)
+        if form != origin_form:
+            raise NotNative("copies between tensors of different strides")
+        if form.nbytes:
+            self._step(COPY, *target, *origin, form.nbytes)
+
+    def launch(self, function: Any, arguments: Sequence[Any]) -> None:
+        """Call a C++ kernel. ``arguments`` are places, numbers, dtypes and None.
+
+        Raises NotNative if there are more than the engine passes.
+        """
+        integers, floats = list[int](), list[int]()
+        for kind, value in zip(function.argtypes, arguments, strict=True):
+            if kind in (ctypes.c_float, ctypes.c_double):
+                floats.append(_bits(kind, value))
+            elif isinstance(value, Place):
+                integers += value
+            else:
+                integers += (0, _integer(kind, value))
+        if len(floats) > MAX_FLOATS or len(integers) > 2 * MAX_INTEGERS:
+            raise NotNative("launches a kernel with more arguments than the engine passes")
+        self.functions.append(len(self.words) + 2)
+        address = ctypes.cast(function, ctypes.c_void_p).value or 0
+        self._step(LAUNCH, address, len(integers) // 2, len(floats), *integers, *floats)
+
+    def _step(self, kind: int, *words: int) -> None:
+        self.words += (kind, len(words), *words)
+
+    def plan(
+        self, plan: LaunchPlan, kernels: Sequence[Any], operands: Operands, returned: Collection[int] = ()
+    ) -> None:
+        """Add the steps of a plan. ``operands`` has the places of its arguments, tables, and buffers made elsewhere.
+
+        The buffers that are made here are released at the end, but for those that are ``returned``. Raises NotNative.
+        """
+        made, scratch = 0, list[int]()
+        for step in plan.steps:
+            if not isinstance(step, Allocate):
+                self._other(step, kernels, operands)
+                continue
+            key = ("buffer", made)
+            if key not in operands.places:
+                operands.places[key] = Place(self.allocate(step.form))
+                if made not in returned:
+                    scratch.append(operands.places[key].register)
+            if step.fill is not None:
+                self.fill(operands.places[key], step.form, step.fill)
+            made += 1
+        for register in scratch:
+            self.release(register)
+
+    def _other(self, step: Any, kernels: Sequence[Any], operands: Operands) -> None:
+        if isinstance(step, Fill):
+            self.fill(operands.of(step.target), step.target.form, step.value)
+        elif isinstance(step, Copy):
+            target, origin = step.target, step.origin
+            self.copy(operands.of(target), target.form, operands.of(origin), origin.form)
+        elif isinstance(step, Launch) and isinstance(kernels[step.kernel], CppFunction):
+            arguments = [operands.of(item) if isinstance(item, Operand) else item for item in step.arguments]
+            self.launch(kernels[step.kernel], arguments)
+        else:
+            raise NotNative("has a step that the engine does not know")
+
+
+class Executable:
+    """The words of :class:`Code` in memory, with the registers that they work on. ``fields`` points to both."""
+
+    def __init__(self, code: Code, engine: Engine, fields: PlanFields, calls: int = 0) -> None:
+        self._words = (ctypes.c_int64 * len(code.words))(*code.words)
+        self._awake = {place: code.words[place] for place in code.functions}
+        self._resting = engine.nothing
+        self._registers = (ctypes.c_void_p * code.registers)()
+        self._lasting = (ctypes.c_void_p * max(1, calls * len(code.lasting)))()
+        self._contents: Any = None
+        for register, address in code.constants.items():
+            self._registers[register] = address
+        start = ctypes.addressof(self._words)
+        self._fields = fields
+        fields.steps, fields.end = start, start + _WORD * len(code.words)
+        fields.registers = ctypes.addressof(self._registers)
+        fields.lasting = ctypes.addressof(self._lasting)
+
+    def rest(self) -> None:
+        """Launch nothing from now on, and allocate memory full of zeros."""
+        for place in self._awake:
+            self._words[place] = self._resting
+        self.fill_memory(b"\0")
+
+    def wake(self) -> None:
+        """Launch the kernels from now on, and leave the contents of fresh memory as they are."""
+        for place, address in self._awake.items():
+            self._words[place] = address
+        self.fill_memory(None)
+
+    def fill_memory(self, contents: bytes | None) -> None:
+        """Fill fresh memory with copies of ``contents`` from now on; with None, leave it as it is."""
+        self._contents = None if contents is None else ctypes.create_string_buffer(contents, len(contents))
+        self._fields.contents = None if contents is None else ctypes.addressof(self._contents)
+        self._fields.contents_size = 0 if contents is None else len(contents)
+
+
+class NativePlan(Executable):
+    """A plan as a function of addresses: those of ``inputs``, which are arguments and returned buffers.
+
+    Raises NotNative.
+    """
+
+    def __init__(
+        self, plan: LaunchPlan, kernels: Sequence[Any], tables: Sequence[torch.Tensor], engine: Engine
+    ) -> None:
+        code = Code()
+        self.inputs = [("argument", index) for index in _used(plan)]
+        self.inputs += [("buffer", index) for index in sorted(returned_buffers(plan))]
+        places = {key: Place(code.register()) for key in self.inputs}
+        places |= {("table", index): Place(code.register(table.data_ptr())) for index, table in enumerate(tables)}
+        code.plan(plan, kernels, Operands(places))
+        self._plan = PlanFields()
+        super().__init__(code, engine, self._plan)
+        self.call = engine.function(self._plan)
+
+
+def returned_buffers(plan: LaunchPlan) -> set[int]:
+    """Return the buffers that a plan returns, whole or in part."""
+    return {operand.index for operand in plan.returns if operand.source == "buffer"}
+
+
+def _used(plan: LaunchPlan) -> list[int]:
+    """Return the arguments whose memory a step works on."""
+    indices: set[int] = set()
+    for step in plan.steps:
+        if isinstance(step, Fill | Copy):
+            operands: list[Any] = [step.target] if isinstance(step, Fill) else [step.target, step.origin]
+        else:
+            operands = list(step.arguments) if isinstance(step, Launch) else []
+        indices |= {item.index for item in operands if isinstance(item, Operand) and item.source == "argument"}
+    return sorted(indices)
+
+
+def _require_dense(form: Form) -> None:
+    """Raise NotNative unless the elements lie side by side, in any order of dimensions."""
+    expected, dimensions = 1, zip(form.strides, form.shape, strict=True)
+    for stride, size in sorted((stride, size) for stride, size in dimensions if size > 1):
+        if stride != expected:
+            raise NotNative("fills or copies a tensor with gaps")
+        expected *= size
+
+
+def _bits(kind: Any, value: float) -> int:
+    """Return the contents of a floating-point register that holds ``value``."""
+    if kind is ctypes.c_double:
+        return int(struct.unpack("<q", struct.pack("<d", value))[0])
+    return int(struct.unpack("<i", bytes(ctypes.c_float(value)))[0])
+
+
+def _integer(kind: Any, value: Any) -> int:
+    """Return an integer argument of a C type as 64 bits. None is no address. Raises NotNative for another value."""
+    if value is None:
+        return 0
+    if isinstance(value, torch.dtype):
+        if value not in DTYPE_CODES:
+            raise NotNative(f"passbench.h has no dtype {value}")
+        return DTYPE_CODES[value]
+    if kind is ctypes.c_void_p or not isinstance(value, int):
+        raise NotNative("launches a kernel with an argument that is no number")
+    return int(kind(value).value)

@@ -1,0 +1,166 @@
+"""A rewritten graph that consists of plans alone, as one native block: the engine makes all its calls."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import operator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from pytest_passbench.plans.launch import ALIGNMENT_BYTES, Form, contiguous
+from pytest_passbench.protocol import MAX_OUTPUTS, Layout
+from pytest_passbench.runner.engine import BlockFields, Engine
+from pytest_passbench.runner.native_code import Code, Executable, NotNative, Operands, Place, returned_buffers
+from pytest_passbench.runner.output_tables import OutputTables
+from pytest_passbench.runner.replay import Replayed
+
+
+@dataclass(frozen=True)
+class View:
+    """A tensor of the graph: its place in memory and its form."""
+
+    place: Place
+    form: Form
+
+
+class NativeBlock(Executable):
+    """The calls of a block, as words, on inputs in a layout. ``forms`` are those of a call's outputs."""
+
+    def __init__(self, code: Code, engine: Engine, layout: Layout, forms: Sequence[Form]) -> None:
+        self._fields_of_block = fields = BlockFields()
+        super().__init__(code, engine, fields.plan, layout.slots)
+        self.forms, self._engine, self._address = tuple(forms), engine, ctypes.addressof(fields)
+        empty = [0 in shape for shape in layout.shapes]
+        offsets = [-1 if none else offset for offset, none in zip(layout.offsets, empty, strict=True)]
+        self._offsets = (ctypes.c_int64 * max(1, len(offsets)))(*offsets)
+        fields.stride, fields.input_count = layout.stride, len(offsets)
+        fields.offsets = ctypes.addressof(self._offsets)
+
+    def place(self, inputs: int, tables: OutputTables) -> None:
+        """Use the inputs at this address, and describe outputs in these tables, which have no forms yet."""
+        self._fields_of_block.inputs, self._fields_of_block.entries = inputs, tables.addresses()["entries"]
+        for form in self.forms:
+            tables.tensor_form(getattr(torch, form.dtype), form.shape, form.strides)
+
+    def run(self, calls: int) -> None:
+        """Make so many calls and describe their outputs. Raises MemoryError."""
+        if not self._engine.block(self._address, calls):
+            raise MemoryError("there is no memory for a call")
+
+    def forget(self) -> None:
+        """Release the outputs of the last block."""
+        self._engine.forget(self._address)
+
+
+def native_graph(graph: Graph, plans: Sequence[Replayed], engine: Engine, layout: Layout) -> NativeBlock:
+    """Return the calls of a graph as a native block. Raises NotNative unless it consists of plans that fit it."""
+    first = _Writer(graph, plans, layout)
+    lasting = {view.place.register for view in first.outputs} & first.buffers
+    ends: dict[Node, list[int]] = {}
+    for register in sorted(first.buffers - lasting):
+        ends.setdefault(first.uses[register], []).append(register)
+    writer = _Writer(graph, plans, layout, lasting, ends)
+    forms = list(dict.fromkeys(view.form for view in writer.outputs))
+    for view in writer.outputs:
+        writer.code.describe(Place(0) if 0 in view.form.shape else view.place, forms.index(view.form))
+    return NativeBlock(writer.code, engine, layout, forms)
+
+
+def empty_block(engine: Engine, layout: Layout, outputs: int) -> NativeBlock:
+    """Return a native block of calls that do nothing but describe so many outputs."""
+    code = Code()
+    for _ in layout.shapes:
+        code.register()
+    for _ in range(outputs):
+        code.describe(Place(0), 0)
+    return NativeBlock(code, engine, layout, [])
+
+
+class _Writer:
+    """The writer of a graph's steps. It raises NotNative.
+
+    ``lasting`` are the registers of the buffers that the graph returns. ``ends`` has the registers of other buffers
+    by the last node that uses them. Both are known once the graph was written without them: ``outputs`` are the
+    returned tensors, ``buffers`` the registers of all plans' results, ``uses`` the last node that uses each register.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        plans: Sequence[Replayed],
+        layout: Layout,
+        lasting: Collection[int] = (),
+        ends: Mapping[Node, Sequence[int]] = MappingProxyType({}),
+    ) -> None:
+        self.code = Code(lasting)
+        self.outputs, self.buffers, self.uses = list[View](), set[int](), dict[int, Node]()
+        self._plans = {id(plan.call): plan for plan in plans}
+        self._values: dict[Node, View | tuple[View, ...]] = {}
+        forms = [contiguous(dtype, shape) for dtype, shape in zip(layout.dtypes, layout.shapes, strict=True)]
+        inputs = iter([View(Place(self.code.register()), form) for form in forms])
+        for node in graph.nodes:
+            self._add(node, inputs)
+            for register in ends.get(node, ()):
+                self.code.release(register)
+
+    def _add(self, node: Node, inputs: Iterator[View]) -> None:
+        if node.op == "placeholder":
+            self._values[node] = next(inputs)
+        elif node.op == "output":
+            if not isinstance(node.args[0], tuple) or len(node.args[0]) > MAX_OUTPUTS:
+                raise NotNative("returns no tuple, or more than the tables have room for")
+            self.outputs = [self._view(value, node) for value in node.args[0]]
+        elif node.op == "call_function" and node.target is operator.getitem:
+            self._values[node] = self._item(*node.args)
+        elif node.op == "call_function" and id(node.target) in self._plans and not node.kwargs:
+            self._values[node] = self._call(node, self._plans[id(node.target)])
+        else:
+            raise NotNative("calls an operator of torch's")
+
+    def _view(self, value: Any, user: Node) -> View:
+        view = self._values.get(value) if isinstance(value, Node) else None
+        if not isinstance(view, View):
+            raise NotNative("uses something else than a tensor")
+        self.uses[view.place.register] = user
+        return view
+
+    def _item(self, value: Any, index: Any) -> View:
+        values = self._values.get(value) if isinstance(value, Node) else None
+        if not isinstance(values, tuple) or not isinstance(index, int):
+            raise NotNative("takes an item of something else than a plan's results")
+        return values[index]
+
+    def _call(self, node: Node, replayed: Replayed) -> View | tuple[View, ...]:
+        plan, returned = replayed.plan, returned_buffers(replayed.plan)
+        views = [self._view(value, node) for value in node.args]
+        _check(replayed, views)
+        places = {("argument", index): view.place for index, view in enumerate(views)}
+        places |= {("table", index): Place(self._table(table)) for index, table in enumerate(replayed.tables)}
+        operands = Operands(places)
+        self.code.plan(plan, replayed.kernels, operands, returned)
+        for index in returned:
+            register = operands.places["buffer", index].register
+            self.buffers.add(register)
+            self.uses[register] = node
+        results = tuple(View(operands.of(operand), operand.form) for operand in plan.returns)
+        return results if replayed.sequence else results[0]
+
+    def _table(self, table: torch.Tensor) -> int:
+        return self.code.register(table.data_ptr())
+
+
+def _check(replayed: Replayed, views: Sequence[View]) -> None:
+    """Raise NotNative if a tensor does not fit the plan. In Python, a call would raise WrongArgument."""
+    for view, tensor in zip(views, replayed.plan.tensors, strict=True):
+        if view.form != tensor.form or view.place.offset % ALIGNMENT_BYTES != tensor.misaligned:
+            raise NotNative("has a tensor of another layout than a plan was recorded for")
+    for (index, view), (other_index, other) in itertools.combinations(enumerate(views), 2):
+        shared = view.place.register == other.place.register
+        if shared and (index in replayed.written or other_index in replayed.written):
+            raise NotNative("has a plan that writes to a tensor which may share memory with another")

@@ -1,0 +1,63 @@
+"""The floor under the clock: a program that seems faster than itself without its kernels is accused, no other one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pytest_passbench.judge.arms.names import CANDIDATE
+from pytest_passbench.judge.measure.cpu_clock import CpuClock
+from shared.workspace import GELU_ADD_KERNEL, make_cpp_pass
+
+
+def taken_over(monkeypatch, factor):
+    """Have all timed blocks of the candidate take ``factor`` times as long, as if something else made its calls."""
+    run = CpuClock._run
+
+    def changed(self, arm, calls, empty=False):
+        taken = run(self, arm, calls, empty)
+        return replace(taken, wall=taken.wall * factor) if arm == CANDIDATE and not empty else taken
+
+    monkeypatch.setattr(CpuClock, "_run", changed)
+
+
+@pytest.mark.parametrize("pipeline", ["direct", "dynamo"])
+def test_a_block_below_the_floor_is_a_violation(bench, monkeypatch, pipeline):
+    bench.task()
+    bench.candidate({"p": make_cpp_pass(GELU_ADD_KERNEL)})
+    taken_over(monkeypatch, 0.1)
+    (record, *_) = bench.records(pipeline=pipeline, audit="standard")
+    rules = {(finding.layer, finding.rule, finding.severity) for finding in record.findings}
+    assert ("clock", "floor", "violation") in rules
+    assert record.arm.status == "integrity"
+    assert "without its kernels" in next(item.message for item in record.findings if item.rule == "floor")
+
+
+@pytest.mark.parametrize("pipeline", ["direct", "dynamo"])
+@pytest.mark.parametrize("scale", [1, 64])
+def test_an_honest_program_is_above_it(bench, pipeline, scale):
+    bench.task(scales=(scale,))
+    bench.candidate({"p": make_cpp_pass(GELU_ADD_KERNEL)})
+    (record, *_) = bench.records(pipeline=pipeline, audit="standard")
+    assert record.correct, record.arm.message
+    assert not [finding for finding in record.findings if finding.layer == "clock"]
+
+
+def test_the_blocks_without_kernels_launch_none(bench, monkeypatch):
+    from pytest_passbench.judge.verify.outputs import read_call
+
+    values, beside = [], CpuClock.beside
+
+    def noted(self, runner, calls):
+        walls = beside(self, runner, calls)
+        values.append(read_call(runner, 0)[0].value)
+        return walls
+
+    monkeypatch.setattr(CpuClock, "beside", noted)
+    bench.task()
+    bench.candidate({"p": make_cpp_pass(GELU_ADD_KERNEL)})
+    (record, *_) = bench.records(pipeline="dynamo", audit="standard")
+    assert record.correct, record.arm.message
+    assert values
+    assert not any(value.any() for value in values)
