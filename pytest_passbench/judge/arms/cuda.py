@@ -82,7 +82,13 @@ class CudaTemplate(Template):
         return report
 
     def start_fork(
-        self, program: Effects, calls: int, place: int, _rehearse: bool = False, audit: bool = False, _idle: bool = False
+        self,
+        program: Effects,
+        calls: int,
+        place: int,
+        _rehearse: bool = False,
+        audit: bool = False,
+        _idle: bool = False,
     ) -> Fork:
         """Return the runner on its way. The first call decides how many calls a block may have.
 

@@ -28,8 +28,8 @@ MARGIN = 0.05
 def floor(clock: CpuClock, template: Template, bench: Bench) -> list[Finding]:
     """Return a violation if the candidate's blocks were shorter than those of its program without kernels.
 
-    Both are held against eager's blocks beside them, since the machine's speed may drift. The candidate's value is the
-    median over all rounds of all pairs, the floor's the least of several blocks in several processes. A process
+    Both are held against eager's blocks beside them, since the machine's speed may drift. The candidate's value is
+    the median over all rounds of all pairs, the floor's the least of several blocks in several processes. A process
     without kernels that fails is no evidence. ``template`` is the candidate's.
     """
     rounds = list(zip(clock.walls.get(CANDIDATE, []), clock.walls.get(EAGER, []), strict=False))
