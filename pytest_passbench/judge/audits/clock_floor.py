@@ -116,7 +116,7 @@ class Floor:
         for number in range(BLOCKS):
             eager, idle = self._clock.beside(runner, self._clock.calls)
             least = min(least, idle / eager)
-            if number >= FEW_BLOCKS - 1 and self._share > CLEAR * least and not self._alone:
+            if number >= FEW_BLOCKS - 1 and self._share > CLEAR * least:
                 break
         return least
 
@@ -124,11 +124,13 @@ class Floor:
         """Return the least ratio for the kernels alone. A call of each block is verified. Raises ArmFailed."""
         clock, least = self._clock, math.inf
         empty = min(clock.runners[EAGER].engine_empty_block(clock.calls, 0).wall for _ in range(BLOCKS // 2))
-        for _ in range(BLOCKS):
+        for number in range(BLOCKS):
             eager, native = clock.beside(runner, clock.calls)
             least = min(least, max(0.0, native - empty) / eager)
             runners = {EAGER: clock.runners[EAGER], CANDIDATE: runner}
             call = self._rng.randrange(clock.calls)
             if self._blocks is not None:
                 self._wrong += self._blocks.compared(runners, call, "in a block of its kernels alone")
+            if number >= FEW_BLOCKS - 1 and self._share * MAX_GAIN >= self._least + least:
+                break  # further blocks can only lower the least
         return least
