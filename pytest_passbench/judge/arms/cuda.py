@@ -89,6 +89,7 @@ class CudaTemplate(Template):
         _rehearse: bool = False,
         audit: bool = False,
         _idle: bool = False,
+        _native: bool | None = None,
     ) -> Fork:
         """Return the runner on its way. The first call decides how many calls a block may have.
 

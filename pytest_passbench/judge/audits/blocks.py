@@ -9,6 +9,7 @@ like any verified call, and is not a violation.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -90,7 +91,7 @@ class Blocks:
             with blaming(arm), self.bench.deadline.paused(arm != CANDIDATE):
                 runners[arm].block(calls)
         chosen = self._rng.sample(range(calls), min(VERIFIED_CALLS, calls))
-        return [finding for call in chosen for finding in self._compared(runners, call, where)][:1]
+        return [finding for call in chosen for finding in self.compared(runners, call, where)][:1]
 
     def _changes(self, batch: Batch) -> list[Change]:
         """Return new values for a small part of every input of every call, with their addresses."""
@@ -106,7 +107,11 @@ class Blocks:
                     changes.append((place, values[start : start + size]))
         return changes
 
-    def _compared(self, runners: dict[str, Runner], call: int, where: str) -> list[Finding]:
+    def compared(self, runners: Mapping[str, Runner], call: int, where: str) -> list[Finding]:
+        """Return a finding if the candidate's outputs of a call are wrong though others were right.
+
+        Raises ArmFailed.
+        """
         outputs: dict[str, list[Output]] = {}
         for arm in (EAGER, CANDIDATE):
             with blaming(arm):
