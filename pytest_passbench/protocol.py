@@ -28,7 +28,7 @@ FLAG_EMPTY = 1  # run the block with a call that does nothing, to time the harne
 FLAG_PREPARE = 2  # copy the inputs of ``calls`` calls to the device
 FLAG_COLLECT = 4  # copy the outputs of call number ``calls`` from the device to the host
 FLAG_DESCRIBE = 8  # describe the outputs of ``calls`` calls on the device in the tables
-FLAG_POISON = 16  # fill each allocation of the program's plans with NaN from now on
+FLAG_POISON = 16  # fill each allocation of the program's plans from now on
 FLAG_DEVICE_TIME = 32  # make ``calls`` calls while the device is held back, to time it alone
 OUTCOME_OK, OUTCOME_RAISED = 0, 1
 

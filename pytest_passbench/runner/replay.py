@@ -30,6 +30,7 @@ from pytest_passbench.plans.launch import (
     TritonType,
     Tuned,
 )
+from pytest_passbench.runner.contents import Contents
 from pytest_passbench.runner.plan_runtime import (
     FillingAllocator,
     WrongArgument,
@@ -42,9 +43,9 @@ from pytest_passbench.runner.plan_runtime import (
     reinterpret,
     tensor_leaves,
     triton_type,
+    zero,
 )
 
-POISON = 0xFF  # of every byte: NaN in each floating-point type, -1 or the greatest value in integers
 DTYPE_CODES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}  # ``pb::dtype`` in passbench.h
 _CTYPES: dict[str, Any] = {
     "pointer": ctypes.c_void_p,
@@ -78,7 +79,7 @@ class Replayed:
         kernels = {name: value for name, value in self.namespace.items() if isinstance(value, _CppFunction)}
         self._awake = {**kernels, "empty": self.namespace["empty"]}
         self.namespace.update(dict.fromkeys(kernels, do_nothing))
-        self.namespace["empty"] = FillingAllocator(self.namespace["empty"], 0)
+        self.namespace["empty"] = FillingAllocator(self.namespace["empty"], zero)
 
     def wake(self) -> None:
         """Put the real kernels and the allocator back."""
@@ -133,10 +134,11 @@ def replay(
     return Replayed(namespace["launch_plan"], source, namespace)
 
 
-def poison(replayed: Sequence[Replayed]) -> None:
-    """Fill each allocation of these plans with NaN (with -1 in integers) from now on."""
-    for one in replayed:
-        one.namespace["empty"] = FillingAllocator(one.namespace["empty"], POISON)
+def poison(replayed: Sequence[Replayed], seed: int) -> None:
+    """Fill each allocation of these plans with contents that are drawn from ``seed``, from now on."""
+    contents = Contents(seed)
+    for plan in replayed:
+        plan.namespace["empty"] = FillingAllocator(plan.namespace["empty"], contents.fill)
 
 
 class _Printer:

@@ -265,7 +265,7 @@ def _serve(channel: socket.socket, message: dict[str, Any], ready: Ready, shared
         for replayed in ready.replayed:
             replayed.wake()
         if message["audit"]:
-            poison(ready.replayed)
+            poison(ready.replayed, message["place"])
         block = _block(channel, ready, message["calls"], mutated, outputs, shared)
         rehearsal = message["calls"] if message["rehearse"] else 0
         with closing(channel), closing(block):
@@ -289,7 +289,7 @@ def _block(
     from pytest_passbench.runner.cuda import CudaBlock
 
     try:
-        plans = partial(poison, ready.replayed)
+        plans = partial(poison, ready.replayed, random.getrandbits(32))
         return CudaBlock(ready.device, ready.call, ready.pages, calls, mutated, outputs, plans, *shared)
     except Exception as error:
         send(channel, {"status": _status(error), "phase": "fork", "message": _explained(error)})

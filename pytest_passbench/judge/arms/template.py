@@ -186,7 +186,7 @@ class Template:
 
         ``place`` is a random number that decides where in memory the runner works. With ``rehearse`` the runner runs
         a block before it reports, if the template :attr:`rehearses`. With ``audit`` its plans allocate memory full
-        of NaN; apart from that, kernels can't tell it from other runners.
+        of drawn contents; apart from that, kernels can't tell it from other runners.
         """
         mine, theirs = socket_pair()
         descriptors = theirs.fileno(), *self.shared
