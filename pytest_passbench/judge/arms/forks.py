@@ -78,8 +78,8 @@ def fork_all(
     With ``rehearse`` each runner first runs a block on the present contents of the input pages. They do so at the
     same time, on the cores where they were forked, because first touches of memory take longer than the calls.
     All runners get the same random place in memory, so that two runners of one program do not differ.
-    ``audited`` arms get runners whose plans allocate memory full of drawn contents. Waiting for other arms than the candidate
-    does not count for the case's ``deadline``.
+    ``audited`` arms get runners whose plans allocate memory full of drawn contents. Waiting for other arms than the
+    candidate does not count for the case's ``deadline``.
     Raises ArmFailed for the first arm that fails. Then no runner is left, and no other arm's answer is unread.
     """
     cores_of = draw_cores(list(templates), cores.forking)

@@ -11,6 +11,7 @@ from pytest_passbench.judge.arms.forks import blaming
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.template import Template
 from pytest_passbench.judge.audits import clock_evidence, plausibility
+from pytest_passbench.judge.audits.beyond import Beyond
 from pytest_passbench.judge.audits.blocks import Blocks
 from pytest_passbench.judge.audits.layers import chosen, note, pairs_of_blocks, violation
 from pytest_passbench.judge.bench import Bench
@@ -84,6 +85,7 @@ class Auditor:
                     self.findings += clock_evidence.first_call(clock, CANDIDATE, clock.calls)
             if "plausibility" in self.layers and measured is not None:
                 self._plausibility(clock, checker, measured)
+        self._beyond(clock, checker)
         clock.leave_only(EAGER)
         self._blocks(template, clock, checker, per_call)
 
@@ -99,17 +101,21 @@ class Auditor:
         self.findings += plausibility.bandwidth(size, seconds, rate)
         self.findings += plausibility.null_answer(checker.null_from, self._settings.tolerance)
 
+    def _beyond(self, clock: CpuClock, checker: Checker) -> None:
+        """Call on inputs outside the recorded range in the last pair's processes, where memory is as usual."""
+        standing = checker.standings.get(CANDIDATE)
+        if "outputs" in self.layers and standing is not None and CANDIDATE in clock.runners and not self.violated:
+            Beyond(self._bench, standing, self._settings.audit == "paranoid").run(clock.runners)
+
     def _blocks(self, template: Template, clock: CpuClock, checker: Checker, per_call: Mapping[str, float]) -> None:
         standing = checker.standings.get(CANDIDATE)
         if "outputs" not in self.layers or standing is None:
             return
-        thorough = self._settings.audit == "paranoid"
         eager = clock.runners[EAGER]
-        blocks = Blocks(template, eager, clock.calls, clock.program, self._bench, standing, thorough)
-        pairs = pairs_of_blocks(self._settings)
-        for number in range(1, pairs + 1):
+        blocks = Blocks(template, eager, clock.calls, clock.program, self._bench, standing)
+        for _ in range(pairs_of_blocks(self._settings)):
             if not self.violated:
-                self.findings += blocks.run(max(per_call.values()), beyond=number == pairs)
+                self.findings += blocks.run(max(per_call.values()))
 
     def note(self, record: Record) -> None:
         """Put the findings into the record."""
