@@ -80,8 +80,8 @@ def fork_all(
     With ``rehearse`` each runner first runs a block on the present contents of the input pages. They do so at the
     same time, on the cores where they were forked, because first touches of memory take longer than the calls.
     All runners get the same random place in memory, so that two runners of one program do not differ.
-    ``audited`` arms get runners whose plans allocate memory full of NaN. With ``idle`` the runners launch no kernel.
-    ``native`` says whether the engine makes their blocks; None leaves that to the templates.
+    ``audited`` arms get runners whose plans allocate memory full of drawn contents. With ``idle`` the runners launch
+    no kernel. ``native`` says whether the engine makes their blocks; None leaves that to the templates.
     Waiting for other arms than the candidate does not count for the case's ``deadline``.
     Raises ArmFailed for the first arm that fails. Then no runner is left, and no other arm's answer is unread.
     """

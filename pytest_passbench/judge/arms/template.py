@@ -210,9 +210,9 @@ class Template:
 
         ``place`` is a random number that decides where in memory the runner works. With ``rehearse`` the runner runs
         a block before it reports, if the template :attr:`rehearses`. With ``audit`` its plans allocate memory full
-        of NaN; apart from that, kernels can't tell it from other runners. With ``idle`` it launches no kernel, so no
-        machine code of a candidate's ever runs in it. ``native`` says whether the engine makes its blocks; None
-        leaves that to :meth:`native`.
+        of drawn contents; apart from that, kernels can't tell it from other runners. With ``idle`` it launches no
+        kernel, so no machine code of a candidate's ever runs in it. ``native`` says whether the engine makes its
+        blocks; None leaves that to :meth:`native`.
         """
         mine, theirs = socket_pair()
         descriptors = theirs.fileno(), *self.shared

@@ -1,4 +1,4 @@
-"""Extra blocks that look like any other to a candidate: with poisoned memory, and with nearly repeated inputs.
+"""Extra blocks that look like any other to a candidate: in refilled memory, and with nearly repeated inputs.
 
 They run in an extra runner of the candidate, and in eager's last one. The first block has fresh inputs. Before the
 second one, a small part of each input changes at the same addresses. A program that answers from a sample of its
@@ -19,7 +19,6 @@ from pytest_passbench.judge.arms.forks import blaming, fork_all
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.arms.template import Effects, Template
-from pytest_passbench.judge.audits.beyond import Beyond
 from pytest_passbench.judge.audits.layers import violation
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch
@@ -40,7 +39,7 @@ class Blocks:
     """The extra blocks of a subgraph.
 
     ``eager`` is a runner for blocks of up to ``most`` calls. ``standing`` is the candidate's, from calls verified
-    before and in these blocks. ``thorough`` calls on all ranges outside the recorded one.
+    before and in these blocks.
     """
 
     template: Template
@@ -49,15 +48,14 @@ class Blocks:
     program: Effects
     bench: Bench
     standing: Standing
-    thorough: bool
 
     def __post_init__(self) -> None:
         self._rng = self.bench.secret.stream("audit")
 
-    def run(self, per_call: float, beyond: bool) -> list[Finding]:
+    def run(self, per_call: float) -> list[Finding]:
         """Run a pair of blocks and return their findings. Raises ArmFailed if an arm fails.
 
-        ``per_call`` is in seconds. With ``beyond``, inputs outside the recorded range follow.
+        ``per_call`` is in seconds.
         """
         calls = max(1, min(self.most, MAX_CALLS, int(BLOCK_SECONDS / max(per_call, 1e-6))))
         with self.bench.awake.off():
@@ -65,11 +63,7 @@ class Blocks:
             forked = fork_all(templates, self.program, calls, bench.cores, bench.deadline, audited=[CANDIDATE])
         try:
             runners = {EAGER: self.eager, **forked}
-            found = self._both(runners, calls)
-            if beyond and not found:
-                asked = Beyond(self.bench, self.standing, self.thorough)
-                asked.run(runners)
-            return found
+            return self._both(runners, calls)
         finally:
             forked[CANDIDATE].close()
 
