@@ -58,7 +58,7 @@ def take(first: Path, second: Path | None) -> None:
         full = made(first, Path(scratch) / "a.html")
         shot(page, full, "report-run", height=2050)
         if second is not None:
-            shot(page, made(second, Path(scratch) / "b.html"), "report-failures", height=2450)
+            shot(page, made(second, Path(scratch) / "b.html"), "report-failures", height=2250)
         shot(page, full, "report-dark", height=2050, dark=True)
         opened(page, full, "report-subgraph")
         shot(page, full, "report-phone", width=PHONE_WIDTH, height=2600)

@@ -116,7 +116,8 @@ def blocks(records: Iterable[Record]) -> list[str]:
     """
     failed = [record for record in records if not record.correct]
     others = [record for record in failed if record.arm.status != "pass_miss" or not misses.causes(record.passes)]
-    return [describe(alike, lambda record: f"{record.task}/{record.subgraph}") for alike in grouped(others, cause_key)]
+    groups = grouped(others, cause_key)
+    return [describe(alike, lambda record: f"{record.task}/{record.subgraph}") for alike in groups]
 
 
 def _evidence(record: Record) -> str:
