@@ -1,7 +1,7 @@
 """The pictures of report.html in docs/img, taken of real runs in headless Chromium.
 
     python benchmarks/report_pictures.py spoil /tmp/spoiled
-    pytest --passbench --candidate=candidates/cpu-fused --passbench-pipeline=direct --passbench-suite=full
+    pytest --passbench --candidate=candidates/cpu-fused --passbench-pipeline=direct --passbench-baseline=inductor
     pytest --passbench --candidate=/tmp/spoiled --passbench-pipeline=direct --passbench-budget=2m
     python benchmarks/report_pictures.py take reports/<first run> reports/<second run>
 
