@@ -16,7 +16,7 @@ from pytest_passbench.core.settings import ScoreSettings
 
 if TYPE_CHECKING:
     from pytest_passbench.core.run import Run
-    from pytest_passbench.score.board import Row
+    from pytest_passbench.score.board import ScoreRow
 
 
 HELP = "Compute the scores of a results file, or of bare subgraphs, again."
@@ -116,12 +116,12 @@ def _baseline(run: Run, name: str, settings: ScoreSettings, t: int) -> dict[str,
     return {**_row(board.row(name, board.baseline_of(run, name), settings, t)), "fp64": _accurate(run, accurate)}
 
 
-def _accurate(run: Run, row: Row) -> dict[str, Any] | None:
+def _accurate(run: Run, row: ScoreRow) -> dict[str, Any] | None:
     """Return a row of scores by accuracy, or None if the file does not have it."""
     return {key: value for key, value in _row(row).items() if key != "name"} if run.has_accuracy else None
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: ScoreRow) -> dict[str, Any]:
     columns = ("name", "gmean", "correct", "fast1", "subgraphs", "unmeasured", "missing")
     return {**{name: getattr(row, name) for name in columns}, **row.scores.to_json()}
 

@@ -54,7 +54,7 @@ class ZeroPool:
         key = shape, strides, dtype
         tensor = self._pool.get(key)
         if tensor is None:
-            tensor = self._pool[key] = FillingAllocator(self._plain, 0)(shape, strides, dtype)
+            tensor = self._pool[key] = FillingAllocator(self._plain, zero)(shape, strides, dtype)
         return tensor
 
 

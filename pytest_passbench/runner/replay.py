@@ -6,6 +6,7 @@ knows all steps of a plan, one line makes them all: checks, returned buffers and
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 import linecache
@@ -33,7 +34,7 @@ from pytest_passbench.plans.launch import (
 )
 from pytest_passbench.runner.contents import Contents
 from pytest_passbench.runner.engine import Engine
-from pytest_passbench.runner.native_code import DTYPE_CODES, CppFunction, Executable, NativePlan
+from pytest_passbench.runner.native_code import DTYPE_CODES, CppFunction, Executable, NativePlan, NotNative
 from pytest_passbench.runner.plan_runtime import (
     FillingAllocator,
     WrongArgument,

@@ -192,8 +192,8 @@ def test_a_plan_at_rest_launches_nothing_and_an_audited_one_finds_no_zeros(engin
     native.rest()
     assert not native.call(torch.ones(24)).any()
     native.wake()
-    poison([native])
-    assert native.call(torch.ones(24)).isnan().all()  # the scratch memory is not zero
+    poison([native], seed=1)
+    assert not native.call(torch.ones(24)).eq(1).any()  # the scratch memory is not zero
 
 
 @pytest.mark.parametrize(
