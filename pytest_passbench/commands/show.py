@@ -1,15 +1,18 @@
-"""``passbench show``: the tables of a stored run again, at another t or by another criterion. Imports no torch."""
+"""``passbench show``: the tables or scores of a stored run, computed again. Imports no torch."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
+from pytest_passbench.commands import scores
 from pytest_passbench.commands.results import add_file, warn_if_changed
 from pytest_passbench.core.checks import tolerance
 from pytest_passbench.core.criterion import CRITERIA
 
-HELP = "Print the tables of a stored run again, at another t or by another criterion."
+HELP = """Print the tables of a stored run again: at another t, by another criterion, or scored with other parameters.
+With --json print all scores under both criteria; FILE may also be JSON with bare "subgraphs" then."""
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -27,6 +30,8 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument(
         "--format", choices=("text", "markdown"), default="text", help="markdown is all of results.md (default: text)"
     )
+    parser.add_argument("--json", action="store_true", help="print the scores as JSON")
+    scores.add_parameters(parser)
     parser.add_argument("--html", type=Path, metavar="PATH", help="write the page for a browser there as well")
     parser.set_defaults(run=run)
 
@@ -34,19 +39,26 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def run(args: argparse.Namespace) -> int:
     """Print the tables."""
     from pytest_passbench.core.ladder import T_STRICT
-    from pytest_passbench.report import again, markdown, terminal
     from pytest_passbench.run import results_file
+    from pytest_passbench.run.duration_forecast import forecast_line
 
     path = results_file.located(args.file)
+    if args.json:
+        print(json.dumps(scores.scores(results_file.load(path), path, args), indent=1))
+        return 0
+    from pytest_passbench.report import again, markdown, terminal
+
     stored = results_file.read(path)
     warn_if_changed(stored, path)
-    view = again.seen(stored, args.tolerance, args.criterion, args.task, str(path))
-    said = again.caveats(stored, view)
+    view = again.seen(scores.with_parameters(stored, args), args.tolerance, args.criterion, args.task, str(path))
+    said = [*again.caveats(stored, view), *scores.caveat(stored, view)]
     at = T_STRICT if args.tolerance is None else args.tolerance
     if args.format == "markdown":
         print(markdown.render(view, at, said), end="")
     else:
         print(terminal.summary(view, terminal.columns(), at, said, args.full))
+        if line := forecast_line(view):
+            print(f"\n{line}")
     if args.html is not None:
         from pytest_passbench.report import html
 
