@@ -1,4 +1,4 @@
-"""``passbench score`` from the command line."""
+"""``passbench show --json`` from the command line."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def run_folder(tmp_path):
 
 
 def output(capsys, *argv):
-    assert main(["score", *map(str, argv)]) == 0
+    assert main(["show", "--json", *map(str, argv)]) == 0
     return json.loads(capsys.readouterr().out)
 
 
 def message(capsys, *argv):
-    assert main(["score", *map(str, argv)]) == 1
+    assert main(["show", "--json", *map(str, argv)]) == 1
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
     assert lines[0].startswith("passbench: error: ")
@@ -112,7 +112,7 @@ def test_an_unmeasured_speed_gives_null(tmp_path, capsys):
 def test_an_edited_results_file_is_scored_with_a_warning(run_folder, capsys):
     file = run_folder / "results.json"
     file.write_text(file.read_text().replace('"ratio": 8.0', '"ratio": 80.0'))
-    assert main(["score", str(file)]) == 0
+    assert main(["show", "--json", str(file)]) == 0
     assert "changed after it was written" in capsys.readouterr().err
 
 
@@ -124,7 +124,7 @@ def test_an_edited_results_file_is_scored_with_a_warning(run_folder, capsys):
         ("[]", "schema None"),
         ('{"schema": "passbench/9", "records": []}', "passbench/9"),
         ('{"schema": "passbench/1"}', "records"),
-        ('{"schema": "passbench/1", "records": [{"task": "a"}]}', "'arm'"),
+        ('{"schema": "passbench/1", "records": [{"task": "a"}]}', "records[0]"),
         ('{"schema": "passbench/1", "records": 3}', "records: 3 is not of type array"),
         ('{"subgraphs": [{"status": "crash", "speedup": 1' + "0" * 400 + "}]}", "integer"),
         ('{"subgraphs": [], "p": 1' + "0" * 400 + "}", "integer"),
@@ -180,7 +180,7 @@ def test_whatever_stands_in_a_file_there_is_never_a_traceback(run_folder, capsys
     where = data.draw(st.sampled_from(list(places(whole))))
     file = run_folder / "edited.json"
     file.write_text(json.dumps(put(whole, where, data.draw(anything))))
-    code = main(["score", str(file)])
+    code = main(["show", "--json", str(file)])
     said = capsys.readouterr()
     if code == 1:
         (line,) = [line for line in said.err.splitlines() if "warning" not in line]
@@ -203,7 +203,7 @@ def test_a_missing_file(tmp_path, capsys):
 @pytest.mark.parametrize("option", ["--b=0", "--b=1.1", "--p=-1", "--interpretation=mine"])
 def test_a_bad_option(run_folder, option):
     with pytest.raises(SystemExit) as stopped:
-        main(["score", str(run_folder), option])
+        main(["show", "--json", str(run_folder), option])
     assert stopped.value.code == 2
 
 
@@ -212,5 +212,11 @@ def test_it_imports_neither_torch_nor_numpy_nor_pytest(run_folder):
         "import sys; from pytest_passbench.commands.main import main; code = main(sys.argv[1:]);"
         "heavy = {'torch', 'numpy', 'pytest', 'yaml'} & set(sys.modules); sys.exit(code or len(heavy))"
     )
-    done = subprocess.run([sys.executable, "-c", code, "score", str(run_folder)], capture_output=True)
+    done = subprocess.run([sys.executable, "-c", code, "show", "--json", str(run_folder)], capture_output=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_tables_are_scored_with_the_parameters_too(run_folder, capsys):
+    assert main(["show", str(run_folder), "--b=0.5"]) == 0
+    caveat = "Scored with b = 0.5, p = 0, default; the run's own are b = 0.1, p = 0, default."
+    assert caveat in capsys.readouterr().out

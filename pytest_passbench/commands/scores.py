@@ -1,15 +1,14 @@
-"""``passbench score``: the scores of a results file, or of bare subgraphs, computed again. Imports no torch."""
+"""The scores of a results file, or of bare subgraphs, computed again with other parameters. Imports no torch."""
 
 from __future__ import annotations
 
 import argparse
-import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_passbench.commands.results import warn_if_changed
-from pytest_passbench.core.checks import exponent, failure_value, tolerance
+from pytest_passbench.core.checks import exponent, failure_value
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.ladder import T_STRICT
 from pytest_passbench.core.settings import ScoreSettings
@@ -19,51 +18,53 @@ if TYPE_CHECKING:
     from pytest_passbench.score.board import ScoreRow
 
 
-HELP = "Compute the scores of a results file, or of bare subgraphs, again."
-
-
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser("score", help="score a results file again", description=HELP)
-    parser.add_argument("file", type=Path, metavar="FILE", help='results.json, or JSON with "subgraphs"')
-    parser.add_argument(
-        "--tolerance",
-        type=tolerance,
-        default=T_STRICT,
-        metavar="T",
-        help=f"t of gmean, correct and fast1, -10 to 0 (default: {T_STRICT})",
-    )
-    parser.add_argument("--b", type=failure_value, help="what a failure counts (default: the file's, else 0.1)")
-    parser.add_argument("--p", type=exponent, help="extra power of slowdowns (default: the file's, else 0)")
+def add_parameters(parser: argparse.ArgumentParser) -> None:
+    """Add the parameters of the scores."""
+    parser.add_argument("--b", type=failure_value, help="what a failure counts (default: the run's, else 0.1)")
+    parser.add_argument("--p", type=exponent, help="extra power of slowdowns (default: the run's, else 0)")
     parser.add_argument(
         "--interpretation",
         choices=("default", "mismatch_extended"),
-        help="from which t failures are tolerated (default: the file's, else default)",
+        help="from which t failures are tolerated (default: the run's, else default)",
     )
-    parser.set_defaults(run=run)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Print the scores as JSON."""
+def scores(data: Any, path: Path, args: argparse.Namespace) -> dict[str, Any]:
+    """Return the scores of what was read from ``path``: a results file, or bare subgraphs. Raises UserError."""
     from pytest_passbench.run import results_file
     from pytest_passbench.score import es
 
-    path = results_file.located(args.file)
-    data = results_file.load(path)
     if isinstance(data, dict) and "subgraphs" in data:
-        scored = score_case(data, path, args)
-    else:
-        run = results_file.parse(data, path)
-        warn_if_changed(run, path)
-        es.check(run.score_settings, path)
-        scored = score_run(run, args)
-    print(json.dumps(scored, indent=1))
-    return 0
+        return score_case(data, path, args)
+    run = results_file.parse(data, path)
+    warn_if_changed(run, path)
+    es.check(run.score_settings, path)
+    if args.task:
+        from pytest_passbench.report import again
+
+        run = again.seen(run, tasks=args.task, where=str(path))
+    return score_run(run, args)
 
 
-def _settings(args: argparse.Namespace, base: ScoreSettings) -> ScoreSettings:
-    given = {name: getattr(args, name) for name in ("b", "p", "interpretation")}
-    return replace(base, **{name: value for name, value in given.items() if value is not None})
+def with_parameters(run: Run, args: argparse.Namespace) -> Run:
+    """Return the run as if it had been scored with the parameters of the command line."""
+    parameters = score_settings(args, run.score_settings)
+    changed = parameters != run.score_settings
+    return replace(run, settings={**run.settings, "score": asdict(parameters)}) if changed else run
+
+
+def caveat(run: Run, view: Run) -> list[str]:
+    """Return a sentence about a view of a run that is scored with other parameters; nothing if they are the same."""
+    if run.score_settings == view.score_settings:
+        return []
+    here, there = (f"b = {s.b:g}, p = {s.p:g}, {s.interpretation}" for s in (view.score_settings, run.score_settings))
+    return [f"Scored with {here}; the run's own are {there}."]
+
+
+def score_settings(args: argparse.Namespace, base: ScoreSettings) -> ScoreSettings:
+    """Return the parameters of the command line; ``base`` has those that it does not name."""
+    named = {name: getattr(args, name) for name in ("b", "p", "interpretation")}
+    return replace(base, **{name: value for name, value in named.items() if value is not None})
 
 
 def score_case(data: dict[str, Any], path: Path, args: argparse.Namespace) -> dict[str, Any]:
@@ -74,10 +75,10 @@ def score_case(data: dict[str, Any], path: Path, args: argparse.Namespace) -> di
     if not isinstance(items, list):
         raise UserError('"subgraphs" is not a list', where=path, remedy="give one object per subgraph")
     judged = [subgraph.from_json(item, f"{path}: subgraph {index}") for index, item in enumerate(items)]
-    own = ScoreSettings(**{name: data[name] for name in ("b", "p", "interpretation") if name in data})
-    es.check(own, path)
-    settings = _settings(args, own)
-    t = args.tolerance
+    base = ScoreSettings(**{name: data[name] for name in ("b", "p", "interpretation") if name in data})
+    es.check(base, path)
+    settings = score_settings(args, base)
+    t = _t(args)
     columns = {
         "gmean": board.gmean(judged, t),
         "correct": board.correctness(judged, t),
@@ -92,12 +93,16 @@ def score_run(run: Run, args: argparse.Namespace) -> dict[str, Any]:
     """Return the scores of a run's candidates and baselines. ``args`` override the run's settings."""
     from pytest_passbench.score import board
 
-    settings, t = _settings(args, run.score_settings), args.tolerance
+    settings, t = score_settings(args, run.score_settings), _t(args)
     scored = [_candidate(run, name, settings, t) for name in run.names]
     rows = [_baseline(run, name, settings, t) for name in run.baselines]
     first = scored[0] if scored else board.row("", board.tasks_of(run, ""), settings).scores.to_json()
     headline = {key: first[key] for key in ("s", "es", "as", "es_published", "as_published")}
     return {**_named(settings, t), **headline, "candidates": scored, "baselines": rows}
+
+
+def _t(args: argparse.Namespace) -> int:
+    return T_STRICT if args.tolerance is None else int(args.tolerance)
 
 
 def _candidate(run: Run, name: str, settings: ScoreSettings, t: int) -> dict[str, Any]:
