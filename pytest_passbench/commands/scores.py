@@ -40,9 +40,9 @@ def scores(data: Any, path: Path, args: argparse.Namespace) -> dict[str, Any]:
     warn_if_changed(run, path)
     es.check(run.score_settings, path)
     if args.task:
-        from pytest_passbench.report import again
+        from pytest_passbench.report import rescored
 
-        run = again.seen(run, tasks=args.task, where=str(path))
+        run = rescored.seen(run, tasks=args.task, where=str(path))
     return score_run(run, args)
 
 
