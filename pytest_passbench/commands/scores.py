@@ -42,7 +42,7 @@ def scores(data: Any, path: Path, args: argparse.Namespace) -> dict[str, Any]:
     if args.task:
         from pytest_passbench.report import rescored
 
-        run = rescored.seen(run, tasks=args.task, where=str(path))
+        run = rescored.rescored(run, tasks=args.task, where=str(path))
     return score_run(run, args)
 
 
