@@ -29,8 +29,9 @@ from pytest_passbench.core.criterion import levels
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.ladder import BITWISE, NEVER, first_correct, right_at
 from pytest_passbench.core.record import RAN
+from pytest_passbench.core.reference import Reference, references
 from pytest_passbench.judge.inputs import Inputs
-from pytest_passbench.judge.verify.accuracy import Accuracy, Reference, references
+from pytest_passbench.judge.verify.accuracy import Accuracy
 from pytest_passbench.judge.verify.compare import compare
 from pytest_passbench.judge.verify.outputs import Output, OutputForm
 from pytest_passbench.protocol import KIND_OTHER_TYPE, KIND_TENSOR
@@ -85,7 +86,8 @@ def _judged(case: Case) -> Iterator[Row]:
     first, other = (inputs.call(inputs.draw(1), 0) for _ in range(2))
     eager = Changed(module, {}).answer(first)
     expected = [_output(value) for value in eager]
-    found = references(_exact(source, case.name, first), expected)
+    exact = _exact(source, case.name, first)
+    found = references(*([output.value for output in outputs] for outputs in (exact, expected)))
     about = {"case": case.name, "task": case.task.id, "dtype": case.subgraph.dtype}
     null = found is not None and all(reference.accepts_null(first) for reference in found)
     for answer in answers(module, first, eager):

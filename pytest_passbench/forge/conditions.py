@@ -17,6 +17,11 @@ from pytest_passbench.forge.capture import ValueStats
 MIN_RELATIVE_SPREAD = 1e-3
 """A spread below this share of the mean's absolute value counts as constant."""
 SPREAD = 0.1
+FLOOR, FLOOR_SPREADS = 0.05, 2.0
+"""An input that is at least FLOOR_SPREADS spreads above 0 stays above this share of its mean, as a variance must.
+
+A smaller mean gets no floor: about half of the values would be clamped to it.
+"""
 MAX_MAGNITUDE = 1e4
 """Numbers from here on count as a mask's filling; such inputs get the mean and spread ``MASK`` instead."""
 MASK = (-2.0, 2.0)
@@ -48,7 +53,7 @@ def widen(spec: TensorSpec) -> TensorSpec:
     if spec.mean is None or not abs(spec.mean) < MAX_MAGNITUDE or not abs(spec.min or 0.0) < MAX_MAGNITUDE:
         return dataclasses.replace(spec, mean=MASK[0], std=MASK[1], min=None, max=None)
     spread = SPREAD * max(abs(spec.mean), 1.0)
-    floor = 0.05 * spec.mean if spec.mean > 0 else None
+    floor = FLOOR * spec.mean if spec.mean >= FLOOR_SPREADS * spread else None
     return dataclasses.replace(spec, std=spread, min=floor, max=None)
 
 

@@ -17,10 +17,11 @@ NOTICING_T = -5
 def unnoticed(probe: Probe, node: fx.Node, value: Any) -> bool:
     """Return True if all outputs are correct at t = NOTICING_T although ``node`` had the value ``value``."""
     changed = downstream(probe.pure, probe.values, node, value)
-    return all(_same(answer, expected) for answer, expected in zip(changed, probe.outputs, strict=True))
+    return all(same(answer, expected) for answer, expected in zip(changed, probe.outputs, strict=True))
 
 
-def _same(answer: Any, expected: torch.Tensor) -> bool:
+def same(answer: Any, expected: torch.Tensor) -> bool:
+    """Return True if an answer is a tensor of the right shape that is correct at t = NOTICING_T."""
     return (
         isinstance(answer, torch.Tensor) and answer.shape == expected.shape and passes(answer, expected, NOTICING_T)
     )

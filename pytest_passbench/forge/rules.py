@@ -10,8 +10,10 @@ from typing import Any
 import torch
 from torch import fx
 
+from pytest_passbench.core.null_answers import mostly_nan
 from pytest_passbench.forge.clean import is_inplace
 from pytest_passbench.forge.conditions import is_degenerate
+from pytest_passbench.forge.left_out import left_out_inputs
 from pytest_passbench.forge.noticing import NOTICING_T, unnoticed
 from pytest_passbench.forge.probe import Probe
 from pytest_passbench.forge.variants import MAX_GUARD, flat_clamps, idle_activations
@@ -69,6 +71,14 @@ def finite(probe: Probe) -> Iterator[str]:
             yield f"output {index} has NaN or Inf"
 
 
+def nan_outputs(probe: Probe) -> Iterator[str]:
+    """Yield outputs that are mostly NaN, since a pass could skip the work there."""
+    for index, output in enumerate(probe.outputs):
+        share = mostly_nan(output)
+        if share is not None:
+            yield f"output {index} is NaN in {100 * share:.0f} % of its elements: correct the bounds of the inputs"
+
+
 def dead_operators(probe: Probe) -> Iterator[str]:
     """Yield operators whose value is never used."""
     for node in probe.module.graph.nodes:
@@ -114,7 +124,8 @@ def right_header(probe: Probe) -> Iterator[str]:
 
 
 WHOLE: tuple[Rule, ...] = (
-    right_header, degenerate_inputs, finite, constant_outputs, deterministic, null_answers, dead_operators,
+    right_header, degenerate_inputs, finite, nan_outputs, constant_outputs, deterministic, null_answers,
+    left_out_inputs, dead_operators,
 )  # fmt: skip
 PARTS: tuple[Rule, ...] = (removable, idle_inputs, flat_clamps, idle_activations, thrown_away)
 """Rules that run parts of a graph. No part of a graph with a level of ``torch.vmap`` can run alone."""

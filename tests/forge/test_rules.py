@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
+from pytest_passbench.forge.conditions import widen
 from pytest_passbench.forge.curate import choose
 from pytest_passbench.forge.headroom import Machine, headroom, of_task, work
 from pytest_passbench.forge.instances import Instance
@@ -71,6 +72,7 @@ def test_the_calls_around_a_level_of_vmap_are_no_dead_operators() -> None:
                                    "return (torch.tanh(tmp_0),)",
                                    inputs=(THREES, replace(X, name="in_1")))),
         ("finite", task("mul div", "tmp_0 = in_0 * 1.5", "return (tmp_0 / 0.0,)", inputs=(X,))),
+        ("nan_outputs", task("sub sqrt", "tmp_0 = in_0 - 1.5", "return (torch.sqrt(tmp_0),)", inputs=(X,))),
         ("constant_outputs", task("tanh floor mul", "tmp_0 = torch.tanh(in_0)", "tmp_1 = torch.floor(in_0)",
                                   "return (tmp_0, tmp_1 * 0.0)", inputs=(replace(X, min=0.1, max=0.9),))),
         ("deterministic", task("mul rand_like add", "tmp_0 = in_0 * 1.5", "tmp_1 = torch.rand_like(tmp_0)",
@@ -85,6 +87,34 @@ def test_the_calls_around_a_level_of_vmap_are_no_dead_operators() -> None:
 )  # fmt: skip
 def test_each_rule_fires_on_a_task_that_breaks_it(rule: str, planted: Task) -> None:
     assert rule in {text.partition(":")[0] for text in said(planted)}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "slight", "texts"),
+    [
+        ("float32", 1e-9, ["could be zeros at t = -5", "could be its mean at t = -5"]),
+        ("bfloat16", 0.001, ["could be zeros: by float64 the answer would be as accurate as eager's",
+                             "could be its mean: by float64 the answer would be as accurate as eager's"]),
+        ("bfloat16", 0.5, []),
+    ],
+)  # fmt: skip
+def test_a_large_input_that_could_be_left_out_is_found_under_both_criteria(
+    dtype: str, slight: float, texts: list[str]
+) -> None:
+    large = replace(X, shape=(32, 64), dtype=dtype, mean=0.0)
+    inputs = (large, replace(large, name="in_1", std=slight))
+    planted = task("add tanh", "tmp_0 = in_0 + in_1", "return (torch.tanh(tmp_0),)", inputs=inputs)
+    assert [one for one in said(planted) if one.startswith("left_out")] == [
+        f"left_out_inputs: input in_1 {text}" for text in texts
+    ]
+
+
+@pytest.mark.parametrize(("mean", "floor"), [(1.0, 0.05), (0.25, 0.0125), (0.1, None), (1e-5, None), (-1.0, None)])
+def test_only_a_mean_of_two_spreads_or_more_gets_a_floor_when_an_input_is_widened(
+    mean: float, floor: float | None
+) -> None:
+    constant = replace(X, mean=mean, std=0.0, min=mean, max=mean)
+    assert (widen(constant).std, widen(constant).min) == (0.1, floor)
 
 
 WIDE = TensorSpec("in_0", (8, 64), "float32", 0.0, 6.0)

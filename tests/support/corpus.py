@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pytest_passbench.core.criterion import CRITERIA, Criterion
 from support.corpus_text import CorpusError, Section, edited, sections
 from support.paths import TESTS
 
@@ -24,7 +25,8 @@ class Entry:
     ``page`` is the name of its page, which is the class of attack of an exploit. ``expect`` is "rejected" or
     "neutralised" of an exploit, "passes" or "refused" of an honest candidate. A refusal is no accusation, and
     ``message`` is a part of its text. ``layer`` is what stops an exploit: "isolation" if what it attacks is absent.
-    An exploit may name its record's ``status`` and a part of its ``message`` too.
+    An exploit may name its record's ``status`` and a part of its ``message`` too. ``criterion`` decides whether its
+    answers are right.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Entry:
     gpu: bool = False
     message: str = ""
     status: str = ""
+    criterion: Criterion = "ladder"
 
     def write(self, folder: Path) -> Path:
         """Write the candidate's files into a new folder, and return it."""
@@ -77,7 +80,8 @@ def _entry(section: Section, page: str) -> Entry:
     layer = "" if expect == "refused" else facts.get(expect, "")
     message, status = facts.get("refused", facts.get("says", "")), facts.get("status", "")
     task, twin, gpu = facts["task"], facts["twin"], "gpu" in facts
-    return Entry(section.name, page, files, task, expect, layer, twin, gpu, message, status)
+    criterion = CRITERIA[CRITERIA.index(facts.get("criterion", "ladder"))]
+    return Entry(section.name, page, files, task, expect, layer, twin, gpu, message, status, criterion)
 
 
 @cache
@@ -146,9 +150,12 @@ def judge(candidate: Path, **settings: Any) -> dict[str, list[Any]]:
     return records
 
 
-def outcome(record: Any) -> str:
-    """Return "passes" for an answer that is right at t, else "rejected"."""
-    return "passes" if record.correct else "rejected"
+def outcome(record: Any, criterion: Criterion) -> str:
+    """Return "passes" for an answer that is right at t by a criterion, else "rejected".
+
+    The judge measures the same under every criterion, so records of one session serve them all.
+    """
+    return "passes" if replace(record, criterion=criterion).correct else "rejected"
 
 
 def gain(record: Any, twin: Any) -> float:

@@ -13,11 +13,12 @@ import torch
 from pytest_passbench.core.accuracy import worst
 from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.record import RAN
+from pytest_passbench.core.reference import Reference, references
 from pytest_passbench.judge.arms.forks import blaming
 from pytest_passbench.judge.arms.names import EAGER, FLOAT64
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.inputs import Batch, Inputs
-from pytest_passbench.judge.verify.accuracy import Accuracy, Reference, references
+from pytest_passbench.judge.verify.accuracy import Accuracy
 from pytest_passbench.judge.verify.aliasing import changed_input, owners, shares_more
 from pytest_passbench.judge.verify.compare import Comparison, compare, null_from
 from pytest_passbench.judge.verify.late import LateReference
@@ -223,7 +224,7 @@ class Checker:
     ) -> None:
         """Note each arm's errors against float64, if the graph has a float64 form."""
         begin = time.perf_counter()
-        found = references(exact, outputs[EAGER])
+        found = references(_values(exact), _values(outputs[EAGER]))
         if found is None:
             return
         self.null_accurate = self.null_accurate and all(reference.accepts_null(values) for reference in found)
@@ -234,3 +235,7 @@ class Checker:
                 pairs = zip(found, outputs[arm], strict=True)
                 standing.accuracy.add([reference.errors(output.value) for reference, output in pairs], levels[arm])
         self.reference_seconds = time.perf_counter() - begin
+
+
+def _values(outputs: Sequence[Output]) -> list[torch.Tensor | None]:
+    return [output.value for output in outputs]

@@ -13,14 +13,14 @@ import numpy as np
 import torch
 
 from pytest_passbench.core.ladder import BITWISE, NEVER, T_FROZEN, T_MIN, tolerances
+from pytest_passbench.core.null_answers import fixed_nulls, mean_answer
+from pytest_passbench.core.pieces import FIRST_SIZE, WIDER, pieces
 from pytest_passbench.core.record import RAN
 from pytest_passbench.judge.verify.outputs import Output
 from pytest_passbench.protocol import KIND_COUNT, KIND_SCALAR, KIND_TENSOR
 
 _libc = ctypes.CDLL(None)
 _libc.memcmp.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
-PIECE_SIZE = 1 << 15  # elements compared at a time
-FIRST_SIZE = 1 << 8  # elements of the first piece, which shows nearly every wrong answer
 MARGIN = 1e-6  # greater than any relative error of a comparison in float32
 
 
@@ -135,11 +135,6 @@ def _level(expected: torch.Tensor, found: torch.Tensor, enough: int = NEVER) -> 
     return level
 
 
-def pieces(flat: torch.Tensor) -> list[torch.Tensor]:
-    """Return a flat tensor in pieces that fit into a core's cache. The first one is small."""
-    return [flat[:FIRST_SIZE], *flat[FIRST_SIZE:].split(PIECE_SIZE)] if flat.numel() > FIRST_SIZE else [flat]
-
-
 def _surely_within(expected: torch.Tensor, found: torch.Tensor, rtol: float, atol: float) -> bool:
     """Return True if float32 arithmetic shows that all differences are allowed, by more than its rounding error.
 
@@ -188,9 +183,6 @@ class _Errors:
 
     def _within(self, rtol: float, atol: float) -> bool:
         return float((self.error - (atol + rtol * self.magnitude)).amax()) <= 0
-
-
-WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 
 
 def worst_element(expected: torch.Tensor, found: torch.Tensor, tolerance: int) -> Worst | None:
@@ -244,19 +236,3 @@ def _null_level(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> int:
             break
         level = min(level, _level(flat, answer.to(flat.dtype), enough=level))
     return level
-
-
-def fixed_nulls(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Return zeros and copies of inputs in place of an output, as flat tensors. The copies keep their dtypes."""
-    zeros = torch.zeros((), dtype=expected.dtype).expand(expected.numel())
-    return [zeros, *(value.reshape(-1) for value in inputs if value.shape == expected.shape)]
-
-
-def mean_answer(expected: torch.Tensor) -> list[torch.Tensor]:
-    """Return the mean of an output in place of it, as a flat tensor in a list; nothing if it has no floats."""
-    flat = expected.reshape(-1)
-    if not flat.is_floating_point() or not flat.numel():
-        return []
-    wide = WIDER.get(flat.dtype, flat.dtype)
-    mean = math.fsum(float(piece.to(wide).sum()) for piece in flat.split(PIECE_SIZE)) / flat.numel()
-    return [torch.tensor(mean, dtype=flat.dtype).expand(flat.shape)]

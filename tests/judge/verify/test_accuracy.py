@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_passbench.judge.verify.accuracy import Accuracy, references
-from pytest_passbench.judge.verify.outputs import Output, OutputForm
+from pytest_passbench.core.reference import references
+from pytest_passbench.judge.verify.accuracy import Accuracy
 
 ROUNDED = pytest.mark.parametrize("name", ["float32", "float16", "bfloat16"])
 SEEDS = st.integers(0, 1 << 30)
@@ -19,13 +19,8 @@ ODD = st.sampled_from((None, math.nan, math.inf, -math.inf))
 MASK = -3e38
 
 
-def output(value):
-    dtype = str(value.dtype).removeprefix("torch.")
-    return Output(OutputForm(0, dtype, "cpu", tuple(value.shape), tuple(value.stride())), 0, value)
-
-
 def reference_of(exact, eager):
-    found = references([output(exact)], [output(eager)])
+    found = references([exact], [eager])
     assert found is not None
     return found[0]
 
@@ -145,7 +140,7 @@ def test_complex_outputs_are_judged_by_their_distance():
     ],
 )
 def test_some_outputs_have_no_float64_form(exact, eager):
-    assert references([output(exact)], [output(eager)]) is None
+    assert references([exact], [eager]) is None
 
 
 @ROUNDED
