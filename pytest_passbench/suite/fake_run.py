@@ -41,7 +41,8 @@ def run_graph(gm: GraphModule, subgraph: Subgraph) -> None:
         try:
             with batching.closing(), FakeTensorMode(allow_non_fake_inputs=True) as mode:
                 inputs = [_fake_input(spec, small.get(i)) for i, spec in enumerate(subgraph.inputs)]
-                _FakeRun(gm, subgraph, mode).run(*inputs)
+                run = _FakeRun(gm, subgraph, mode)
+                run.run(*inputs, initial_env=run.env)  # the environment that the run's values know
         except (*_NEEDS_VALUES, _AtALevel):
             with batching.closing(), limited_memory():
                 _Named(gm).run(*example_inputs(subgraph))

@@ -1,6 +1,6 @@
 """The check of graphs whose shapes depend on values: it computes those values, and no more of the graph.
 
-Inputs of terabytes show what is computed: a graph that runs on example inputs of that size is refused.
+A value of the graph that fits no machine shows it: a graph that computes that one does not run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shared.batched_mask import PLACES, mask_source
 NUMBER = TensorSpec("n", (), "int64", data=(3,))
 NUMBERS = TensorSpec("numbers", (3,), "int64", data=(4, 2, 1))
 ROWS = TensorSpec("x", (8, 4), "float32", 0.0, 1.0)
-WIDE = 1 << 16  # a product of two such matrices' sides fits no machine
+ROWS_OF_BIG = 1 << 16
 
 
 def faults(body: str, *inputs: TensorSpec) -> list[str]:
@@ -32,8 +32,7 @@ def faults(body: str, *inputs: TensorSpec) -> list[str]:
     return [error.what for error in problems(task)]
 
 
-# Each graph ends in a product of (N, 4) with (N, 4) after a transposition, where N is a value. The second body is the
-# same graph with another value at the same place, and has a fault.
+# In each graph the value n is 3, as the matrix products at its end ask for. The second text gives another n, a fault.
 VALUES = {
     "an input": ("n = n.item()", "n = n.item() + 1"),
     "arithmetic": ("n = (n * 2 - 3).item()", "n = (n * 2 - 2).item()"),
@@ -65,7 +64,9 @@ VALUES = {
     ),
     "an input that is written to": ("numbers.sub_(1)\nn = numbers[0].item()", "n = numbers[0].item()"),
 }
-END = "\nrows = x[:n]\ny = rows @ torch.ones(4, 3) @ torch.ones(n, 4)[:3]\nz = torch.ones(5, 3) @ y[:, :3]\nreturn (z,)"
+END = (
+    "\nrows = x[:n]\ny = rows @ torch.ones(4, 3) @ torch.ones(n, 4)[:3]\nz = torch.ones(5, 3) @ y[:, :3]\nreturn (z,)"
+)
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -80,17 +81,17 @@ def test_a_shape_follows_the_value(name: str) -> None:
 
 @pytest.mark.parametrize("name", VALUES)
 def test_only_what_the_value_needs_is_computed(name: str) -> None:
-    side = WIDE * (1 + machine_bytes() // WIDE**2)
-    trunk = "big = torch.ones(65536, 1) @ a\nbig = big + 1\n"
-    wide = TensorSpec("a", (1, side), "float32", 0.0, 1.0)
-    body = trunk + VALUES[name][0] + END.replace("(z,)", "(z, big)")
+    columns = machine_bytes() // ROWS_OF_BIG  # so big takes four times the machine's memory
+    wide = TensorSpec("a", (1, columns), "float32", 0.0, 1.0)
+    body = f"big = torch.ones({ROWS_OF_BIG}, 1) @ a\n" + VALUES[name][0] + END.replace("(z,)", "(z, big)")
     assert faults(body, NUMBER, NUMBERS, ROWS, wide) == []
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_value_from_a_level_of_vmap(place: str) -> None:
     source = mask_source(place)
-    lines = [line.strip() for line in source.splitlines()[1:]]
+    head = next(i for i, line in enumerate(source.splitlines()) if line.startswith("def forward"))
+    lines = [line.strip() for line in source.splitlines()[head + 1 :]]
     result = lines.pop().removeprefix("return (").rstrip(",)")
     body = "\n".join([*lines, f"n = {result}.nonzero()", "return (n,)"])
     mask = (
