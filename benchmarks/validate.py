@@ -2,8 +2,10 @@
 
 The folders are those of the package's own tasks, one subgraph each, in the published layout. Some have calls that
 published graphs have, at least as many as were counted in 2,495 of them. A hundred are broken, in ten ways. The
-folders are the same each time. Prints the command's summary, wall time, and the peak memory of all
-its processes together.
+folders are the same each time. `--count 30` adds as many graphs of whole models (whole_models.py), of 200 to
+10,000 statements. Prints the command's summary, wall time, and the peak memory of all its processes together.
+
+    python benchmarks/validate.py --folders 0 --count 30   # graphs of whole models alone
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from dataclasses import replace
 from hashlib import sha256
 from itertools import cycle, islice
 from pathlib import Path
+
+from whole_models import whole_models
 
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.suite.find import discover, installed_tasks
@@ -44,14 +48,16 @@ ATTENTION = (
 
 def main() -> int:
     """Write the folders, run the command on them, and print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folders", type=int, default=2500)
+    parser.add_argument("--count", type=int, default=0, help="graphs of whole models")
     parser.add_argument("--processes", type=int, help="as the command has it")
     parser.add_argument("--keep", type=Path, help="write the folders here, and leave them")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         place = args.keep or Path(scratch)
         broken = write_folders(place, args.folders)
+        lengths = write_whole_models(place, args.count)
         line = [sys.executable, "-c", COMMAND, "tasks", "validate", str(place)]
         line += [] if args.processes is None else [f"--processes={args.processes}"]
         begin = time.perf_counter()
@@ -61,7 +67,9 @@ def main() -> int:
             code = process.wait()
         seconds = time.perf_counter() - begin
     print(out, end="")
-    print(f"{args.folders} folders, {broken} broken; exit code {code}")
+    print(f"{args.folders} folders, {broken} broken; {args.count} whole models; exit code {code}")
+    if lengths:
+        print(f"statements: {lengths[0]:,} to {lengths[-1]:,}, median {lengths[len(lengths) // 2]:,}")
     peak.stop()
     print(f"{seconds:.1f} s, {peak.processor_seconds:.1f} s of a core's time; load {os.getloadavg()[0]:.1f}")
     print(f"at most {peak.bytes / 2**20:,.0f} MiB in {peak.processes} processes")
@@ -149,6 +157,16 @@ def write_folders(place: Path, count: int) -> int:
         if number % step == step - 1 and number // step < len(broken):
             broken[number // step](folder, inner)
     return len(broken)
+
+
+def write_whole_models(place: Path, count: int) -> list[int]:
+    """Write graphs of whole models as sample folders, and return the numbers of their statements, sorted."""
+    lengths = []
+    for number, (task, statements) in enumerate(whole_models(count)):
+        write_sample(task, place / "models" / f"{number}-{task.id}", "cuda:0")
+        (place / "models" / f"{number}-{task.id}" / "0" / "graph_net.json").write_text("{}")
+        lengths.append(statements)
+    return sorted(lengths)
 
 
 def graphs() -> Iterator[Task]:

@@ -116,7 +116,9 @@ class _Builder(ast.NodeVisitor):
         first = node.targets[0]
         if isinstance(first, ast.Name):
             self.hint = first.id
-        value = self.visit_value(node.value)
+        value = self.visit(node.value)
+        if not isinstance(value, self.constants.Repeated):  # which may be assigned, but not used
+            self.check_value(value, node.value)
         for target in node.targets:
             self.store(target, value)
 
@@ -174,9 +176,14 @@ class _Builder(ast.NodeVisitor):
     def visit_value(self, node: ast.expr) -> Any:
         """Return an expression's value in a form that a node accepts as an argument."""
         value = self.visit(node)
+        self.check_value(value, node)
+        return value
+
+    def check_value(self, value: Any, node: ast.expr) -> None:
         if isinstance(value, self.constants.Limits):
             self.fail("torch.finfo is not a value by itself", node, "name one of its numbers, such as .min")
-        return value
+        if isinstance(value, self.constants.Repeated):
+            self.fail("a list is used whose length is a value of the graph", node, "write the list out")
 
     def visit_Constant(self, node: ast.Constant) -> Any:
         return node.value
@@ -314,8 +321,13 @@ class _Builder(ast.NodeVisitor):
         return value
 
     def binary(self, node: ast.AugAssign | ast.BinOp, function: Callable[..., Any], left: Any, right: Any) -> Any:
+        is_list = isinstance(left, tuple | list)
+        if function is operator.mul and is_list and isinstance(right, self.torch.fx.Node):
+            return self.constants.Repeated()
         if problem := scalars.fault(function.__name__, (left, right)):
             self.fail(problem, node, "write the value out")
+        if function is operator.mul and is_list:
+            return left * right
         if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
             return self.folded(node, left, right)
         return self.call(function, left, right)

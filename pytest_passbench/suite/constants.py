@@ -43,6 +43,10 @@ class Limits:
         return value
 
 
+class Repeated:
+    """A list as long as a value of the graph says: ``[None] * n``. Published graphs make such lists and use none."""
+
+
 def constant(dotted: str) -> Any:
     """Return the value of ``inf``, ``math.pi``, ``torch.float32``, and the like. Raises UserError for other names."""
     if dotted in _NAMED:

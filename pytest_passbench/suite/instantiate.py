@@ -22,6 +22,11 @@ def example_inputs(subgraph: Subgraph, device: str = "cpu", seed: int = 0) -> li
     return [_tensor(spec, generator).to(device) for spec in subgraph.inputs]
 
 
+def example_tensor(spec: TensorSpec, seed: int) -> torch.Tensor:
+    """Return one input as :func:`example_inputs` makes it: the same for the same seed."""
+    return _tensor(spec, torch.Generator().manual_seed(seed))
+
+
 def _tensor(spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
     dtype = getattr(torch, spec.dtype)
     if spec.data is not None:

@@ -30,6 +30,7 @@ MAX_PLAIN = 10_000  # characters of a YAML value without quotes, which may be a 
 
 MAX_STATEMENTS = 20_000  # of a graph
 MAX_SYNTAX_DEPTH = 100  # levels of the syntax tree of Python text: each is several calls of the interpreter
+MAX_LENGTH = 1_000  # of a list that a graph makes by ``*`` or ``+``
 MAX_BITS = 256  # of an integer that a graph writes down or computes from others
 
 MAX_DIMENSIONS = 64  # as torch has it

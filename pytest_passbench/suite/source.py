@@ -5,6 +5,7 @@ imported.
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -52,6 +53,7 @@ _EXPRESSIONS = (
     ast.List, ast.Dict, ast.BinOp, ast.UnaryOp, ast.Compare, ast.expr_context, ast.operator, ast.unaryop,
     ast.cmpop,
 )  # fmt: skip
+_STATEMENT_LINE = re.compile(r"^[ \t]+(?:return\b|\w+ = )", re.MULTILINE)
 _SPLIT = "split it into several assignments"
 _CONSTANTS = (int, float, complex, str, bool, type(None), type(...))
 
@@ -80,7 +82,23 @@ def parse(source: str, origin: str, line: int = 1, statements: int = MAX_STATEME
     attributes, operators, subscripts and literals. Raises UserError at the first construct that is anything
     else, and beyond ``statements`` of them.
     """
+    _check_length(source, origin, line, statements)
     return _Reader(origin, line, statements).module(parse_module(source, origin, line))
+
+
+def _check_length(source: str, origin: str, line: int, statements: int) -> None:
+    """Raise UserError for a text with too many lines that begin as statements do.
+
+    The reader counts statements exactly. But parsing takes seconds for a text that is only a bit too long.
+    """
+    for number, match in enumerate(_STATEMENT_LINE.finditer(source)):
+        if number == statements:
+            place = f"{origin}:{line + source.count(chr(10), 0, match.start())}"
+            raise UserError(_too_many(statements), where=place, remedy="split the graph")
+
+
+def _too_many(statements: int) -> str:
+    return f"more than {statements:,} statements"
 
 
 def parse_module(source: str, origin: str, line: int = 1) -> ast.Module:
@@ -172,7 +190,7 @@ class _Reader:
         self.names.update(inputs)
         body = [s for s in function.body if not _is_noise(s)]
         if len(body) > self.statements:
-            self.fail(f"more than {self.statements:,} statements", body[self.statements], "split the graph")
+            self.fail(_too_many(self.statements), body[self.statements], "split the graph")
         for statement in body:
             self.check_statement(statement)
         returns = [s for s in body if isinstance(s, ast.Return)]

@@ -185,6 +185,7 @@ def test_a_window_counts_the_values_that_are_used_outside(graphs: list[Graph], t
         assert one.outputs == sum(any(u not in inside for u in node.users) for node in inside)
 
 
+@pytest.mark.slow
 def test_a_captured_graph_may_be_longer_than_a_tasks(tmp_path: Path) -> None:
     graph = torch.fx.Graph()
     node = graph.placeholder("x")

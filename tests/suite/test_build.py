@@ -217,3 +217,22 @@ def test_parsing_imports_no_torch():
         "parse('def forward(x): return torch.relu(x)', 'f'); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_list_is_repeated_as_often_as_the_text_says() -> None:
+    gm = graph("names = [None] * 3\n    y = x[names]\n    return (y,)")
+    assert next(n for n in gm.graph.nodes if n.target is operator.getitem).args[1] == [None, None, None]
+    for count in ("1001", "10**10"):
+        with pytest.raises(UserError, match="a list of more than 1,000 items"):
+            graph(f"y = x.sum([0] * {count})\n    return (y,)")
+    with pytest.raises(UserError, match="a list of lists or texts is multiplied"):
+        graph("y = x.sum([[0] * 9] * 9)\n    return (y,)")
+
+
+def test_a_list_as_long_as_an_input_says_may_stand_there_unused() -> None:
+    gm = graph("cache = [None] * n\n    y = x + 1;  cache = None\n    return (y,)", "x, n")
+    assert [n.target for n in gm.graph.nodes if n.op == "call_function"] == [operator.add]
+    with pytest.raises(UserError) as caught:
+        graph("cache = [0] * n\n    y = x.sum(cache)\n    return (y,)", "x, n")
+    message = "a list is used whose length is a value of the graph"
+    assert str(caught.value) == f"task.yaml:3: {message} (write the list out)"

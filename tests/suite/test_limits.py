@@ -88,3 +88,13 @@ def test_a_text_has_at_most_so_many_words_and_signs() -> None:
         parse(line * (MAX_TOKENS // 1_000) + "y\n", "m.py")
     message = "m.py:1001: too complex: more than 1,000,000 words and signs (split it into several assignments)"
     assert str(caught.value) == message
+
+
+def test_lists_that_grow_by_themselves_are_refused() -> None:
+    lines = ["a = (1,) + x.shape", *(["a = a + a"] * 40), "return (x.reshape(a[:1]),)"]
+    inputs = (TensorSpec("x", (1,), "float32", 0.0, 1.0),)
+    source = "def forward(x):\n" + "".join(f"    {line}\n" for line in lines)
+    task = Task(TaskHeader("t", ("reshape",), ("own",), (), 1, "text"), Path("t"), {"g0": source},
+                (Subgraph("s", "g0", "float32", inputs),))  # fmt: skip
+    (fault,) = (error.what for error in problems(task) if "does not run" in error.what)
+    assert fault.endswith(": a list of more than 1,000 items")
