@@ -74,6 +74,6 @@ def added_name(name: str, value: Any, sources: Sequence[Any]) -> str:
     if is_view(value, sources) or not isinstance(value, torch.Tensor):
         return name
     before = next((source for source in sources if isinstance(source, torch.Tensor)), value)
-    if before.dtype != value.dtype:
+    if name in _CASTS and before.dtype != value.dtype:
         return f"{name} (a cast)"
     return f"{name} (an index that is no slice)" if name == "getitem" else name

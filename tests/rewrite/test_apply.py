@@ -271,6 +271,23 @@ def test_what_replacement_args_computes_is_reported():
     assert got == [(4, torch.float32)]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (lambda x: (x[[0, 1, 2, 3]],), ["getitem (an index that is no slice)"]),
+        (lambda x: (x[torch.arange(4)],), ["arange", "getitem (an index that is no slice)"]),
+        (lambda x: (x[x > -1e9].view(4, 8),), ["getitem (an index that is no slice)", "gt", "view"]),
+        (lambda x: (x[0:4, :],), ["getitem"]),
+        (lambda x: (x.to(torch.float64),), ["to (a cast)"]),
+        (lambda x: (x.to(torch.float32),), ["to"]),
+    ],
+)
+def test_an_index_that_is_no_slice_and_a_cast_are_reported_as_such(arguments, names):
+    item = make("p", lambda x: x.relu(), arguments, lambda x: x.float().relu())
+    result = apply("return (in_0.relu(),)", [item], x())
+    assert sorted(result.reports[0].computed) == names
+
+
 def test_replacement_args_may_order_drop_and_nest():
     item = make(
         "p", lambda x, y, z: x + y.sin(), lambda y, x: ([y, x], {"k": 1}), lambda pair, more: pair[1] + pair[0].sin()

@@ -9,9 +9,10 @@ from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.forks import blaming
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
+from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.arms.template import Template
 from pytest_passbench.judge.audits import clock_evidence, plausibility
-from pytest_passbench.judge.audits.beyond import Beyond
+from pytest_passbench.judge.audits.beyond import Beyond, Place
 from pytest_passbench.judge.audits.blocks import Blocks
 from pytest_passbench.judge.audits.clock_floor import Floor
 from pytest_passbench.judge.audits.layers import note, pairs_of_blocks, violation
@@ -38,6 +39,8 @@ class Auditor:
         self._on = settings.audit != "off"
         self.findings: list[Finding] = []
         self._settings, self._bench, self._arm = settings, bench, arm
+        self._place: Place | None = None
+        self._called_beyond = False
 
     @property
     def violated(self) -> bool:
@@ -53,6 +56,18 @@ class Auditor:
                 self.findings.append(violation("plan", "args-compute", said))
         if self._on:
             self.findings += clock_evidence.strays(self._arm)
+
+    def expect_pairs(self, rounds: int) -> None:
+        """Draw the place of the calls beyond the recorded range. A pair has ``rounds`` rounds or more."""
+        self._place, self._called_beyond = Place(self._bench.secret.stream("beyond"), rounds), False
+
+    def after_round(self, runners: Mapping[str, Runner], checker: Checker, before: int) -> None:
+        """Make the calls beyond the recorded range, if this is their place. Raises ArmFailed.
+
+        ``before`` is the number of earlier rounds of the same pair.
+        """
+        if self._on and self._place is not None and self._place.comes_after(before):
+            self._beyond(runners, checker)
 
     def verified(self, checker: Checker) -> None:
         """Look for answers that were right in some verified calls of the candidate and far off in others."""
@@ -86,7 +101,7 @@ class Auditor:
                 extra = self._extra(template, clock, checker)
                 self.findings += Floor(clock, template, self._bench, extra).findings()
                 self._plausibility(clock, checker, measured)
-        self._beyond(clock, checker)
+        self._beyond(clock.runners, checker)
         clock.leave_only(EAGER)
         self._blocks(template, clock, checker, per_call)
 
@@ -102,11 +117,12 @@ class Auditor:
         self.findings += plausibility.bandwidth(size, seconds, rate)
         self.findings += plausibility.null_answer(checker.null_from, self._settings.tolerance)
 
-    def _beyond(self, clock: CpuClock, checker: Checker) -> None:
-        """Call on inputs outside the recorded range in the last pair's processes, where memory is as usual."""
+    def _beyond(self, runners: Mapping[str, Runner], checker: Checker) -> None:
+        """Call on inputs outside the recorded range in a pair's processes, where memory is as usual, once."""
         standing = checker.standings.get(CANDIDATE)
-        if standing is not None and CANDIDATE in clock.runners and not self.violated:
-            Beyond(self._bench, standing, self._settings.audit == "paranoid").run(clock.runners)
+        if standing is not None and CANDIDATE in runners and not self.violated and not self._called_beyond:
+            self._called_beyond = True
+            Beyond(self._bench, standing, self._settings.audit == "paranoid").run(runners)
 
     def _blocks(self, template: Template, clock: CpuClock, checker: Checker, per_call: Mapping[str, float]) -> None:
         blocks = self._extra(template, clock, checker)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,12 +27,31 @@ from pytest_passbench.judge.inputs.beyond import Range, other_last_bit, with_spe
 from pytest_passbench.judge.verify.checker import Standing
 from pytest_passbench.judge.verify.compare import Comparison
 from pytest_passbench.judge.verify.outputs import Output, read_call
+from pytest_passbench.timing.measurement import FEWEST_PAIRS
 
 MAX_SECONDS = 0.008  # for all ranges. If they take longer, some are left out by chance, but none of large values
 MAX_ELEMENTS = 1 << 16  # of an output that are compared, evenly spaced from a random place on
 ROUNDING_LEVELS = 2  # levels of t that rounding may add to a tolerance that was met on ordinary inputs
 DOUBT_FACTOR = 32  # times the change of eager's own answer when the last bits of the inputs change
 MAX_SHARE = 0.25  # of the dtype's greatest number: above it, rounding decides between finite and infinite
+
+
+class Place:
+    """The round after which calls beyond the range are made: any of the first rounds of a pair that each run has.
+
+    A kernel that counts its calls thus cannot know which calls they are. After the last round it could: blocks of a
+    single call come there.
+    """
+
+    def __init__(self, rng: random.Random, rounds: int) -> None:
+        """Draw the place. A pair has ``rounds`` rounds or more."""
+        self._pair, self._round = rng.randrange(FEWEST_PAIRS), rng.randrange(rounds)
+        self._pairs = -1  # before the first round of the first pair
+
+    def comes_after(self, before: int) -> bool:
+        """Return True if the round that has ended is the place. ``before`` rounds of its pair came before it."""
+        self._pairs += before == 0
+        return (self._pairs, before) == (self._pair, self._round)
 
 
 @dataclass

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 from pytest_passbench.judge.arms.forks import ArmFailed
 from pytest_passbench.judge.arms.names import AGAINST, CANDIDATE, EAGER, FLOAT64, REFERENCE, TWIN
+from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.arms.template import Effects
 from pytest_passbench.judge.deadline import Pace
 from pytest_passbench.judge.devices import clock_of
 from pytest_passbench.judge.entries import speed_of
+from pytest_passbench.judge.inputs import Batch
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.judge.programs import Built
 from pytest_passbench.judge.trial.probe import probe
@@ -86,7 +88,12 @@ class Trial:
         program = Effects(list(report["mutated"]), int(report["outputs"]))
         verified = bench.secret.stream("verified calls")
         checker = Checker(bench.inputs, bench.layout, program.mutated, bench.tolerance, verified)
-        clock = clock_of(subject.orders[EAGER].device)(templates, program, bench, checker.after_round)
+
+        def after_round(runners: Mapping[str, Runner], batch: Batch, calls: int, before: int) -> None:
+            checker.after_round(runners, batch, calls, before)
+            subject.auditor.after_round(runners, checker, before)
+
+        clock = clock_of(subject.orders[EAGER].device)(templates, program, bench, after_round)
         try:
             per_call = probe(clock, checker, bench, templates)
             for arm, standing in checker.standings.items():
@@ -114,6 +121,7 @@ class Trial:
         clock.calls = form.calls
         clock.keep(timed)
         checker.expect_pairs(form.rounds, bench.phases.spent["verify"])
+        subject.auditor.expect_pairs(form.rounds)
         earlier = subject.earlier if subject.earlier is not None and set(timed) <= set(subject.earlier.arms) else None
         if earlier is not None:
             earlier.arms = tuple(timed)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
+
+from pytest_passbench.judge.audits.beyond import Beyond, Place
+from pytest_passbench.judge.measure.cpu_clock import CpuClock
 
 SOFTMAX = """
 def forward(in_0):
@@ -74,6 +79,28 @@ def test_what_is_right_only_within_the_record_is_wrong_and_nobody_is_accused(ben
         assert "inputs" in found[name].arm.worst, name
     assert found["softmax"].arm.status == "nan_inf"
     assert "NaN or Inf where eager has none, for " in found["softmax"].arm.message
+
+
+def test_the_calls_come_after_any_of_the_rounds_that_each_run_has():
+    places = []
+    for seed in range(200):
+        place = Place(random.Random(seed), 4)
+        after = [(pair, number) for pair in range(5) for number in range(6) if place.comes_after(number)]
+        assert len(after) == 1
+        places += after
+    assert set(places) == {(pair, number) for pair in range(2) for number in range(4)}
+
+
+def test_they_are_made_once_and_between_the_rounds(bench, gelu_add_pass, monkeypatch):
+    events, fresh, run = [], CpuClock.fresh, Beyond.run
+    monkeypatch.setattr(CpuClock, "fresh", lambda self: events.append("pair") or fresh(self))
+    monkeypatch.setattr(Beyond, "run", lambda self, runners: events.append("beyond") or run(self, runners))
+    bench.task()
+    bench.candidate({"p": gelu_add_pass})
+    (record,) = bench.judge(audit="standard").values()
+    assert record.correct, record.arm.message
+    assert events.count("beyond") == 1
+    assert events[: events.index("beyond")] in (["pair"], ["pair", "pair"])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])

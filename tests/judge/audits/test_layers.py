@@ -38,6 +38,30 @@ extern "C" void gelu_add(const float* x, const float* y, float* out, int64_t n) 
     for (int64_t i = 0; i < n; ++i) out[i] = off * (0.5f * x[i] * (1.0f + std::erf(x[i] * 0.70710678f)) + y[i]);
 }"""
 
+RELU_ADD = """
+def forward(in_0, in_1):
+    tmp_0 = in_0 + in_1
+    tmp_1 = torch.nn.functional.relu(tmp_0)
+    return (tmp_1,)
+"""
+#: A kernel that counts the negative numbers of ordinary size in its output's memory. Earlier answers have none.
+COUNTING = """
+extern "C" void gelu_add(const float* x, const float* y, float* out, int64_t n) {
+    int64_t others = 0;
+    for (int64_t i = 0; i < n; ++i) others += out[i] < -1e-3f && out[i] > -8;
+    const bool earlier = others < n / 8;
+    for (int64_t i = 0; i < n; ++i) { const float v = x[i] + y[i]; PART }
+}"""
+#: In memory without an earlier answer, the first one leaves zeros unwritten, and the second one rounds differently.
+UNWRITTEN = "if (earlier || v > 0) out[i] = v <= 0 ? 0 : v;"
+ROUNDED = "out[i] = v <= 0 ? 0 : (earlier ? 1 : 1.00002f) * v;"
+
+
+def relu_add_pass(part):
+    """A pass for relu(x + y) by a kernel with this part of a loop."""
+    text = make_cpp_pass(COUNTING.replace("PART", part))
+    return text.replace("torch.nn.functional.gelu(x) + y", "torch.nn.functional.relu(x + y)")
+
 
 @pytest.mark.slow
 def test_work_that_is_not_the_candidates_own_kernel_does_not_count(bench, wrapper, gelu_add_pass):
@@ -71,6 +95,24 @@ def test_a_kernel_cannot_tell_an_audit_by_memory_full_of_nan(bench):
     (record,) = bench.judge(audit="paranoid").values()
     assert (record.arm.status, record.findings) == ("ran", [])
     assert max(record.arm.correct_from) < -4
+
+
+def test_a_kernel_that_takes_its_memory_for_an_earlier_answer_is_caught_in_other_memory(bench):
+    bench.task(source=RELU_ADD, ops=("add", "relu"))
+    bench.candidate({"p": relu_add_pass(UNWRITTEN)})
+    (record,) = bench.judge(audit="standard").values()
+    assert (record.arm.status, record.arm.phase) == ("integrity", "outputs")
+    assert {finding.rule for finding in record.findings} == {"differs"}
+    assert "in memory that held other values before" in record.arm.message
+
+
+def test_who_rounds_differently_in_an_extra_block_is_inaccurate_and_not_accused(bench):
+    bench.task(source=RELU_ADD, ops=("add", "relu"))
+    bench.candidate({"p": relu_add_pass(ROUNDED)})
+    (record,) = bench.judge(audit="standard").values()
+    assert (record.arm.status, record.findings) == ("ran", [])
+    assert record.arm.correct_from == [-4]
+    assert "output 0" in record.arm.worst
 
 
 @pytest.mark.slow
