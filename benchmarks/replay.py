@@ -2,9 +2,10 @@
 
     python benchmarks/replay.py --passes 20
 
-Every pass of ``candidates/cpu-fused`` that matches a subgraph of the suite is built twice in this process: with the
-wrapper itself and with its plan. Eager and both run in turn, in blocks of calls on the same tensors. Microseconds are
-medians of blocks. Nothing here is judged: outputs are compared for equal bits.
+Every pass of ``candidates/cpu-fused`` that matches a subgraph of the suite is built three times in this process: with
+the wrapper itself, with its plan as generated Python, and with a plan whose steps the engine makes. Eager and all of
+them run in turn, in blocks of calls on the same tensors. Microseconds are medians of blocks. Nothing here is judged:
+outputs are compared for equal bits.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import ctypes
 import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
@@ -24,6 +25,8 @@ from unittest.mock import patch
 import torch
 from tabulate import tabulate
 
+from pytest_passbench.core.paths import ENGINE
+from pytest_passbench.judge.native_library import compiled
 from pytest_passbench.kernels import cpp, signatures
 from pytest_passbench.plans.launch import CppKernel, Request
 from pytest_passbench.reader import launches
@@ -31,6 +34,7 @@ from pytest_passbench.reader.importing import load_passes
 from pytest_passbench.reader.local import LocalKernels, as_passes
 from pytest_passbench.reader.main import record
 from pytest_passbench.rewrite.pipelines import build
+from pytest_passbench.runner.engine import Engine
 from pytest_passbench.runner.replay import cpp_function, replay
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.instantiate import example_inputs
@@ -43,15 +47,15 @@ SMALL = 400_000  # elements of a subgraph at most: where kernels are long, nobod
 
 
 class PlannedKernels:
-    """Kernels by plans that are recorded in this process."""
+    """Kernels by plans that are recorded in this process. ``engine`` makes their steps, if there is one."""
 
-    def __init__(self, wrappers: dict[str, Any]) -> None:
-        self._wrappers = wrappers
+    def __init__(self, wrappers: dict[str, Any], engine: Engine | None = None) -> None:
+        self._wrappers, self._engine = wrappers, engine
 
     def kernel(self, request: Request) -> Any:
         plan = record(request, self._wrappers[request.name], "kernels", random.Random(0))
         kernels = [_function(kernel) for kernel in plan.kernels if isinstance(kernel, CppKernel)]
-        return replay(plan, kernels, "cpu", request.sequence, []).call
+        return replay(plan, kernels, "cpu", request.sequence, [], engine=self._engine).call
 
 
 def _function(kernel: CppKernel) -> Any:
@@ -85,6 +89,11 @@ def _times(programs: list[Callable[..., Any]], inputs: list[torch.Tensor]) -> li
     return [median(times) for times in blocks]
 
 
+def _same(outputs: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
+    pairs = zip(outputs, others, strict=True)
+    return all(torch.equal(output.nan_to_num(), other.nan_to_num()) for output, other in pairs)
+
+
 def main() -> None:
     """Print a row per pass."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -92,6 +101,8 @@ def main() -> None:
     wanted = parser.parse_args().passes
     torch.set_num_threads(1)
     real, noted = _loaded(False), _loaded(True)
+    with compiled(ENGINE) as path:
+        engine = Engine(str(path))
     rows: dict[str, list[Any]] = {}
     for path in sorted((ROOT / "tasks").rglob("*.task.yaml")):
         task = read_task(path)
@@ -102,20 +113,23 @@ def main() -> None:
         with torch.no_grad():
             try:
                 wrapper = build("direct", gm, as_passes(real), inputs, LocalKernels(real))
-                kernels = PlannedKernels({item.name: item.wrapper for item in noted})
-                plan = build("direct", gm, as_passes(noted), inputs, kernels)
+                wrappers = {item.name: item.wrapper for item in noted}
+                plan, native = [
+                    build("direct", gm, as_passes(noted), inputs, PlannedKernels(wrappers, maker))
+                    for maker in (None, engine)
+                ]
             except Exception as error:
                 print(f"{task.id}: {type(error).__name__}: {str(error)[:80]}")
                 continue
             names = [report.name for report in wrapper.reports if report.matches]
             if not wrapper.rewritten or names[0] in rows:
                 continue
-            pairs = zip(wrapper.call(*inputs), plan.call(*inputs), strict=True)
-            same = all(torch.equal(one.nan_to_num(), other.nan_to_num()) for one, other in pairs)
-            eager, before, after = _times([gm.forward, wrapper.call, plan.call], inputs)
-        speeds = [eager, before, after, eager / before, eager / after, before - after]
+            same = all(_same(wrapper.call(*inputs), program.call(*inputs)) for program in (plan, native))
+            eager, *times = _times([gm.forward, wrapper.call, plan.call, native.call], inputs)
+        speeds = [eager, *times, *(eager / time for time in times)]
         rows[names[0]] = [names[0], subgraph.id, same, *speeds]
-    heads = ["pass", "subgraph", "same bits", "eager us", "wrapper us", "plan us", "x wrapper", "x plan", "saved us"]
+    heads = ["pass", "subgraph", "same bits", "eager us", "wrapper us", "plan us", "engine us"]
+    heads += ["x wrapper", "x plan", "x engine"]
     print(tabulate(rows.values(), heads, floatfmt=".2f"))
 
 

@@ -43,6 +43,9 @@ class Block:
     count as further outputs.
     """
 
+    #: True if each depth of the stack has objects of Python's, and pages that are touched with them.
+    has_objects_at_depths = True
+
     def __init__(
         self, call: Callable[..., Any], pages: MappedPages, calls: int, mutated: tuple[int, ...], outputs: int
     ) -> None:
@@ -124,6 +127,8 @@ class Block:
 class EngineBlock(Block):
     """The calls of a graph that the engine makes, on inputs that nothing changes in place."""
 
+    has_objects_at_depths = False
+
     def __init__(self, native: NativeBlock, pages: MappedPages, calls: int, outputs: int) -> None:
         super().__init__(lambda *_inputs: (), pages, calls, (), outputs)
         self._native = native
@@ -170,8 +175,9 @@ def serve(
     with torch.no_grad():
         if rehearsal:
             run_at[-1](rehearsal, 0)  # a failure is reported by the blocks that follow
-            for run in run_at[:-1]:  # each depth has objects of its own, and pages that are touched with them
-                run(0, FLAG_EMPTY)
+            if block.has_objects_at_depths:
+                for run in run_at[:-1]:
+                    run(0, FLAG_EMPTY)
         send(channel, {**hello, **block.places})
         while data := channel.recv(GO.size):
             nonce, calls, flags, depth = GO.unpack(data)

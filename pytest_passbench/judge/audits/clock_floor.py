@@ -20,8 +20,8 @@ from pytest_passbench.judge.audits.layers import violation
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 
-WARM_BLOCKS, BLOCKS, TRIES = 2, 8, 3
-#: After so many blocks, a program that is slower than their least by this factor is above its floor.
+WARM_BLOCKS, BLOCKS, TRIES = 1, 8, 3
+#: A program that is slower than so many of these blocks, each by this factor, is above its floor.
 FEW_BLOCKS, CLEAR = 2, 1.2
 #: A program may seem faster than its floor by this share. Two processes of one program may differ by so much.
 MARGIN = 0.05
@@ -49,20 +49,25 @@ class Floor:
         """Return a violation if the candidate's blocks were shorter than an honest program's can be.
 
         The candidate's value is the median over all rounds of all pairs, the floor's the least of several blocks in
-        several processes. An extra process of the candidate's that fails is no evidence. Raises ArmFailed for eager.
+        several processes. Raises ArmFailed for eager, and if the kernels alone fail in every try. A candidate could
+        make them fail to be rid of this audit.
         """
         if not self._template.idles or self._share == math.inf:
             return []
-        findings: list[Finding] = []
+        findings, failures = list[Finding](), list[ArmFailed]()
         for _ in range(TRIES):
             try:
-                findings = self._floor() or self._with_kernels()
-            except ArmFailed as failed:
-                if failed.arm == EAGER:
+                suspected = self._floor() or self._with_kernels()
+            except ArmFailed as failure:
+                if failure.arm == EAGER or failure.failure.status != "crash":
                     raise
-                return []
-            if not findings or self._wrong:
+                failures.append(failure)
+                continue
+            if not suspected or self._wrong:
                 return self._wrong[:1]
+            findings = suspected
+        if failures and not findings:
+            raise failures[-1]
         return findings
 
     @property
@@ -82,8 +87,13 @@ class Floor:
         return [violation("clock", "floor", said)]
 
     def _with_kernels(self) -> list[Finding]:
-        """Hold the blocks against the floor and the kernels' time together, where that time can be known."""
-        if not self._alone or self._blocks is None:
+        """Hold the blocks against the floor and the kernels' time together, where that time can be known.
+
+        Nobody's blocks are shorter than the kernels' time. So where the floor is a small share of the blocks, the two
+        together cannot be much longer than the blocks are.
+        """
+        small = self._least <= (MAX_GAIN - 1) * self._share
+        if small or not self._alone or self._blocks is None:
             return []
         self._kernels = min(self._kernels, self._ratio(idle=False))
         if self._share * MAX_GAIN >= self._least + self._kernels:
@@ -112,11 +122,12 @@ class Floor:
             runner.close()
 
     def _least_without(self, runner: Runner) -> float:
-        least = math.inf
-        for number in range(BLOCKS):
+        least, clear = math.inf, 0
+        for _ in range(BLOCKS):
             eager, idle = self._clock.beside(runner, self._clock.calls)
             least = min(least, idle / eager)
-            if number >= FEW_BLOCKS - 1 and self._share > CLEAR * least:
+            clear += self._share > CLEAR * idle / eager
+            if clear >= FEW_BLOCKS:
                 break
         return least
 

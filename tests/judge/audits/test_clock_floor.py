@@ -6,7 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.arms.forks import ArmFailed
 from pytest_passbench.judge.arms.names import CANDIDATE
+from pytest_passbench.judge.audits.clock_floor import Floor
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from shared.workspace import GELU_ADD_KERNEL, make_cpp_pass
 
@@ -65,8 +68,6 @@ def test_the_blocks_without_kernels_launch_none(bench, monkeypatch):
 
 
 def test_a_block_as_short_as_its_program_without_kernels_is_a_violation_under_dynamo(bench, monkeypatch):
-    from pytest_passbench.judge.audits.clock_floor import Floor
-
     def padded(self):
         self._least = self._ratio(idle=True)
         self._share = max(self._least, self._ratio(idle=False))  # what an attacker may pad its blocks to
@@ -79,3 +80,28 @@ def test_a_block_as_short_as_its_program_without_kernels_is_a_violation_under_dy
     floors = [finding for finding in record.findings if finding.rule == "floor"]
     assert len(floors) == 1
     assert "its kernels alone" in floors[0].message
+
+
+def failing(monkeypatch, times):
+    """Have the process of the kernels alone crash so many times. Return a list with an entry for each such process."""
+    ratio, kernels_alone = Floor._ratio, []
+
+    def changed(self, idle):
+        if not idle:
+            kernels_alone.append(len(kernels_alone))
+            if len(kernels_alone) <= times:
+                raise ArmFailed(CANDIDATE, ArmFailure("crash", "run", "the runner was killed by SIGSEGV"))
+        return ratio(self, idle)
+
+    monkeypatch.setattr(Floor, "_ratio", changed)
+    return kernels_alone
+
+
+@pytest.mark.parametrize(("times", "status"), [(1, "ran"), (3, "crash")])
+def test_kernels_alone_that_crash_are_tried_anew_and_never_clear_a_program(bench, monkeypatch, times, status):
+    bench.task(scales=(16,))
+    bench.candidate({"p": make_cpp_pass(GELU_ADD_KERNEL)})
+    kernels_alone = failing(monkeypatch, times)
+    (record, *_) = bench.records(pipeline="dynamo", audit="standard")
+    assert record.arm.status == status, record.arm.message
+    assert len(kernels_alone) == min(times + 1, 3)
