@@ -146,7 +146,7 @@ def _built(call: GraphFunction, results: list[Rewritten]) -> BuiltGraph:
         forget_values(module)
     places = [place for result in results for place in result.places]
     working = {name for result in results for name in result.working}
-    return BuiltGraph(call, reports, operators, covered, bool(modules), places, working)
+    return BuiltGraph(call, reports, operators, covered, bool(modules), places, working=working)
 
 
 def _summed(reports: list[PassReport]) -> list[PassReport]:
