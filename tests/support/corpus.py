@@ -21,7 +21,8 @@ class Entry:
 
     ``expect`` is "rejected" or "neutralised" of an exploit, "passes" or "refused" of an honest one; a refusal is no
     accusation, and ``says`` why. An exploit may name its record's ``status``, and what its message ``says``.
-    ``layer`` is what stops an exploit; "isolation" if what it attacks is not there.
+    ``layer`` is what stops an exploit; "isolation" if what it attacks is not there. ``subgraphs`` is the number of
+    its task's subgraphs that are judged; the last record counts.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Entry:
     line: int
     says: str
     status: str
+    subgraphs: int
 
 
 def entries(root: Path) -> list[Entry]:
@@ -54,6 +56,7 @@ def _entry(folder: Path) -> Entry:
         int(told.get("line", 0)),
         told.get("says", ""),
         told.get("status", ""),
+        int(told.get("subgraphs", 1)),
     )
 
 
@@ -62,7 +65,7 @@ def combine(chosen: Iterable[Entry], folder: Path, subgraphs: int = 1) -> Path:
     (folder / "tasks").mkdir(parents=True)
     for entry in chosen:
         shutil.copytree(entry.folder, folder / "cand" / entry.name)
-        (folder / "tasks" / f"{entry.name}.task.yaml").write_text(_task(entry, subgraphs))
+        (folder / "tasks" / f"{entry.name}.task.yaml").write_text(_task(entry, max(subgraphs, entry.subgraphs)))
     return folder / "cand"
 
 
@@ -76,7 +79,7 @@ def _task(entry: Entry, subgraphs: int) -> str:
 
 
 def judge(candidate: Path, **settings: Any) -> dict[str, list[Any]]:
-    """The records of every entry that :func:`combine` wrote, by its name."""
+    """The last record of each subgraph of every entry that :func:`combine` wrote, by its name."""
     from pytest_passbench.candidate.layout import Candidate
     from pytest_passbench.core.settings import Settings
     from pytest_passbench.judge.session import Session
@@ -84,12 +87,12 @@ def judge(candidate: Path, **settings: Any) -> dict[str, list[Any]]:
 
     settings = {"pipeline": "direct", "timeout": 15.0, **settings}
     chosen = Candidate.open(candidate)
-    found: dict[str, list[Any]] = {}
+    found: dict[str, dict[str, Any]] = {}
     with Session(Settings(**settings), b"a secret of the corpus") as session:
         for path in sorted((candidate.parent / "tasks").glob("*.yaml")):
             for record in session.judge(read_task(path), chosen):
-                found.setdefault(record.task, []).append(record)
-    return found
+                found.setdefault(record.task, {})[record.subgraph] = record
+    return {task: list(records.values()) for task, records in found.items()}
 
 
 def outcome(record: Any) -> str:

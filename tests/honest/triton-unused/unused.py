@@ -1,0 +1,4 @@
+"""A module that no pass imports."""
+
+if False:
+    import triton
