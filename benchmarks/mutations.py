@@ -239,12 +239,12 @@ def results(folder: Path, rng: random.Random) -> list[str]:
     if rng.random() < 0.05:
         Path(path).unlink()
         _other_kind(Path(path), rng) if not Path(path).touch() else None  # type: ignore[func-returns-value]
-    command = rng.choice(("score", "verify", "merge", "plan"))
+    command = rng.choice(("show", "verify", "merge"))
     if command == "merge":
         other = good_inputs.write_results(folder, good_inputs.results(), "other.json")
         return ["merge", str(folder / "out"), path, *([str(other)] if rng.random() < 0.5 else [])]
     tasks = [f"--tasks={good_inputs.write_task(folder)}"] if command == "verify" and rng.random() < 0.7 else []
-    return [command, path, *tasks]
+    return [command, path, *tasks, *(["--json"] if command == "show" else [])]
 
 
 def _change(data: Any, rng: random.Random) -> None:

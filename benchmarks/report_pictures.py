@@ -1,7 +1,7 @@
 """The pictures of report.html in docs/img, taken of real runs in headless Chromium.
 
     python benchmarks/report_pictures.py spoil /tmp/spoiled
-    pytest --passbench --candidate=candidates/cpu-fused --passbench-pipeline=direct --passbench-suite=full
+    pytest --passbench --candidate=candidates/cpu-fused --passbench-pipeline=direct --passbench-baseline=inductor
     pytest --passbench --candidate=/tmp/spoiled --passbench-pipeline=direct --passbench-budget=2m
     python benchmarks/report_pictures.py take reports/<first run> reports/<second run>
 
@@ -56,7 +56,7 @@ def take(first: Path, second: Path | None) -> None:
         full = made(first, Path(scratch) / "a.html")
         shot(page, full, "report-run", height=2050)
         if second is not None:
-            shot(page, made(second, Path(scratch) / "b.html"), "report-failures", height=2450)
+            shot(page, made(second, Path(scratch) / "b.html"), "report-failures", height=2250)
         shot(page, full, "report-dark", height=2050, dark=True)
         opened(page, full, "report-subgraph")
         shot(page, full, "report-phone", width=PHONE_WIDTH, height=2600)

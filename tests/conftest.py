@@ -1,4 +1,4 @@
-"""What tests share: a workbench, and what is deselected on this machine.
+"""What tests share: a workspace, and what is skipped on this machine.
 
 Tests lie in folders by the room of the package that they are about, and those of the whole checkout lie here. So do
 modules that several tests import.
@@ -82,17 +82,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker("sandbox")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What this machine can't run is deselected, and counted as such."""
-    lacking = [name for name, there in HAS.items() if any(map(_marked(name), items)) and not there()]
-    dropped = [item for item in items if any(item.get_closest_marker(name) for name in lacking)]
-    if dropped:
-        config.hook.pytest_deselected(items=dropped)
-        items[:] = [item for item in items if item not in dropped]
-
-
-def _marked(name: str) -> Callable[[pytest.Item], bool]:
-    return lambda item: item.get_closest_marker(name) is not None
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what this machine lacks something for, and say what."""
+    for name, (is_there, reason) in NEEDS.items():
+        marked = [item for item in items if item.get_closest_marker(name)]
+        if marked and not is_there():
+            for item in marked:
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def _has_gpu() -> bool:
@@ -114,4 +110,8 @@ def _has_other_user() -> bool:
         return False
 
 
-HAS = {"gpu": _has_gpu, "bubblewrap": _has_bubblewrap, "root": _has_other_user}
+NEEDS = {
+    "gpu": (_has_gpu, "needs a CUDA device"),
+    "bubblewrap": (_has_bubblewrap, "needs bubblewrap"),
+    "root": (_has_other_user, "needs the superuser, and an interpreter that everybody can run"),
+}

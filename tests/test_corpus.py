@@ -5,16 +5,18 @@ They are slow. One of each class is marked as a sample, which .ci/run judges wit
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 import pytest
 
 from support import corpus
+from support.corpus_text import CorpusError, edited, sections
 
 pytestmark = pytest.mark.sandbox
 
-EXPLOITS, HONEST = corpus.entries(corpus.EXPLOITS), corpus.entries(corpus.HONEST)
+EXPLOITS, HONEST = corpus.exploits(), corpus.honest()
 LAYERS = {"plan", "kernel", "outputs", "isolation", "messages", "match"}
 SECONDS = 0.15  # of wall time for each subgraph
 
@@ -46,7 +48,7 @@ def records(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return corpus.judge(candidate, budget=SECONDS * len(judged))
 
 
-@pytest.mark.parametrize("entry", cases(EXPLOITS, lambda entry: entry.line))
+@pytest.mark.parametrize("entry", cases(EXPLOITS, lambda entry: entry.page))
 def test_an_exploit_is_rejected_or_gains_nothing(entry: corpus.Entry, records: dict[str, list[Any]]):
     record = records[entry.name][-1]
     assert corpus.outcome(record) == "rejected" or (
@@ -54,7 +56,7 @@ def test_an_exploit_is_rejected_or_gains_nothing(entry: corpus.Entry, records: d
     ), record
     assert record.arm.status == "ran" or record.arm.message
     assert entry.status in ("", record.arm.status), record
-    assert entry.says in record.arm.message
+    assert entry.message in record.arm.message
 
 
 @pytest.mark.parametrize("entry", cases(HONEST, subject))
@@ -63,7 +65,7 @@ def test_an_honest_candidate_is_not_accused(entry: corpus.Entry, records: dict[s
     assert record.arm.status != "integrity", record.arm.message
     assert [finding for finding in record.findings if finding.severity == "violation"] == []
     if entry.expect == "refused":
-        assert entry.says in record.arm.message
+        assert entry.message in record.arm.message
     else:
         assert entry.gpu or corpus.outcome(record) == "passes", record
 
@@ -79,5 +81,34 @@ def test_the_corpus_is_described():
     assert len(HONEST) >= 60
 
 
-def test_every_class_of_attack_has_an_exploit():
-    assert {entry.line for entry in EXPLOITS} >= set(range(1, 41)) - {37}  # 37 has tests of its own
+def test_every_class_of_attack_of_the_index_has_an_exploit():
+    text = (corpus.FOLDER / "README.md").read_text()
+    index = set(re.findall(r"^\| \[([\w-]+)\]\(exploits/\1\.md\) \|", text, re.M))
+    assert len(index) >= 39
+    assert {path.stem for path in (corpus.FOLDER / "exploits").glob("*.md")} == index
+    assert {entry.page for entry in EXPLOITS} >= index
+
+
+def test_no_name_stands_for_two_candidates():
+    names = [entry.name for entry in (*EXPLOITS, *HONEST)]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [("-one\n+two\n", "in 0 places"), ("-x = 1\n+x = 2\n", "in 2 places"), ("+x = 2\n", "in 4 places")],
+)
+def test_an_edit_that_fits_nowhere_or_twice_is_refused(edit: str, message: str):
+    with pytest.raises(CorpusError, match=message):
+        edited("x = 1\ny = 1\nx = 1\n", edit)
+
+
+def test_hunks_are_of_the_text_before_any_of_them():
+    assert edited("a\nb\n\nc\n", "-a\n+b\n@@\n b\n\n+d\n-c\n") == "b\nb\n\nd\n"
+
+
+def test_a_section_without_facts_is_named(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# page\n\n## nameless\n\nA sentence.\n")
+    with pytest.raises(CorpusError, match=r"page\.md, nameless"):
+        list(sections(page))

@@ -143,10 +143,12 @@ def test_every_page_has_a_place_in_the_navigation():
 def test_the_page_of_options_has_all_of_them():
     page = ROOT / "docs/options.md"
     assert page.read_text() == site.filled(page.read_text()), "run: python docs/site.py"
-    options = [option.short or f"--passbench-{option.name}" for option in OPTIONS]
+    options = [option.short or f"--passbench-{option.name}" for option in OPTIONS if not option.ini_only]
+    settings = [option.dest for option in OPTIONS if option.ini_only]
     flags = ["--" + name.replace("_", "-") for name in FLAGS]
     named = re.findall(r"^\| `(--[a-z-]+)", page.read_text(), re.M)
     assert sorted(named) == sorted(options + flags)
+    assert re.findall(r"^\| `(passbench_[a-z_]+) = ", page.read_text(), re.M) == settings
 
 
 def test_links_hold_within_the_site():

@@ -333,7 +333,7 @@ def changed(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
 def _results(
     name: str,
     content: Callable[[], Any],
-    commands: tuple[str, ...] = ("score", "verify", "merge", "plan"),
+    commands: tuple[str, ...] = ("show --json", "verify", "merge"),
     says: str = "results.json",
 ) -> None:
     for command in commands:
@@ -341,7 +341,7 @@ def _results(
         def write(folder: Path, command: str = command) -> list[str]:
             path = write_results(folder, content())
             out = [str(folder / "out")] if command == "merge" else []
-            return [command, *out, str(path)]
+            return [*command.split(), *out, str(path)]
 
         _case(f"results: {name}, {command}", write, says)
 
@@ -403,31 +403,34 @@ _results("a list", lambda: [])
 _results("cut short", lambda: json.dumps(results())[:-100])
 _results("two values for a key", lambda: json.dumps(results()).replace('"tasks":', '"tasks": [], "tasks":', 1))
 _results("not UTF-8", lambda: b"\xff\xfe{}" * 3)
-_results("subgraphs that are none", lambda: {"subgraphs": 5}, ("score",), "subgraphs")
+_results("subgraphs that are none", lambda: {"subgraphs": 5}, ("show --json",), "subgraphs")
 _results(
     "a case's correct_from of [-10^9]",
     lambda: {"subgraphs": [{"status": "correct", "correct_from": [-(10**9)]}]},
-    ("score",),
+    ("show --json",),
     "correct_from",
 )
-_results("a case's b of null", lambda: {"subgraphs": [], "b": None}, ("score",), "b")
-_results("a case's p of text", lambda: {"subgraphs": [], "p": "1"}, ("score",), "p")
+_results("a case's b of null", lambda: {"subgraphs": [], "b": None}, ("show --json",), "b")
+_results("a case's p of text", lambda: {"subgraphs": [], "p": "1"}, ("show --json",), "p")
 _results(
-    "a case's interpretation of []", lambda: {"subgraphs": [], "interpretation": []}, ("score",), "interpretation"
+    "a case's interpretation of []",
+    lambda: {"subgraphs": [], "interpretation": []},
+    ("show --json",),
+    "interpretation",
 )
 
 
 def _in_place_of_results(command: str, make: Callable[[Path], object]) -> Callable[[Path], list[str]]:
     def write(folder: Path) -> list[str]:
         make(folder / "results.json")
-        return [command, str(folder / "results.json")]
+        return [*command.split(), str(folder / "results.json")]
 
     return write
 
 
-for _command in ("score", "verify", "plan"):
+for _command in ("show --json", "verify"):
     _case(f"results: a FIFO, {_command}", _in_place_of_results(_command, os.mkfifo), "results.json")
-    _case(f"results: /dev/zero, {_command}", _words(_command, "/dev/zero"), "/dev/zero")
+    _case(f"results: /dev/zero, {_command}", _words(*_command.split(), "/dev/zero"), "/dev/zero")
     _case(f"results: a sparse file, {_command}", _in_place_of_results(_command, sparse), "results.json")
 
 
@@ -452,14 +455,11 @@ _line("--sample", "tasks", "check", _TASK, "--sample", "nan")
 _line("--sample", "tasks", "check", _TASK, "--sample", "-1")
 _line("--sample", "tasks", "check", _TASK, "--sample", "inf")
 _line("suite", "tasks", "list", _TASK, "--suite", "none", code=1)
-_line("--workers", "plan", _FILE, "-n", "1000000000")
-_line("--workers", "plan", _FILE, "-n", "0")
-_line("--workers", "plan", _FILE, "-n", "9" * 5_000)
-_line("File name too long", "score", "x/" * 3_000, code=1)
-_line("'nan' is not a number above 0", "score", _FILE, "--b", "nan")
-_line("'0' is not a number above 0", "score", _FILE, "--b", "0")
-_line("'inf' is not a number from 0", "score", _FILE, "--p", "inf")
-_line("'1e6' is not a number from 0", "score", _FILE, "--p", "1e6")
+_line("File name too long", "show", "x/" * 3_000, code=1)
+_line("'nan' is not a number above 0", "show", _FILE, "--b", "nan")
+_line("'0' is not a number above 0", "show", _FILE, "--b", "0")
+_line("'inf' is not a number from 0", "show", _FILE, "--p", "inf")
+_line("'1e6' is not a number from 0", "show", _FILE, "--p", "1e6")
 _line("--rerun", "verify", _FILE, "--rerun", "-1")
 _line("--rerun", "verify", _FILE, "--rerun", "9" * 30)
 _line("not a share", "compare", _FILE, _FILE, "--max-regression", "3")

@@ -69,8 +69,7 @@ def warm_up(folder: Path) -> None:
         _run(["tasks", "validate", str(sample)])
         _run(["verify", str(stored), f"--tasks={task}"])
         _run(["merge", str(folder / "out"), str(stored)])
-        for command in ("score", "plan"):
-            _run([command, str(stored)])
+        _run(["show", "--json", str(stored)])
         _run(["pytest", "--passbench", f"--candidate={candidate}", str(task)])
 
 

@@ -21,11 +21,9 @@ COMMANDS = (
     "show",
     "compare",
     "board",
-    "score",
     "merge",
     "verify",
     "doctor",
-    "plan",
     "forge",
 )  # fmt: skip
 """The modules of :mod:`pytest_passbench.commands`, in the order of the help.

@@ -1,15 +1,18 @@
-"""``passbench show``: the tables of a stored run again, at another t or by another criterion. Imports no torch."""
+"""``passbench show``: the tables or scores of a stored run, computed again. Imports no torch."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
+from pytest_passbench.commands import scores
 from pytest_passbench.commands.results import add_file, warn_if_changed
 from pytest_passbench.core.checks import tolerance
 from pytest_passbench.core.criterion import CRITERIA
 
-HELP = "Print the tables of a stored run again, at another t or by another criterion."
+HELP = """Print the tables of a stored run again: at another t, by another criterion, or scored with other parameters.
+With --json print all scores under both criteria; FILE may also be JSON with bare "subgraphs" then."""
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -27,6 +30,8 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument(
         "--format", choices=("text", "markdown"), default="text", help="markdown is all of results.md (default: text)"
     )
+    parser.add_argument("--json", action="store_true", help="print the scores as JSON")
+    scores.add_parameters(parser)
     parser.add_argument("--html", type=Path, metavar="PATH", help="write the page for a browser there as well")
     parser.set_defaults(run=run)
 
@@ -37,17 +42,26 @@ def run(args: argparse.Namespace) -> int:
     from pytest_passbench.report import markdown, rescored, terminal
     from pytest_passbench.report.report import report_of
     from pytest_passbench.run import results_file
+    from pytest_passbench.run.duration_forecast import forecast_line
 
     path = results_file.located(args.file)
+    if args.json:
+        print(json.dumps(scores.scores(results_file.load(path), path, args), indent=1))
+        return 0
     stored = results_file.read(path)
     warn_if_changed(stored, path)
-    view = rescored.rescored(stored, args.tolerance, args.criterion, args.task, str(path))
+    view = rescored.rescored(
+        scores.with_parameters(stored, args), args.tolerance, args.criterion, args.task, str(path)
+    )
+    caveats = [*rescored.caveats(stored, view), *scores.caveat(stored, view)]
     at = T_STRICT if args.tolerance is None else args.tolerance
-    report = report_of(view, at, rescored.caveats(stored, view))
+    report = report_of(view, at, caveats)
     if args.format == "markdown":
         print(markdown.render(report), end="")
     else:
         print(terminal.summary(report, terminal.columns(), args.full))
+        if line := forecast_line(view):
+            print(f"\n{line}")
     if args.html is not None:
         from pytest_passbench.report import html
 

@@ -7,6 +7,7 @@ from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.seed import commitment
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.plugin.state import State
+from pytest_passbench.run.duration_forecast import forecast_line
 from pytest_passbench.run.stored import warnings
 
 MAX_STRAYS = 3  # folders for no known task that are named
@@ -49,7 +50,13 @@ def _compared(state: State) -> list[str]:
     if stored is None:
         return []
     said = f"compared with {stored.path}, at most {100 * stored.limit:g} % slower" + (", strict" * stored.strict)
-    return [line(said, 1000), *(line(text, 1000) for text in warnings(stored.run, state.ledger.environment))]
+    forecast = forecast_line(stored.run, getattr(state.config.option, "numprocesses", None) or 1)
+    return [line(said, 1000), *filter(None, [forecast]), *_warnings(state)]
+
+
+def _warnings(state: State) -> list[str]:
+    stored = state.ledger.stored
+    return [line(text, 1000) for text in warnings(stored.run, state.ledger.environment)] if stored else []
 
 
 def _cpu(state: State) -> str:

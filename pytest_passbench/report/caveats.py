@@ -18,36 +18,36 @@ MAX_NAMED = 12  # subgraphs that the harness failed to judge
 
 def caveats(run: Run) -> list[str]:
     """Return what a reader must know before using the numbers, a sentence each; last about the earlier run."""
-    said = []
+    sentences = []
     mine = [board.row(name, board.tasks_of(run, name), run.score_settings) for name in run.names]
     missing, total = sum(row.missing for row in mine), sum(row.subgraphs for row in mine)
     if run.interrupted:
-        said.append("The run was interrupted: this is what there was.")
+        sentences.append("The run was interrupted: this is what there was.")
     if missing:
         b = run.score_settings.b
-        said.append(f"{missing} of {total} subgraphs were not judged: failures, each b = {b:g} in AS and ES(t).")
-    said += left_out.sentences(run)
-    said += _harness_failures(run)
+        sentences.append(f"{missing} of {total} subgraphs were not judged: failures, each b = {b:g} in AS and ES(t).")
+    sentences += left_out.sentences(run)
+    sentences += _harness_failures(run)
     unmeasured = Counter(r.arm.speed_note for r in run.records if from_record(r).unmeasured_at(T_FROZEN))
     for note, count in unmeasured.items():
         why = f" ({note})" if note else ""
-        said.append(
+        sentences.append(
             f"The speed of {counted(count, 'correct subgraph')} was not measured{why}, so AS is not available."
         )
     by_ladder = sum(record.accurate() is None and record.arm.status == RAN for record in run.records)
     if by_ladder and run.has_accuracy:
-        said.append(
+        sentences.append(
             f"{counted(by_ladder, 'subgraph has', 'subgraphs have')} no float64 form: under (fp64) agreement counts."
         )
-    said += _untuned(run)
-    said += _launch_bound(run)
+    sentences += _untuned(run)
+    sentences += _launch_bound(run)
     if "width" in run.noise:
         width = 100.0 * float(run.noise["width"])
-        said.append(f"Noise: of two identical programs, 95 % measured within {width:.1f} % of each other here.")
+        sentences.append(f"Noise: of two identical programs, 95 % measured within {width:.1f} % of each other here.")
     if run.parts:
-        said.append(f"Merged from {counted(len(run.parts), 'file')}.")
-        said += [f"Shard {shard} is not among them: none of its tasks counts here." for shard in _absent(run)]
-    return [*said, *changes.notes(run)]
+        sentences.append(f"Merged from {counted(len(run.parts), 'file')}.")
+        sentences += [f"Shard {shard} is not among them: none of its tasks counts here." for shard in _absent(run)]
+    return [*sentences, *changes.notes(run)]
 
 
 def _launch_bound(run: Run) -> list[str]:
@@ -84,7 +84,7 @@ def _harness_failures(run: Run) -> list[str]:
 def _absent(run: Run) -> list[str]:
     """Return the shards of the merged run that no file was given of, as ``2 of 3``."""
     shards = [part.get("shard") for part in run.parts]
-    given = {tuple(shard) for shard in shards if isinstance(shard, list) and list(map(type, shard)) == [int, int]}
-    counts = {parts for _, parts in given if parts <= MAX_SHARDS}
-    wanted = {(index, parts) for parts in counts for index in range(1, parts + 1)}
-    return [f"{index} of {parts}" for index, parts in sorted(wanted - given)]
+    present = {tuple(shard) for shard in shards if isinstance(shard, list) and list(map(type, shard)) == [int, int]}
+    counts = {parts for _, parts in present if parts <= MAX_SHARDS}
+    expected = {(index, parts) for parts in counts for index in range(1, parts + 1)}
+    return [f"{index} of {parts}" for index, parts in sorted(expected - present)]

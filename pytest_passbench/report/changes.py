@@ -45,7 +45,7 @@ class TaskChange:
     @property
     def lost(self) -> int:
         """The number of subgraphs that were correct before and are not now."""
-        return sum(count for said, count in self.outcomes.items() if said.startswith(LOST))
+        return sum(count for outcome, count in self.outcomes.items() if outcome.startswith(LOST))
 
     @property
     def rank(self) -> tuple[bool, float]:
@@ -105,9 +105,9 @@ def slowdown(record: Record) -> str:
     assert stored.speed is not None
     assert stored.again is not None
     assert now is not None
-    change, again = quotient(now, stored.speed), quotient(stored.again, stored.speed)
+    change, confirmed = quotient(now, stored.speed), quotient(stored.again, stored.speed)
     was = f"{record.subgraph}: {now.ratio:.3g}x, was {stored.speed.ratio:.3g}x"
-    return f"{was}: {change} of it; measured again, {again}"
+    return f"{was}: {change} of it; measured again, {confirmed}"
 
 
 def open_still(record: Record, limit: float) -> bool:
@@ -166,8 +166,8 @@ def of_tasks(run: Run, candidate: str) -> list[TaskChange]:
     if not run.compared:
         return []
     grouped = {task: [record for record in run.of(candidate) if record.task == task] for task in run.tasks}
-    found = [_of(task, group, run) for task, group in grouped.items() if group]
-    return sorted(found, key=lambda item: item.rank)
+    tasks = [_of(task, group, run) for task, group in grouped.items() if group]
+    return sorted(tasks, key=lambda item: item.rank)
 
 
 def of_all(run: Run, candidate: str) -> TaskChange:
@@ -178,15 +178,16 @@ def of_all(run: Run, candidate: str) -> TaskChange:
 def _of(task: str, records: Sequence[Record], run: Run) -> TaskChange:
     delta, both = delta_of(run), [record for record in records if change_of(record) is not None]
     now, then = offset(run), float(run.compared.get("noise", {}).get("offset", 0.0))
-    known = [record for record in records if record.stored is not None and not record.stored.note and record.judged]
+    stored = [record for record in records if record.stored is not None and not record.stored.note]
+    comparable = [record for record in stored if record.judged]
     return TaskChange(
         task=task,
         before=combined([record.stored.speed for record in both if record.stored and record.stored.speed], then),
         after=combined([record.arm.speed for record in both if record.arm.speed], now),
         change=combined([change for record in both if (change := change_of(record))], hypot(now, then)),
-        compared=len(known),
-        correct_before=sum(record.stored.correct for record in known if record.stored),
-        correct_after=sum(record.correct for record in known),
+        compared=len(comparable),
+        correct_before=sum(record.stored.correct for record in comparable if record.stored),
+        correct_after=sum(record.correct for record in comparable),
         outcomes=dict(Counter(outcome(record, delta) for record in records).most_common()),
     )
 
@@ -198,8 +199,8 @@ def table(run: Run, candidate: str) -> Table:
     compared with nothing.
     """
     headers = ("task", "before", "after", "change", "correct", "outcome")
-    found = of_tasks(run, candidate)
-    rows = [_row(item) for item in [*found, *([of_all(run, candidate)] if len(found) > 1 else [])]]
+    tasks = of_tasks(run, candidate)
+    rows = [_row(item) for item in [*tasks, *([of_all(run, candidate)] if len(tasks) > 1 else [])]]
     about = (
         "Speed-ups over eager, the mean of what was correct and measured in both runs, and their quotient after / "
         f"before, with 95 % intervals. Faster and slower: by more than {100 * delta_of(run):.1f} %, with the whole "
@@ -228,24 +229,24 @@ def _row(item: TaskChange) -> tuple[str, ...]:
     means = (str(mean) if mean is not None else NONE for mean in (item.before, item.after, item.change))
     counts = dict.fromkeys(map(str, (item.correct_before, item.correct_after)))
     correct = f"{' to '.join(counts)} of {item.compared}" if item.compared else NONE
-    return item.task, *means, correct, ", ".join(f"{count} {said}" for said, count in item.outcomes.items())
+    return item.task, *means, correct, ", ".join(f"{count} {outcome}" for outcome, count in item.outcomes.items())
 
 
 def sentence(run: Run, candidate: str) -> str:
     """Return how a candidate changed since an earlier run, in a sentence."""
-    found = of_all(run, candidate)
-    if not found.compared:
+    total = of_all(run, candidate)
+    if not total.compared:
         return f"{candidate}: no subgraph is in both runs"
-    speed = f"speed-up {found.change} times that of before" if found.change is not None else "no speed-up compared"
-    gained = found.outcomes.get(GAINED, 0)
-    compared = counted(found.compared, "subgraph")
-    return f"{candidate}: {speed}; of {compared} {found.lost} lost correctness, {gained} gained it"
+    speed = f"speed-up {total.change} times that of before" if total.change is not None else "no speed-up compared"
+    gained = total.outcomes.get(GAINED, 0)
+    compared = counted(total.compared, "subgraph")
+    return f"{candidate}: {speed}; of {compared} {total.lost} lost correctness, {gained} gained it"
 
 
 def notes(run: Run) -> list[str]:
     """Return what a reader must know before comparing the two runs, a sentence each."""
-    said = [str(text) for text in run.compared.get("warnings", ())]
+    sentences = [str(text) for text in run.compared.get("warnings", ())]
     absent = int(run.compared.get("subgraphs", 0)) - sum(record.stored is not None for record in run.records)
     if absent > 0:
-        said.append(f"Not judged now: {counted(absent, 'subgraph')} of {file_of(run)}.")
-    return said
+        sentences.append(f"Not judged now: {counted(absent, 'subgraph')} of {file_of(run)}.")
+    return sentences

@@ -20,12 +20,12 @@ from pytest_passbench.report.drawing import (
     SOFT,
     Colour,
     Drawing,
-    Group,
     Inset,
+    Label,
     Line,
+    Linked,
     Mark,
     Shape,
-    Text,
 )  # fmt: skip
 from pytest_passbench.score.interval import Interval
 
@@ -147,7 +147,7 @@ def es_curves(curves: Sequence[Curve], steps: Sequence[int], height: float = ES_
     frame = _curve_axes(scale, top, top + height, {t: place(t, 1.0)[0] for t in steps})
     lines = [_curve_line(curve, styles[curve.name][0], place) for curve in curves]
     marks = [
-        Group((Mark(*place(t, value), mark, colour, 3.8),), _point_title(curve, t, value))
+        Linked((Mark(*place(t, value), mark, colour, 3.8),), _point_title(curve, t, value))
         for curve in curves
         for colour, mark in [styles[curve.name]]
         for t, value in curve.values.items()
@@ -165,26 +165,26 @@ def _style(index: int) -> tuple[Colour, str]:
 
 def _entry(name: str, colour: Colour, mark: str) -> tuple[Shape, ...]:
     signs = (Line(((0, 9), (22, 9)), colour, 2.0), *((Mark(11, 9, mark, colour, 3.8),) if mark else ()))
-    return (*signs, Text(30, 13, line(name, 60), INK, "start"))
+    return (*signs, Label(30, 13, line(name, 60), INK, "start"))
 
 
 def _dash_entry(name: str, dashed: bool) -> tuple[Shape, ...]:
-    return (Line(((0, 9), (22, 9)), SOFT, 2.0, DASHES if dashed else ()), Text(30, 13, name, INK, "start"))
+    return (Line(((0, 9), (22, 9)), SOFT, 2.0, DASHES if dashed else ()), Label(30, 13, name, INK, "start"))
 
 
 def _curve_axes(scale: LogScale, top: float, bottom: float, steps: Mapping[int, float]) -> Iterator[Shape]:
     for tick in scale.ticks:
         y = bottom - (bottom - top) * scale.share(tick)
         yield Line(((0.0, y), (1.0, y)), GRID, 1.0)
-        yield Text(0.0, y + 4.0, f"{tick:g}", SOFT, "end", -8.0)
+        yield Label(0.0, y + 4.0, f"{tick:g}", SOFT, "end", -8.0)
     for t, x in steps.items():
-        yield Inset(x, bottom, (Line(((0, 0), (0, 5)), GRID), Text(0, 18, str(t))))
+        yield Inset(x, bottom, (Line(((0, 0), (0, 5)), GRID), Label(0, 18, str(t))))
     yield Line(((0.0, bottom), (1.0, bottom)), GRID)
-    yield Text(0.0, top - 10.0, "ES(t), eager = 1 (log scale)", SOFT, "start", -38.0)
-    yield Text(0.5, bottom + 38.0, "tolerance t (a smaller t is stricter)")
+    yield Label(0.0, top - 10.0, "ES(t), eager = 1 (log scale)", SOFT, "start", -38.0)
+    yield Label(0.5, bottom + 38.0, "tolerance t (a smaller t is stricter)")
     if T_STRICT in steps:
         yield Line(((steps[T_STRICT], top), (steps[T_STRICT], bottom)), SOFT, 1.0, (2.0, 3.0))
-        yield Text(steps[T_STRICT], bottom - 5.0, "torch.testing's default", SOFT, "start", 5.0, 11.0)
+        yield Label(steps[T_STRICT], bottom - 5.0, "torch.testing's default", SOFT, "start", 5.0, 11.0)
 
 
 def _curve_line(curve: Curve, colour: Colour, place: Callable[[float, float], tuple[float, float]]) -> Line:
@@ -211,7 +211,7 @@ def forest(rows: Sequence[IntervalRow], title: str) -> Drawing:
     top = LEGEND_PIXELS * len(kinds) + 48.0
     bottom = top + step * len(ordered)
     legend = [
-        Inset(0.0, LEGEND_PIXELS * index, (Mark(6, 9, mark, colour, 4.4), Text(18, 13, name, INK, "start")))
+        Inset(0.0, LEGEND_PIXELS * index, (Mark(6, 9, mark, colour, 4.4), Label(18, 13, name, INK, "start")))
         for index, name in enumerate(kinds)
         for _, colour, mark in [OUTCOMES[name]]
     ]
@@ -222,25 +222,25 @@ def forest(rows: Sequence[IntervalRow], title: str) -> Drawing:
 
 
 def _ratio_axis(scale: LogScale, top: float, bottom: float, title: str) -> Iterator[Shape]:
-    yield Text(0.5, top - 28.0, f"{title} (log scale)")
+    yield Label(0.5, top - 28.0, f"{title} (log scale)")
     for tick in scale.ticks:
         x = scale.share(tick)
         yield Line(((x, top - 4.0), (x, bottom)), GRID)
-        yield Text(x, top - 9.0, f"{tick:g}")
-    one = scale.share(1.0)
-    yield Line(((one, top - 4.0), (one, bottom)), INK)
+        yield Label(x, top - 9.0, f"{tick:g}")
+    eager_share = scale.share(1.0)
+    yield Line(((eager_share, top - 4.0), (eager_share, bottom)), INK)
 
 
-def _row(row: IntervalRow, y: float, scale: LogScale, named: bool) -> Group:
+def _row(row: IntervalRow, y: float, scale: LogScale, named: bool) -> Linked:
     _, colour, mark = OUTCOMES[outcome(row.interval)]
     shape, radius = ("diamond", 5.2) if row.whole else (mark, 4.4 if named else 2.4)
     ends = (scale.share(row.interval.low), y), (scale.share(row.interval.high), y)
     shapes: list[Shape] = [Line(ends, colour, 2.0 if named else 1.4)]
     shapes.append(Mark(scale.share(row.interval.ratio), y, shape, colour, radius))
     if named:
-        shapes.append(Text(0.0, y + 4.0, middle(row.name, MAX_LABEL_CHARACTERS), INK, "end", -10.0))
+        shapes.append(Label(0.0, y + 4.0, middle(row.name, MAX_LABEL_CHARACTERS), INK, "end", -10.0))
     title = f"{line(row.name, 200)}\n{row.interval} (95 % interval)\n{outcome(row.interval)}"
-    return Group(tuple(shapes), title, row.target)
+    return Linked(tuple(shapes), title, row.target)
 
 
 def glyph(interval: Interval, scale: LogScale) -> Drawing:
@@ -259,10 +259,10 @@ def glyph(interval: Interval, scale: LogScale) -> Drawing:
 
 def glyph_axis(scale: LogScale) -> Drawing:
     """Return the axis above the small intervals: 1, and the ends as far as there is room for them."""
-    one, room = scale.share(1.0), 40.0 / GLYPH_PIXELS
-    labels = [Text(one, 11.0, "1")]
-    labels += [Text(0.0, 11.0, f"{scale.low:.2g}", SOFT, "start", -6.0)] if one > room else []
-    labels += [Text(1.0, 11.0, f"{scale.high:.2g}", SOFT, "end", 6.0)] if one < 1.0 - room else []
+    eager_share, room = scale.share(1.0), 40.0 / GLYPH_PIXELS
+    labels = [Label(eager_share, 11.0, "1")]
+    labels += [Label(0.0, 11.0, f"{scale.low:.2g}", SOFT, "start", -6.0)] if eager_share > room else []
+    labels += [Label(1.0, 11.0, f"{scale.high:.2g}", SOFT, "end", 6.0)] if eager_share < 1.0 - room else []
     about = f"intervals on a logarithmic scale from {scale.low:.2g} to {scale.high:.2g}"
     return Drawing(tuple(labels), GLYPH_HEIGHT, "glyph", about)
 

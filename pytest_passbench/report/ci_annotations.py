@@ -56,7 +56,7 @@ def failures(run: Run) -> list[Annotation]:
 
     What was not judged is no failure.
     """
-    found = []
+    ranked = []
     for name, path in _candidates(run):
         slower = changes.regressions(run, name)
         for task, records in _by_task(run.of(name)).items():
@@ -66,8 +66,8 @@ def failures(run: Run) -> list[Annotation]:
                 worst = min([*wrong, *fell], key=lambda record: _SEVERITY.get(_status(record), 1))
                 text = "; ".join([*_wrong(wrong, len(records)), *_fell(fell, len(records))])
                 annotation = _annotation(path, worst, len(wrong) + len(fell), text)
-                found.append((annotation.severity, -annotation.count / len(records), annotation))
-    return [annotation for *_, annotation in sorted(found, key=lambda item: item[:2])]
+                ranked.append((annotation.severity, -annotation.count / len(records), annotation))
+    return [annotation for *_, annotation in sorted(ranked, key=lambda item: item[:2])]
 
 
 def behind(run: Run) -> list[Annotation]:
@@ -75,16 +75,16 @@ def behind(run: Run) -> list[Annotation]:
 
     Tasks with the greatest share of such subgraphs come first.
     """
-    found = []
+    ranked = []
     for name, path in _candidates(run):
         slower = _by_task(head_to_head.behind(run, name))
         for task, records in _by_task(run.of(name)).items():
             if task in slower:
                 worst = min(slower[task], key=_ratio)
                 count = f"{len(slower[task])} of {len(records)} subgraphs slower than {head_to_head.reference(run)}"
-                annotation = _annotation(path, worst, len(slower[task]), f"{count}: {head_to_head.told(worst)}")
-                found.append((-annotation.count / len(records), annotation))
-    return [annotation for _, annotation in sorted(found, key=lambda item: item[0])]
+                annotation = _annotation(path, worst, len(slower[task]), f"{count}: {head_to_head.ratio_text(worst)}")
+                ranked.append((-annotation.count / len(records), annotation))
+    return [annotation for _, annotation in sorted(ranked, key=lambda item: item[0])]
 
 
 def _candidates(run: Run) -> Iterator[tuple[str, str]]:
@@ -94,10 +94,10 @@ def _candidates(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def _by_task(records: Iterable[Record]) -> dict[str, list[Record]]:
-    found: dict[str, list[Record]] = {}
+    groups: dict[str, list[Record]] = {}
     for record in records:
-        found.setdefault(record.task, []).append(record)
-    return found
+        groups.setdefault(record.task, []).append(record)
+    return groups
 
 
 def _ratio(record: Record) -> float:

@@ -74,7 +74,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Text:
+class Label:
     """A line of text on the base line ``y``; it begins, has its middle or ends at ``x``, ``shift`` pixels further."""
 
     x: float
@@ -96,7 +96,7 @@ class Inset:
 
 
 @dataclass(frozen=True)
-class Group:
+class Linked:
     """Shapes with a title, which a page shows beside the pointer, and the id of a place that a click goes to."""
 
     shapes: tuple[Shape, ...]
@@ -104,7 +104,7 @@ class Group:
     target: str = ""
 
 
-Shape = Line | Mark | Text | Inset | Group
+Shape = Line | Mark | Label | Inset | Linked
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def _flat(shapes: Iterable[Shape], across: Callable[[float], float], down: float
         match shape:
             case Line():
                 yield replace(shape, places=tuple((across(x), down + y) for x, y in shape.places))
-            case Group():
+            case Linked():
                 yield from _flat(shape.shapes, across, down)
             case Inset():
                 origin = across(shape.x)
@@ -170,7 +170,7 @@ def _element(shape: Shape, across: Callable[[float], str], paint: Callable[[Colo
             return _line(shape, across, paint)
         case Mark():
             return _mark(shape, across, paint)
-        case Text():
+        case Label():
             shift = f' dx="{_number(shape.shift)}"' if shape.shift else ""
             anchor = "" if shape.anchor == "start" else f' text-anchor="{shape.anchor}"'
             place = f'x="{across(shape.x)}" y="{_number(shape.y)}" font-size="{_number(shape.size)}"'
@@ -178,7 +178,7 @@ def _element(shape: Shape, across: Callable[[float], str], paint: Callable[[Colo
         case Inset():
             body = "".join(_element(part, _number, paint) for part in shape.shapes)
             return f'<svg x="{across(shape.x)}" y="{_number(shape.y)}">{body}</svg>'
-        case Group():
+        case Linked():
             title = f"<title>{escape(shape.title)}</title>" if shape.title else ""
             body = title + "".join(_element(part, across, paint) for part in shape.shapes)
             # No stop of the Tab key for each row: the table of tasks has the same places.

@@ -43,10 +43,10 @@ def cause(record: Record) -> str:
     if arm.status == RAN:
         return standing(record)
     missed = misses.causes(record.passes) if arm.status == "pass_miss" else []
-    said = missed[0].text.partition("; ")[0].removeprefix("nearest: ") if missed else ""
-    said = said or arm.message.partition("\n")[0] or "".join(finding.message for finding in record.findings[:1])
-    said = said.rpartition(" error: ")[2] if arm.status == "compile_fail" else said
-    return one_line(f"{arm.status}: {said}" if said else arm.status, MAX_CAUSE_CHARS)
+    text = missed[0].text.partition("; ")[0].removeprefix("nearest: ") if missed else ""
+    text = text or arm.message.partition("\n")[0] or "".join(finding.message for finding in record.findings[:1])
+    text = text.rpartition(" error: ")[2] if arm.status == "compile_fail" else text
+    return one_line(f"{arm.status}: {text}" if text else arm.status, MAX_CAUSE_CHARS)
 
 
 def standing(record: Record) -> str:
@@ -115,8 +115,9 @@ def blocks(records: Iterable[Record]) -> list[str]:
     Subgraphs that no pass matched are left out, since the table of misses has their causes.
     """
     failed = [record for record in records if not record.correct]
-    told = [record for record in failed if record.arm.status != "pass_miss" or not misses.causes(record.passes)]
-    return [describe(alike, lambda record: f"{record.task}/{record.subgraph}") for alike in grouped(told, cause_key)]
+    others = [record for record in failed if record.arm.status != "pass_miss" or not misses.causes(record.passes)]
+    groups = grouped(others, cause_key)
+    return [describe(alike, lambda record: f"{record.task}/{record.subgraph}") for alike in groups]
 
 
 def _evidence(record: Record) -> str:

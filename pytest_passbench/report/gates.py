@@ -39,16 +39,16 @@ def _check_changes(run: Run, candidate: str) -> GateResult:
     whose = f"{one_line(candidate)} since {one_line(changes.file_of(run))}"
     records = [record for record in run.of(candidate) if record.stored is not None and not record.stored.note]
     if not records:
-        said = changes.nothing_compared(run, [candidate])
-        return GateResult(False, f"compare failed: {said} ({changes.SAME_TASKS})")
+        text = changes.nothing_compared(run, [candidate])
+        return GateResult(False, f"compare failed: {text} ({changes.SAME_TASKS})")
     lost = sum(map(changes.lost, records))
     fell = len(changes.regressions(run, candidate))
     opened = sum(changes.open_still(record, limit) for record in records)
     counts = f"{lost} lost correctness, {fell} more than {100 * limit:g} % of their speed-up"
-    said = f"{whose}: of {counted(len(records), 'subgraph')} {counts}" + (f", {opened} open" if opened else "")
+    text = f"{whose}: of {counted(len(records), 'subgraph')} {counts}" + (f", {opened} open" if opened else "")
     if lost or fell:
-        return GateResult(False, f"compare failed: {said}")
-    return GateResult(True, f"compare passed: {said}")
+        return GateResult(False, f"compare failed: {text}")
+    return GateResult(True, f"compare passed: {text}")
 
 
 def _check(run: Run, candidate: str, name: str, least: float) -> GateResult:

@@ -39,11 +39,11 @@ def subgraph_table(run: Run, candidate: str) -> Table:
     The table has no rows if the run has no reference.
     """
     headers = ("task", "subgraph", "reference us", "candidate us", "ratio", "verdict")
-    found = tuple(
+    rows = tuple(
         (record.task, record.subgraph, *_timed(record)) for record in run.of(candidate) if record.against is not None
     )
     about = "Times in microseconds per call. Ratio: reference us / candidate us, with its 95 % interval."
-    return Table(f"{_title(run, candidate)}, by subgraph", headers, found, about=about)
+    return Table(f"{_title(run, candidate)}, by subgraph", headers, rows, about=about)
 
 
 def behind(run: Run, candidate: str) -> list[Record]:
@@ -55,7 +55,7 @@ def behind(run: Run, candidate: str) -> list[Record]:
     ]
 
 
-def told(record: Record) -> str:
+def ratio_text(record: Record) -> str:
     """Return in words a ratio to the reference. Raises ValueError for a record without one."""
     if record.head_to_head is None:
         raise ValueError(f"{record.subgraph} has no ratio to the reference")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, pairwise
 
-from pytest_passbench.report.drawing import Drawing, Line, Mark, Shape, Text, corners_of, resolved
+from pytest_passbench.report.drawing import Drawing, Label, Line, Mark, Shape, corners_of, resolved
 
 ENCODING = "cp1252"  # WinAnsiEncoding; any other character becomes a question mark
 POINTS_PER_INCH = 72.0
@@ -62,14 +62,14 @@ def _operators(shapes: Iterable[Shape]) -> Iterator[str]:
                 yield f"{_rgb(shape.colour.value)} RG {shape.width:g} w [{dash}] 0 d {path} S"
             case Mark():
                 yield f"{_rgb(shape.colour.value)} rg {_outline(shape)} f"
-            case Text():
+            case Label():
                 x = shape.x + shape.shift - text_width(shape) * SHARE_BEFORE[shape.anchor]
                 escaped = "".join(f"\\{c}" if c in "()\\" else c for c in shape.text)
                 where = f"1 0 0 -1 {x:.2f} {shape.y:.2f} Tm"
                 yield f"BT {_rgb(shape.colour.value)} rg /F {shape.size:g} Tf {where} ({escaped}) Tj ET"
 
 
-def text_width(text: Text) -> float:
+def text_width(text: Label) -> float:
     """Return the width of a text in pixels."""
     return text.size / 1000.0 * sum(_WIDTH_OF.get(character, 556) for character in text.text)
 

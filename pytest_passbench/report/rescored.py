@@ -27,8 +27,8 @@ def rescored(
     None, and an empty sequence, leave the run's own. Raises UserError, which names the file ``where``, for a task
     that the run does not have. It does so too for a criterion that needs errors against float64 if there are none.
     """
-    given = {"tolerance": at, "criterion": criterion}
-    settings = {**run.settings, **{name: value for name, value in given.items() if value is not None}}
+    changed = {"tolerance": at, "criterion": criterion}
+    settings = {**run.settings, **{name: value for name, value in changed.items() if value is not None}}
     if criterion not in (None, "ladder") and not run.has_accuracy:
         remedy = "judge again with this version, or leave --criterion out"
         what = f"has no errors against float64, so nothing is known by {criterion}"
@@ -38,7 +38,7 @@ def rescored(
             named = nearest(name, run.tasks)[:MAX_NAMED]
             remedy = f"the run has: {', '.join(named)}" + (", ..." if len(run.tasks) > len(named) else "")
             raise UserError(f"has no task {abbreviated(name)}", where=where, remedy=remedy)
-    kept = [name for name in run.tasks if name in tasks] if tasks else run.tasks
+    selected = [name for name in run.tasks if name in tasks] if tasks else run.tasks
     records = [
         replace(
             record,
@@ -48,7 +48,7 @@ def rescored(
         for record in run.records
         if not tasks or record.task in tasks
     ]
-    return replace(run, settings=settings, tasks=kept, records=records)
+    return replace(run, settings=settings, tasks=selected, records=records)
 
 
 def nearest(name: str, tasks: Sequence[str]) -> list[str]:
@@ -64,15 +64,16 @@ def nearest(name: str, tasks: Sequence[str]) -> list[str]:
 
 def caveats(run: Run, view: Run) -> list[str]:
     """Return what ``view``, made of ``run`` by :func:`rescored`, does not say or says of less, a sentence each."""
-    said = []
-    own = tolerance(run)
-    if tolerance(view) != own:
-        said.append(
+    sentences = []
+    run_tolerance = tolerance(run)
+    if tolerance(view) != run_tolerance:
+        sentences.append(
             f"Seen at t = {tolerance(view)}: what is correct was computed again. The audit's findings and the "
-            f"greatest errors in messages are still those of the run, which was judged at t = {own}."
+            f"greatest errors in messages are still those of the run, which was judged at t = {run_tolerance}."
         )
     if view.criterion != run.criterion:
-        said.append(f"Seen by the criterion {view.criterion}; the run's own is {run.criterion}.")
+        sentences.append(f"Seen by the criterion {view.criterion}; the run's own is {run.criterion}.")
     if len(view.tasks) < len(run.tasks):
-        said.append(f"Only {len(view.tasks)} of the run's {len(run.tasks)} tasks: all scores are of these alone.")
-    return said
+        counts = f"{len(view.tasks)} of the run's {len(run.tasks)}"
+        sentences.append(f"Only {counts} tasks: all scores are of these alone.")
+    return sentences

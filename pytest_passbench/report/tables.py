@@ -70,7 +70,7 @@ def correct_when(run: Run) -> str:
     return {"ladder": agrees, "fp64": accurate, "either": f"{agrees}, or {accurate}"}[run.criterion]
 
 
-def rows(run: Run, criterion: Criterion = "ladder", at: int = T_STRICT) -> list[board.Row]:
+def rows(run: Run, criterion: Criterion = "ladder", at: int = T_STRICT) -> list[board.ScoreRow]:
     """Return the board's rows at a t of all candidates, then of all baselines, under a criterion."""
     settings = run.score_settings
     mine = [board.row(name, board.tasks_of(run, name, criterion), settings, at) for name in run.names]
@@ -90,17 +90,17 @@ def board_table(run: Run, at: int = T_STRICT) -> Table:
     means += [speed_up(run.beside(name), name, run, at) for name in run.baselines]
     accurate = [row if run.has_accuracy else None for row in rows(run, "fp64", at)]
     left_out = [*map(run.left_out, run.names), *(0 for _ in run.baselines)]
-    found = (_board_row(*about) for about in zip(rows(run, at=at), accurate, means, left_out, strict=True))
+    lines = (_board_row(*about) for about in zip(rows(run, at=at), accurate, means, left_out, strict=True))
     title = "Board" if at == T_STRICT else f"Board (correct: at t = {at})"
     about = (
         f"AS, a score for all t together. Of what is correct at t = {at}: G-Mean, the mean speed-up with its 95 % "
         "interval, and fast_1, the share that is faster than eager. (fp64): correct is what is as accurate as eager, "
         "judged by the graph in float64."
     )
-    return Table(title, headers, (eager, *found), about=about)
+    return Table(title, headers, (eager, *lines), about=about)
 
 
-def _board_row(row: board.Row, accurate: board.Row | None, mean: str, left_out: int) -> tuple[str, ...]:
+def _board_row(row: board.ScoreRow, accurate: board.ScoreRow | None, mean: str, left_out: int) -> tuple[str, ...]:
     """Return a row of the board. ``accurate`` is the row by accuracy, None if the file does not have it.
 
     ``left_out`` subgraphs are not among the row's.
@@ -131,7 +131,7 @@ def es_table(run: Run) -> Table:
     steps = es.ladder(run.score_settings.interpretation)
     eager = ("eager", *("1.000" for _ in steps))
     pairs = zip(rows(run), rows(run, "fp64"), strict=True)
-    named = [found for agreeing, accurate in pairs for found in ((agreeing, ""), (accurate, " (fp64)"))]
+    named = [labelled for agreeing, accurate in pairs for labelled in ((agreeing, ""), (accurate, " (fp64)"))]
     curves = tuple(
         (
             row.name + mark + (f" ({NOT_MEASURED})" if row.scores.as_ is None else ""),
@@ -153,8 +153,8 @@ def curves(run: Run) -> list[Curve]:
     Programs with a speed that was not measured have none.
     """
     steps = es.ladder(run.score_settings.interpretation)
-    taken = {EAGER, *run.baselines}
-    names = [f"{name} (candidate)" if name in taken else name for name in run.names] + run.baselines
+    reserved = {EAGER, *run.baselines}
+    names = [f"{name} (candidate)" if name in reserved else name for name in run.names] + run.baselines
     agrees, accurate = "agrees with eager at t", "as accurate as eager (fp64)"
     pairs = [(name, row, agrees) for name, row in zip(names, rows(run), strict=True)]
     pairs += [(name, row, accurate) for name, row in zip(names, rows(run, "fp64"), strict=True) if run.has_accuracy]
@@ -198,10 +198,10 @@ def _task(task: str, records: list[Record], judged: Sequence[Judged], run: Run) 
 def speed_up(records: Iterable[Record], arm: str, run: Run, at: int, criterion: Criterion = "ladder") -> str:
     """Return the geometric mean speed-up of what is correct at ``at`` and was measured, with its interval."""
     have = list(records)
-    found = interval(have, arm, run, at, criterion)
-    if found is None:
+    mean = interval(have, arm, run, at, criterion)
+    if mean is None:
         return NOT_MEASURED if _correct(have, arm, at, criterion) else NONE
-    return str(found)
+    return str(mean)
 
 
 def interval(
@@ -259,12 +259,12 @@ def subgraph_table(run: Run, candidate: str) -> Table:
     The verdict of a subgraph that is not correct is how it failed.
     """
     headers = ("task", "subgraph", "eager us", "candidate us", "speed-up", "verdict")
-    found = tuple((record.task, record.subgraph, *_timed(record), _verdict(record)) for record in run.of(candidate))
+    lines = tuple((record.task, record.subgraph, *_timed(record), _verdict(record)) for record in run.of(candidate))
     about = (
         "Times in microseconds per call. Speed-up: eager us / candidate us, with its 95 % interval. The verdict of a "
         "subgraph that is not correct is how it failed. Unresolved: the interval allows no verdict on the speed."
     )
-    return Table(f"Subgraphs: {candidate}", headers, found, about=about)
+    return Table(f"Subgraphs: {candidate}", headers, lines, about=about)
 
 
 def _verdict(record: Record) -> str:
@@ -289,9 +289,9 @@ def miss_table(run: Run, candidate: str) -> Table:
     )
     tasks = list(dict.fromkeys(task for task, _ in counts))
     nearest = sorted(counts.items(), key=lambda item: (tasks.index(item[0][0]), -item[0][1].nearness))
-    found = tuple((task, cause.who, str(count), cause.text or NONE) for (task, cause), count in nearest)
+    lines = tuple((task, cause.who, str(count), cause.text or NONE) for (task, cause), count in nearest)
     about = "Passes on subgraphs where no pass matched, and why. The one nearest to a match leads."
-    return Table(f"Misses: {candidate}", ("task", "pass", "subgraphs", "nearest"), found, about=about)
+    return Table(f"Misses: {candidate}", ("task", "pass", "subgraphs", "nearest"), lines, about=about)
 
 
 def failure_table(run: Run, candidate: str, causes: bool = True) -> Table:
@@ -305,23 +305,23 @@ def failure_table(run: Run, candidate: str, causes: bool = True) -> Table:
             key = (record.task, ending(record), record.arm.phase or NONE, *([why(record)] if causes else []))
             alike.setdefault(key, []).append(record.subgraph)
     more = {key: f" and {len(names) - 1} more" if len(names) > 1 else "" for key, names in alike.items()}
-    found = tuple((key[0], names[0] + more[key], *key[1:]) for key, names in alike.items())
+    lines = tuple((key[0], names[0] + more[key], *key[1:]) for key, names in alike.items())
     about = f"Subgraphs that are not correct ({correct_when(run)})" + (", and why." if causes else ".")
     headers = ("task", "subgraph", "status", "phase", *(["why"] if causes else []))
-    return Table(f"Failures: {candidate}", headers, found, about=about)
+    return Table(f"Failures: {candidate}", headers, lines, about=about)
 
 
 def why(record: Record) -> str:
     """Return what is said of a failure: the message or the worst element, and every finding."""
-    said = [record.arm.message or record.arm.worst]
-    if record.arm.status == RAN and not said[0] and not record.correct and record.arm.first_correct <= T_FROZEN:
-        said = [f"agrees with eager from t = {record.arm.first_correct} on"]
+    texts = [record.arm.message or record.arm.worst]
+    if record.arm.status == RAN and not texts[0] and not record.correct and record.arm.first_correct <= T_FROZEN:
+        texts = [f"agrees with eager from t = {record.arm.first_correct} on"]
     for finding in record.findings:
         place = f" ({finding.file}:{finding.line})" if finding.file else ""
-        said.append(f"{finding.severity} [{finding.layer}/{finding.rule}] {finding.message}{place}")
+        texts.append(f"{finding.severity} [{finding.layer}/{finding.rule}] {finding.message}{place}")
     if record.arm.status == RAN and record.nearer:
-        said.append("nearer to float64 than eager is")
-    return "; ".join(part for part in said if part) or NONE
+        texts.append("nearer to float64 than eager is")
+    return "; ".join(part for part in texts if part) or NONE
 
 
 def score(value: float | None, absent: str = NOT_MEASURED) -> str:

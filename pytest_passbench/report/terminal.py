@@ -144,9 +144,9 @@ def _cut(table: Table, width: int) -> Table:
     return replace(table, rows=tuple(rows))
 
 
-def _share(wanted: dict[int, int], free: int) -> dict[int, int]:
+def _share(widths: dict[int, int], free: int) -> dict[int, int]:
     """Return ``free`` columns dealt out: none gets more than wanted, and the longest is shortened first."""
-    limits = dict(wanted)
+    limits = dict(widths)
     while sum(limits.values()) > free:
         limits[max(limits, key=limits.__getitem__)] -= 1
     return limits

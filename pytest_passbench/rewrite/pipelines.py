@@ -6,6 +6,7 @@ another mode than the build's compiles again.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -31,8 +32,9 @@ class BuiltGraph:
     """A callable, with a report of its passes. ``rewritten`` is True if at least one pass matched.
 
     ``operators`` are the names of the operators before, ``covered`` those that a kernel replaces. ``places`` has, for
-    each match, the pass's name and the names of the matched nodes. ``module`` is the rewritten graph, if no compiler
-    stands between it and the call. ``working`` are the names of the passes with a match that covers work.
+    each match, the pass's name and the names of the matched nodes. ``module`` is the graph with its passes as
+    ``direct`` applies them. It is None if ``torch.compile`` has handed over several graphs, or if operators are left.
+    ``working`` are the names of the passes with a match that covers work.
     """
 
     call: GraphFunction
@@ -69,7 +71,11 @@ def build(
             return cast("GraphFunction", result.module.forward)
         return _inductor(opaque(result.module), inputs)
 
-    return _built(_compiled(gm, backend, example_inputs), results)
+    built = _built(_compiled(gm, backend, example_inputs), results)
+    if len(results) == 1 and results[0].matches and _covered(results[0].module):
+        built.module = apply_passes(gm, passes, example_inputs, kernels).module
+        forget_values(built.module)
+    return built
 
 
 def build_baseline(name: str, gm: GraphModule, example_inputs: list[Any]) -> BuiltGraph:
@@ -129,6 +135,12 @@ def _called(call: Callable[..., Any], example_inputs: list[Any]) -> GraphFunctio
     with batching.closing():
         call(*[value.clone() if isinstance(value, torch.Tensor) else value for value in example_inputs])
     return call
+
+
+def _covered(gm: GraphModule) -> bool:
+    """Return True if a rewritten graph has no operator left beside its kernels' calls."""
+    calls = [node for node in gm.graph.nodes if node.op not in ("placeholder", "output")]
+    return all("passbench_pass" in node.meta or node.target is operator.getitem for node in calls)
 
 
 def _inductor(gm: GraphModule, inputs: list[Any]) -> Callable[..., Any]:

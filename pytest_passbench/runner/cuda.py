@@ -41,8 +41,9 @@ _hold_back = _native("_cuda_sleep", lambda _cycles: None)
 class CudaBlock(Block):
     """Up to ``calls`` calls on copies of the inputs. Their layout on the device is that of the shared pages.
 
-    ``poison`` makes the program's plans allocate memory full of NaN from then on. ``shared`` is the descriptor of
-    memory with the inputs, which the keeper writes to and all runners may read. Without it each runner copies them.
+    ``poison`` makes the program's plans allocate memory full of drawn contents from then on. ``shared`` is the
+    descriptor of memory with the inputs, which the keeper writes to and all runners may read. Without it each runner
+    copies them.
     """
 
     def __init__(

@@ -24,18 +24,23 @@ class WrongArgument(RuntimeError):
 
 
 class FillingAllocator:
-    """An allocator whose memory has ``value`` in each byte."""
+    """An allocator that has ``fill`` fill the memory of each new tensor."""
 
-    def __init__(self, plain: Callable[..., torch.Tensor], value: int) -> None:
-        self._plain, self._value = plain, value
+    def __init__(self, plain: Callable[..., torch.Tensor], fill: Callable[[torch.Tensor], None]) -> None:
+        self._plain, self._fill = plain, fill
 
     def __call__(self, shape: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
-        made = self._plain(shape, strides, dtype)
-        if made.device.type == "cpu":
-            ctypes.memset(made.untyped_storage().data_ptr(), self._value, made.untyped_storage().nbytes())
-        else:
-            torch.empty(0, dtype=torch.uint8, device=made.device).set_(made.untyped_storage()).fill_(self._value)
-        return made
+        tensor = self._plain(shape, strides, dtype)
+        self._fill(tensor)
+        return tensor
+
+
+def zero(tensor: torch.Tensor) -> None:
+    """Set all bytes of a tensor's memory to zero."""
+    if tensor.device.type == "cpu":
+        ctypes.memset(tensor.untyped_storage().data_ptr(), 0, tensor.untyped_storage().nbytes())
+    else:
+        torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage()).fill_(0)
 
 
 class ZeroPool:
@@ -49,7 +54,7 @@ class ZeroPool:
         key = shape, strides, dtype
         tensor = self._pool.get(key)
         if tensor is None:
-            tensor = self._pool[key] = FillingAllocator(self._plain, 0)(shape, strides, dtype)
+            tensor = self._pool[key] = FillingAllocator(self._plain, zero)(shape, strides, dtype)
         return tensor
 
 

@@ -32,6 +32,7 @@ from pytest_passbench.plans.launch import (
     TritonType,
     Tuned,
 )
+from pytest_passbench.runner.contents import Contents
 from pytest_passbench.runner.engine import Engine
 from pytest_passbench.runner.native_code import DTYPE_CODES, CppFunction, Executable, NativePlan, NotNative
 from pytest_passbench.runner.plan_runtime import (
@@ -47,9 +48,9 @@ from pytest_passbench.runner.plan_runtime import (
     reinterpret,
     tensor_leaves,
     triton_type,
+    zero,
 )
 
-POISON = 0xFF  # of every byte: NaN in each floating-point type, -1 or the greatest value in integers
 _CTYPES: dict[str, Any] = {
     "pointer": ctypes.c_void_p,
     "dtype": ctypes.c_int32,
@@ -90,7 +91,7 @@ class Replayed:
         kernels = {name: value for name, value in self.namespace.items() if isinstance(value, CppFunction)}
         self._awake = {**kernels, "empty": self.namespace["empty"]}
         self.namespace.update(dict.fromkeys(kernels, do_nothing))
-        self.namespace["empty"] = FillingAllocator(self.namespace["empty"], 0)
+        self.namespace["empty"] = FillingAllocator(self.namespace["empty"], zero)
         if self.native is not None:
             self.native.rest()
 
@@ -181,13 +182,22 @@ def _native(
     return None
 
 
-def poison(replayed: Sequence[Replayed], block: Executable | None = None) -> None:
-    """Fill each allocation of these plans, and of a native block, with NaN (with -1 in integers) from now on."""
+def poison(replayed: Sequence[Replayed], seed: int, block: Executable | None = None) -> None:
+    """Fill each allocation of these plans, and of a native block, with contents drawn from ``seed`` from now on."""
+    contents = Contents(seed)
     for item in replayed:
-        item.namespace["empty"] = FillingAllocator(item.namespace["empty"], POISON)
-    for native in (*(item.native for item in replayed), block):
-        if native is not None:
-            native.fill_memory(bytes([POISON]))
+        item.namespace["empty"] = FillingAllocator(item.namespace["empty"], contents.fill)
+        if item.native is not None:
+            item.native.fill_memory(contents.pattern(_dtype_of_memory(item.plan)))
+    if block is not None and replayed:
+        block.fill_memory(contents.pattern(_dtype_of_memory(replayed[0].plan)))
+
+
+def _dtype_of_memory(plan: LaunchPlan) -> torch.dtype:
+    """Return the dtype of a plan's first allocation, which the engine fills all of its memory by."""
+    names = (step.form.dtype for step in plan.steps if isinstance(step, Allocate))
+    dtype: torch.dtype = getattr(torch, next(names, "float32"))
+    return dtype
 
 
 class _Printer:

@@ -286,7 +286,7 @@ def _serve(channel: socket.socket, message: dict[str, Any], ready: Ready, shared
         else:
             _wake(ready)
         if message["audit"]:
-            poison(ready.replayed, ready.native)
+            poison(ready.replayed, message["place"], ready.native)
         native = ready.native if message["native"] else None
         block = _block(channel, ready, message["calls"], mutated, outputs, shared, native)
         rehearsal = message["calls"] if message["rehearse"] else 0
@@ -330,7 +330,7 @@ def _block(
     from pytest_passbench.runner.cuda import CudaBlock
 
     try:
-        plans = partial(poison, ready.replayed)
+        plans = partial(poison, ready.replayed, random.getrandbits(32))
         return CudaBlock(ready.device, ready.call, ready.pages, calls, mutated, outputs, plans, *shared)
     except Exception as error:
         send(channel, {"status": _status(error), "phase": "fork", "message": _explained(error)})

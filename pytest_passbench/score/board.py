@@ -26,7 +26,7 @@ Tasks = Mapping[str, Sequence[Judged]]
 
 
 @dataclass(frozen=True)
-class Row:
+class ScoreRow:
     """A row of the board. ``correct`` and ``fast1`` are shares in 0 .. 1. None means: not available.
 
     ``correct_subgraphs`` of ``subgraphs`` are correct at the row's t, and ``unmeasured`` of those have no speed.
@@ -44,14 +44,14 @@ class Row:
     missing: int
 
 
-def row(name: str, tasks: Tasks, settings: ScoreSettings, t: int = T_STRICT) -> Row:
+def row(name: str, tasks: Tasks, settings: ScoreSettings, t: int = T_STRICT) -> ScoreRow:
     """Return the board's row of one candidate or baseline; all but its scores is at ``t``.
 
     Raises UserError on bad settings.
     """
     subgraphs = [subgraph for group in tasks.values() for subgraph in group]
     correct = [subgraph for subgraph in subgraphs if subgraph.correct_at(t)]
-    return Row(
+    return ScoreRow(
         name=name,
         scores=over_tasks([evaluate(group, settings) for group in tasks.values()], settings),
         gmean=gmean(subgraphs, t),
@@ -104,8 +104,8 @@ def fast(subgraphs: Sequence[Judged], p: float, t: int = T_STRICT) -> float | No
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return geomean(known) if len(known) == len(values) else None
+    measured = [value for value in values if value is not None]
+    return geomean(measured) if len(measured) == len(values) else None
 
 
 def tasks_of(run: Run, candidate: str, criterion: Criterion = "ladder") -> dict[str, list[Judged]]:
@@ -141,14 +141,14 @@ def metric(run: Run, candidate: str, name: str) -> float | None:
     It is that of the run's criterion. It is None if a speed was not measured or nothing was judged. Raises UserError
     for another name.
     """
-    found = row(candidate, tasks_of(run, candidate, run.criterion), run.score_settings)
+    scores_row = row(candidate, tasks_of(run, candidate, run.criterion), run.score_settings)
     match name:
         case "AS":
-            return found.scores.as_
+            return scores_row.scores.as_
         case "correct":
-            return found.correct
+            return scores_row.correct
         case "gmean":
-            return found.gmean
+            return scores_row.gmean
         case "fast1":
-            return found.fast1
+            return scores_row.fast1
     raise UserError(f"unknown metric {name!r}", remedy=f"one of: {', '.join(METRICS)}")

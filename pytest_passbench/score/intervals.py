@@ -62,9 +62,9 @@ def eager_terms(like: Terms) -> Terms:
     return {task: dict.fromkeys(group, Term(0.0, 0.0, 0.0, 0.0)) for task, group in like.items()}
 
 
-def score(found: Terms, shared: float) -> Interval:
+def score(row_terms: Terms, shared: float) -> Interval:
     """Return AS with its interval. ``shared`` is the log of what all speed-ups may be off by together."""
-    every = [(1.0 / len(found) / len(group), term) for group in found.values() for term in group.values()]
+    every = [(1.0 / len(row_terms) / len(group), term) for group in row_terms.values() for term in group.values()]
     slope = sum(share * term.slope for share, term in every)
     down = hypot(*(share * term.down for share, term in every)) + shared * slope
     up = hypot(*(share * term.up for share, term in every)) + shared * slope
@@ -97,9 +97,9 @@ class Contrast:
         if len(self.tasks) < MIN_TASKS:
             return None
         draw, logs = random.Random(0), list(self.tasks.values())
-        found = sorted(fmean(draw.choices(logs, k=len(logs))) for _ in range(RESAMPLES))
+        ratios = sorted(fmean(draw.choices(logs, k=len(logs))) for _ in range(RESAMPLES))
         edge = round(0.025 * RESAMPLES)
-        return exp(found[edge]), exp(found[-1 - edge])
+        return exp(ratios[edge]), exp(ratios[-1 - edge])
 
 
 def contrast(upper: Terms, lower: Terms, shared: float, comparisons: int) -> Contrast | None:
@@ -122,7 +122,7 @@ def contrast(upper: Terms, lower: Terms, shared: float, comparisons: int) -> Con
         up += [share * side for mine, other in pairs for side in (mine.up, other.down)]
         slope += share * sum(max(mine.slope, other.slope) for mine, other in pairs)
     wider, common = _bonferroni(comparisons), shared * slope
-    judged = {(task, name) for found in (upper, lower) for task, group in found.items() for name in group}
+    judged = {(task, name) for row_terms in (upper, lower) for task, group in row_terms.items() for name in group}
     return Contrast(
         ratio=Interval.of_logs(fmean(means.values()), wider * hypot(*down) + common, wider * hypot(*up) + common),
         tasks=means,

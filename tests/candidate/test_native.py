@@ -172,6 +172,8 @@ def test_pointers_that_a_kernel_may_write_through():
 ])  # fmt: skip
 def test_flags_that_tune(flag: str) -> None:
     flags.check((flag,))
+    with pytest.raises(KernelRefused, match="one that a kernel may add"):
+        flags.check((f"{flag} -I/tmp",))  # the whole flag is looked at, not how it begins
 
 
 @pytest.mark.parametrize("flag", [

@@ -20,6 +20,7 @@ from pytest_passbench.candidate.triton import (
     kernel_text,
     stored,
 )
+from support import corpus
 from support.paths import ROOT, TESTS
 
 TL = {"tl": {"module": "triton.language"}, "triton": {"module": "triton"}}
@@ -295,12 +296,16 @@ def test_options_that_bring_code_are_refused(options: dict[str, Any]) -> None:
 
 
 @pytest.fixture(scope="module")
-def probed() -> dict[str, Any]:
+def probed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The kernels of the corpus, as they are and from their text, in one process under Triton's interpreter."""
     pytest.importorskip("triton")
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": path}
-    command = [sys.executable, str(TESTS / "support" / "triton_program.py")]
+    folder = tmp_path_factory.mktemp("corpus")
+    for entry in (*corpus.exploits(), *corpus.honest()):
+        if entry.name.startswith(("text-", "triton-")):
+            entry.write(folder / entry.name)
+    command = [sys.executable, str(TESTS / "support" / "triton_program.py"), str(folder)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)

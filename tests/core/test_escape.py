@@ -54,7 +54,7 @@ def test_no_face_of_a_run_shows_it(tmp_path, capsys):
     shown += [result.line for result in gates.check(run, [("AS", 0.5), ("gmean", 0.5)])]
     file = tmp_path / "results.json"
     results_file.write_file(file, run)
-    for arguments in (["verify", str(file)], ["score", str(file)]):
+    for arguments in (["verify", str(file)], ["show", "--json", str(file)]):
         main(arguments)
         shown += capsys.readouterr()
     for text in shown:

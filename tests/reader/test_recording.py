@@ -278,7 +278,7 @@ def test_poisoned_memory_shows_what_is_not_written(lib):
 
     plan = recorded(wrapper, (4,))
     replayed = replay(plan, built(plan), "cpu", False, [])
-    poison([replayed])
+    poison([replayed], seed=1)
     found = replayed.call(torch.ones(4))
     assert found[:4].eq(2).all()
-    assert found[4:].isnan().all()
+    assert not found[4:].eq(0).any()

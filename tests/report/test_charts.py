@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_passbench.report import charts, drawing, tables
-from pytest_passbench.report.drawing import Group, Line, Mark, Text
+from pytest_passbench.report.drawing import Label, Line, Linked, Mark
 from pytest_passbench.report.pdf import as_pdf, text_width
 from pytest_passbench.score.interval import Interval
 from support import sample_runs
@@ -48,7 +48,7 @@ WHOLE = charts.IntervalRow("all", Interval(1.1, 1.05, 1.15), whole=True)
 
 
 def groups(chart):
-    return [shape for shape in chart.shapes if isinstance(shape, Group)]
+    return [shape for shape in chart.shapes if isinstance(shape, Linked)]
 
 
 def test_a_forest_has_the_fastest_first_and_cuts_intervals_without_an_end():
@@ -134,6 +134,6 @@ def test_a_pdf_has_its_objects_where_its_table_says():
 
 
 def test_the_width_of_a_text_is_helveticas():
-    assert text_width(Text(0, 0, "ES(t), 1.5", size=10.0)) == pytest.approx(
+    assert text_width(Label(0, 0, "ES(t), 1.5", size=10.0)) == pytest.approx(
         (667 + 667 + 333 + 278 + 333 + 278 + 278 + 556 + 278 + 556) / 100
     )

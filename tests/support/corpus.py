@@ -1,76 +1,130 @@
-"""The corpus of candidates as one: a folder of per-task pass directories, so that one session serves all."""
+"""The corpus of exploits and honest candidates: read from its pages, written as folders, judged in one session."""
 
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from support.corpus_text import CorpusError, Section, edited, sections
 from support.paths import TESTS
 
-EXPLOITS, HONEST = TESTS / "exploits", TESTS / "honest"
+FOLDER = TESTS / "corpus"
+PASS, MANIFEST = "gelu_add_norm.py", "sorted_output_pass_rule_names.json"
 NOISE = 1.3  # two candidates that do the same work are this much apart at most
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One candidate of the corpus.
+    """A candidate of the corpus.
 
-    ``expect`` is "rejected" or "neutralised" of an exploit, "passes" or "refused" of an honest one; a refusal is no
-    accusation, and ``says`` why. An exploit may name its record's ``status``, and what its message ``says``.
-    ``layer`` is what stops an exploit; "isolation" if what it attacks is not there. ``subgraphs`` is the number of
-    its task's subgraphs that are judged; the last record counts.
+    ``page`` is the name of its page, which is the class of attack of an exploit. ``expect`` is "rejected" or
+    "neutralised" of an exploit, "passes" or "refused" of an honest candidate. A refusal is no accusation, and
+    ``message`` is a part of its text. ``layer`` is what stops an exploit: "isolation" if what it attacks is absent.
+    An exploit may name its record's ``status`` and a part of its ``message`` too. So many ``subgraphs`` of its task
+    are judged, and the last record counts.
     """
 
     name: str
-    folder: Path
-    expect: str
-    layer: str
-    twin: str
+    page: str
+    files: Mapping[str, bytes] = field(repr=False)
     task: str
-    gpu: bool
-    line: int
-    says: str
-    status: str
-    subgraphs: int
+    expect: str
+    layer: str = ""
+    twin: str = ""
+    gpu: bool = False
+    message: str = ""
+    status: str = ""
+    subgraphs: int = 1
+
+    def write(self, folder: Path) -> Path:
+        """Write the candidate's files into a new folder, and return it."""
+        folder.mkdir(parents=True)
+        for name, content in self.files.items():
+            (folder / name).write_bytes(content)
+        return folder
 
 
-def entries(root: Path) -> list[Entry]:
-    """Everything below ``root`` with an ``expect.json``."""
-    return [_entry(path.parent) for path in sorted(root.glob("*/expect.json"))]
+@dataclass(frozen=True)
+class Base:
+    """What candidates are edits of: texts of files, the task that they are for, and the exploits' usual twin."""
+
+    texts: Mapping[str, str]
+    facts: Mapping[str, str]
 
 
-def _entry(folder: Path) -> Entry:
-    told = json.loads((folder / "expect.json").read_text())
-    return Entry(
-        folder.name,
-        folder,
-        told.get("expect", "passes"),
-        told.get("layer", ""),
-        told.get("twin", ""),
-        told.get("task", "target"),
-        bool(told.get("gpu", False)),
-        int(told.get("line", 0)),
-        told.get("says", ""),
-        told.get("status", ""),
-        int(told.get("subgraphs", 1)),
-    )
+def exploits() -> list[Entry]:
+    """Return the exploits by their names."""
+    return _entries("exploits")
+
+
+def honest() -> list[Entry]:
+    """Return the honest candidates by their names."""
+    return _entries("honest")
+
+
+def _entries(kind: str) -> list[Entry]:
+    pages = sorted((FOLDER / kind).glob("*.md"))
+    entries = [_entry(section, page.stem) for page in pages for section in sections(page)]
+    return sorted([*entries, *_folders(TESTS / kind)], key=lambda entry: entry.name)
+
+
+def _entry(section: Section, page: str) -> Entry:
+    facts = {"twin": "", **bases()[section.facts["base"]].facts, **section.facts}
+    expect = next((word for word in ("rejected", "neutralised", "refused") if word in facts), "passes")
+    files = _files(section, bases()[section.facts["base"]].texts)
+    layer = "" if expect == "refused" else facts.get(expect, "")
+    message, status = facts.get("refused", facts.get("says", "")), facts.get("status", "")
+    task, twin, gpu = facts["task"], facts["twin"], "gpu" in facts
+    subgraphs = int(facts.get("subgraphs", 1))
+    return Entry(section.name, page, files, task, expect, layer, twin, gpu, message, status, subgraphs)
+
+
+@cache
+def bases() -> Mapping[str, Base]:
+    """Return the bases by their names. A base may be an edit of one above it."""
+    read: dict[str, Base] = {}
+    for section in sections(FOLDER / "bases.md"):
+        above = read[section.facts["base"]] if "base" in section.facts else Base({}, {})
+        read[section.name] = Base(_texts(section, above.texts), {**above.facts, **section.facts})
+    return read
+
+
+def _texts(section: Section, base: Mapping[str, str]) -> dict[str, str]:
+    """Return the texts of a base's files with a section's blocks in their places."""
+    texts = dict(base)
+    for block in section.blocks:
+        name = block.file or PASS
+        try:
+            texts[name] = edited(texts[name], block.text) if block.kind == "diff" else block.text
+        except CorpusError as error:
+            raise CorpusError(f"{section.name}: {error}") from None
+    return texts
+
+
+def _files(section: Section, base: Mapping[str, str]) -> dict[str, bytes]:
+    """Return a candidate's files. Its sentence is the docstring of its pass, unless its text is given whole."""
+    texts = {MANIFEST: json.dumps([Path(PASS).stem]) + "\n", **_texts(section, base)}
+    if not any(block.file == PASS for block in section.blocks):
+        texts[PASS] = f'"""{section.sentence}"""\n\n{texts[PASS]}'
+    encodings = {block.file: block.encoding for block in section.blocks}
+    return {name: text.encode(encodings.get(name, "utf-8")) for name, text in texts.items()}
 
 
 def combine(chosen: Iterable[Entry], folder: Path, subgraphs: int = 1) -> Path:
     """Write ``folder/cand`` and ``folder/tasks`` with a task for each entry; returns the candidate."""
     (folder / "tasks").mkdir(parents=True)
     for entry in chosen:
-        shutil.copytree(entry.folder, folder / "cand" / entry.name)
+        entry.write(folder / "cand" / entry.name)
         (folder / "tasks" / f"{entry.name}.task.yaml").write_text(_task(entry, max(subgraphs, entry.subgraphs)))
     return folder / "cand"
 
 
 def _task(entry: Entry, subgraphs: int) -> str:
-    text = (EXPLOITS / f"{entry.task}.task.yaml").read_text()
+    text = (FOLDER / "tasks" / f"{entry.task}.task.yaml").read_text()
     lines = text.splitlines(keepends=True)
     head = [f"id: {entry.name}\n" if line.startswith("id: ") else line for line in lines]
     head = [f"subgraphs: {subgraphs}\n" if line.startswith("subgraphs: ") else line for line in head]
@@ -79,20 +133,20 @@ def _task(entry: Entry, subgraphs: int) -> str:
 
 
 def judge(candidate: Path, **settings: Any) -> dict[str, list[Any]]:
-    """The last record of each subgraph of every entry that :func:`combine` wrote, by its name."""
+    """Return the last record of each subgraph of every entry that :func:`combine` wrote, by its name."""
     from pytest_passbench.candidate.layout import Candidate
     from pytest_passbench.core.settings import Settings
     from pytest_passbench.judge.session import Session
     from pytest_passbench.suite.taskfile import read_task
 
     settings = {"pipeline": "direct", "timeout": 15.0, **settings}
-    chosen = Candidate.open(candidate)
-    found: dict[str, dict[str, Any]] = {}
+    opened = Candidate.open(candidate)
+    records: dict[str, dict[str, Any]] = {}
     with Session(Settings(**settings), b"a secret of the corpus") as session:
         for path in sorted((candidate.parent / "tasks").glob("*.yaml")):
-            for record in session.judge(read_task(path), chosen):
-                found.setdefault(record.task, {})[record.subgraph] = record
-    return {task: list(records.values()) for task, records in found.items()}
+            for record in session.judge(read_task(path), opened):
+                records.setdefault(record.task, {})[record.subgraph] = record
+    return {task: list(latest.values()) for task, latest in records.items()}
 
 
 def outcome(record: Any) -> str:
@@ -101,8 +155,37 @@ def outcome(record: Any) -> str:
 
 
 def gain(record: Any, twin: Any) -> float:
-    """How much faster than its twin without the trick, or than eager where the twin is slower than that: a trick
-    that comes to eager's own speed has won nothing. 1 where a speed was not measured."""
+    """Return how much faster an exploit is than its twin without the trick, or than eager if the twin is slower.
+
+    A trick that comes to eager's own speed has won nothing. 1 where a speed was not measured.
+    """
     if record.arm.speed is None or twin.arm.speed is None:
         return 1.0
     return float(record.arm.speed.low / max(twin.arm.speed.high, 1.0))
+
+
+TARGETS = {
+    "target": "gelu-add-norm", "target_two": "add-relu", "target_view": "relu-transpose", "target_cast": "relu-cast",
+}  # fmt: skip
+
+
+def _folders(root: Path) -> list[Entry]:
+    """Return the candidates that lie in folders of their own, with an ``expect.json``."""
+    return [_entry_of_folder(path.parent) for path in sorted(root.glob("*/expect.json"))]
+
+
+def _entry_of_folder(folder: Path) -> Entry:
+    facts = json.loads((folder / "expect.json").read_text())
+    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    return Entry(
+        folder.name,
+        str(facts.get("line", "")),
+        files,
+        TARGETS[facts.get("task", "target")],
+        facts.get("expect", "passes"),
+        facts.get("layer", ""),
+        facts.get("twin", ""),
+        bool(facts.get("gpu", False)),
+        facts.get("says", ""),
+        facts.get("status", ""),
+    )

@@ -1,5 +1,7 @@
 """Run as a program under Triton's interpreter: kernels of the corpus as they are, and made from their checked text.
 
+Its argument is a folder in which the corpus's candidates for Triton lie.
+
 Prints JSON: for each folder the kernel's reference, its text or refusal, and how far both answers differ.
 """
 
@@ -19,8 +21,8 @@ from pytest_passbench.candidate.triton import KernelReference, KernelRefusal, ke
 from pytest_passbench.reader.triton_reference import reference_of
 from pytest_passbench.runner.triton_kernels import make_kernel
 
-HERE = Path(__file__).parent.parent
-FUSED = HERE.parent / "candidates" / "triton-fused"
+CORPUS = Path(sys.argv[1])
+FUSED = Path(__file__).parents[2] / "candidates" / "triton-fused"
 
 
 def arguments(stem: str) -> tuple[Any, ...]:
@@ -75,15 +77,15 @@ def main() -> None:
     for stem in stems:
         found[f"triton-fused/{stem}"] = probe(FUSED, stem, launch=True)
     for name in ("plain", "device-function", "grid-function", "grid-lambda"):
-        found[f"triton-{name}"] = probe(HERE / "honest" / f"triton-{name}", "gelu_add_norm", launch=True)
+        found[f"triton-{name}"] = probe(CORPUS / f"triton-{name}", "gelu_add_norm", launch=True)
     for name in ("autotune", "heuristics", "libdevice", "zeroing-hook"):
-        found[f"triton-{name}"] = probe(HERE / "honest" / f"triton-{name}", "gelu_add_norm", launch=False)
+        found[f"triton-{name}"] = probe(CORPUS / f"triton-{name}", "gelu_add_norm", launch=False)
     x, y, w, b = arguments("")
     expected = torch.nn.functional.layer_norm(torch.nn.functional.gelu(x) + y, (256,), w, b, 1e-5)
     patches = ("text-patched-inspect", "text-patched-linecache")  # last: they patch this process
-    exploits = [path.name for path in sorted((HERE / "exploits").glob("text-*")) if path.name not in patches]
+    exploits = [path.name for path in sorted(CORPUS.glob("text-*")) if path.name not in patches]
     for name in ("triton-torch-in-kernel", *exploits, *patches):
-        found[name] = probe(HERE / "exploits" / name, "gelu_add_norm", launch=False)
+        found[name] = probe(CORPUS / name, "gelu_add_norm", launch=False)
         if name in patches:
             answer = sys.modules[f"{name.replace('-', '_')}.gelu_add_norm"].replacement_func()(*arguments(""))
             found[name]["fooled"] = float((answer - expected).abs().max())

@@ -89,6 +89,7 @@ class CudaTemplate(Template):
         _rehearse: bool = False,
         audit: bool = False,
         _idle: bool = False,
+        _native: bool | None = None,
     ) -> Fork:
         """Return the runner on its way. The first call decides how many calls a block may have.
 
@@ -219,7 +220,7 @@ class CudaRunner(Runner):
         return taken
 
     def poison(self) -> None:
-        """Have the program's plans allocate memory full of NaN from now on. Raises ArmFailure."""
+        """Have the program's plans allocate memory full of drawn contents from now on. Raises ArmFailure."""
         self._step(0, FLAG_POISON)
 
     def device_seconds(self, calls: int) -> float:

@@ -73,13 +73,15 @@ def fork_all(
     rehearse: bool = False,
     audited: Collection[str] = (),
     idle: bool = False,
+    native: bool | None = None,
 ) -> dict[str, Runner]:
     """Fork a runner per arm, for blocks of up to ``calls`` calls on the arms' cores. Return them, stopped.
 
     With ``rehearse`` each runner first runs a block on the present contents of the input pages. They do so at the
     same time, on the cores where they were forked, because first touches of memory take longer than the calls.
     All runners get the same random place in memory, so that two runners of one program do not differ.
-    ``audited`` arms get runners whose plans allocate memory full of NaN. With ``idle`` the runners launch no kernel.
+    ``audited`` arms get runners whose plans allocate memory full of drawn contents. With ``idle`` the runners launch
+    no kernel. ``native`` says whether the engine makes their blocks; None leaves that to the templates.
     Waiting for other arms than the candidate does not count for the case's ``deadline``.
     Raises ArmFailed for the first arm that fails. Then no runner is left, and no other arm's answer is unread.
     """
@@ -90,7 +92,7 @@ def fork_all(
     forks: dict[str, Fork] = {}
     for arm in cores_of:
         with _noting(arm, failed):
-            forks[arm] = templates[arm].start_fork(program, calls, place, rehearse, arm in audited, idle)
+            forks[arm] = templates[arm].start_fork(program, calls, place, rehearse, arm in audited, idle, native)
     begun: list[str] = []
     for arm in sorted(forks, key=lambda arm: templates[arm].cores <= cores.judge):  # last: those that delay the judge
         with _noting(arm, failed):

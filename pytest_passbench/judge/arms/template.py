@@ -204,13 +204,15 @@ class Template:
         rehearse: bool = False,
         audit: bool = False,
         idle: bool = False,
+        native: bool | None = None,
     ) -> Fork:
         """Order a runner; :meth:`Fork.begin` has it forked. Raises ArmFailure.
 
         ``place`` is a random number that decides where in memory the runner works. With ``rehearse`` the runner runs
         a block before it reports, if the template :attr:`rehearses`. With ``audit`` its plans allocate memory full
-        of NaN; apart from that, kernels can't tell it from other runners. With ``idle`` it launches no kernel, so no
-        machine code of a candidate's ever runs in it.
+        of drawn contents; apart from that, kernels can't tell it from other runners. With ``idle`` it launches no
+        kernel, so no machine code of a candidate's ever runs in it. ``native`` says whether the engine makes its
+        blocks; None leaves that to :meth:`native`.
         """
         mine, theirs = socket_pair()
         descriptors = theirs.fileno(), *self.shared
@@ -223,7 +225,7 @@ class Template:
             "rehearse": rehearse and self.rehearses,
             "audit": audit,
             "idle": idle,
-            "native": self.native(program),
+            "native": self.native(program) if native is None else native,
         }
         try:
             with self.forking(mine):

@@ -10,8 +10,10 @@ from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.forks import blaming
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.template import Template
-from pytest_passbench.judge.audits import clock_evidence, clock_floor, plausibility
+from pytest_passbench.judge.audits import clock_evidence, plausibility
+from pytest_passbench.judge.audits.beyond import Beyond
 from pytest_passbench.judge.audits.blocks import Blocks
+from pytest_passbench.judge.audits.clock_floor import Floor
 from pytest_passbench.judge.audits.layers import note, pairs_of_blocks, violation
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
@@ -81,8 +83,10 @@ class Auditor:
             self.findings += clock_evidence.slowed(*clock.slowed_pairs())
             if measured is not None:
                 self.findings += clock_evidence.first_call(clock, CANDIDATE, clock.calls)
-                self.findings += clock_floor.floor(clock, template, self._bench)
+                extra = self._extra(template, clock, checker)
+                self.findings += Floor(clock, template, self._bench, extra).findings()
                 self._plausibility(clock, checker, measured)
+        self._beyond(clock, checker)
         clock.leave_only(EAGER)
         self._blocks(template, clock, checker, per_call)
 
@@ -98,17 +102,26 @@ class Auditor:
         self.findings += plausibility.bandwidth(size, seconds, rate)
         self.findings += plausibility.null_answer(checker.null_from, self._settings.tolerance)
 
+    def _beyond(self, clock: CpuClock, checker: Checker) -> None:
+        """Call on inputs outside the recorded range in the last pair's processes, where memory is as usual."""
+        standing = checker.standings.get(CANDIDATE)
+        if standing is not None and CANDIDATE in clock.runners and not self.violated:
+            Beyond(self._bench, standing, self._settings.audit == "paranoid").run(clock.runners)
+
     def _blocks(self, template: Template, clock: CpuClock, checker: Checker, per_call: Mapping[str, float]) -> None:
+        blocks = self._extra(template, clock, checker)
+        if blocks is None:
+            return
+        for _ in range(pairs_of_blocks(self._settings)):
+            if not self.violated:
+                self.findings += blocks.run(max(per_call.values()))
+
+    def _extra(self, template: Template, clock: CpuClock, checker: Checker) -> Blocks | None:
+        """Return the extra blocks of a candidate whose calls were verified before."""
         standing = checker.standings.get(CANDIDATE)
         if standing is None:
-            return
-        thorough = self._settings.audit == "paranoid"
-        eager = clock.runners[EAGER]
-        blocks = Blocks(template, eager, clock.calls, clock.program, self._bench, standing, thorough)
-        pairs = pairs_of_blocks(self._settings)
-        for number in range(1, pairs + 1):
-            if not self.violated:
-                self.findings += blocks.run(max(per_call.values()), beyond=number == pairs)
+            return None
+        return Blocks(template, clock.runners[EAGER], clock.calls, clock.program, self._bench, standing)
 
     def note(self, record: Record) -> None:
         """Put the findings into the record."""

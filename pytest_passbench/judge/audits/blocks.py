@@ -1,4 +1,4 @@
-"""Extra blocks that look like any other to a candidate: with poisoned memory, and with nearly repeated inputs.
+"""Extra blocks that look like any other to a candidate: in refilled memory, and with nearly repeated inputs.
 
 They run in an extra runner of the candidate, and in eager's last one. The first block has fresh inputs. Before the
 second one, a small part of each input changes at the same addresses. A program that answers from a sample of its
@@ -9,6 +9,7 @@ like any verified call, and is not a violation.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -18,7 +19,6 @@ from pytest_passbench.judge.arms.forks import blaming, fork_all
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.arms.template import Effects, Template
-from pytest_passbench.judge.audits.beyond import Beyond
 from pytest_passbench.judge.audits.layers import violation
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch
@@ -39,7 +39,7 @@ class Blocks:
     """The extra blocks of a subgraph.
 
     ``eager`` is a runner for blocks of up to ``most`` calls. ``standing`` is the candidate's, from calls verified
-    before and in these blocks. ``thorough`` calls on all ranges outside the recorded one.
+    before and in these blocks.
     """
 
     template: Template
@@ -48,15 +48,14 @@ class Blocks:
     program: Effects
     bench: Bench
     standing: Standing
-    thorough: bool
 
     def __post_init__(self) -> None:
         self._rng = self.bench.secret.stream("audit")
 
-    def run(self, per_call: float, beyond: bool) -> list[Finding]:
+    def run(self, per_call: float) -> list[Finding]:
         """Run a pair of blocks and return their findings. Raises ArmFailed if an arm fails.
 
-        ``per_call`` is in seconds. With ``beyond``, inputs outside the recorded range follow.
+        ``per_call`` is in seconds.
         """
         calls = max(1, min(self.most, MAX_CALLS, int(BLOCK_SECONDS / max(per_call, 1e-6))))
         with self.bench.awake.off():
@@ -64,11 +63,7 @@ class Blocks:
             forked = fork_all(templates, self.program, calls, bench.cores, bench.deadline, audited=[CANDIDATE])
         try:
             runners = {EAGER: self.eager, **forked}
-            found = self._both(runners, calls)
-            if beyond and not found:
-                asked = Beyond(self.bench, self.standing, self.thorough)
-                asked.run(runners)
-            return found
+            return self._both(runners, calls)
         finally:
             forked[CANDIDATE].close()
 
@@ -90,7 +85,7 @@ class Blocks:
             with blaming(arm), self.bench.deadline.paused(arm != CANDIDATE):
                 runners[arm].block(calls)
         chosen = self._rng.sample(range(calls), min(VERIFIED_CALLS, calls))
-        return [finding for call in chosen for finding in self._compared(runners, call, where)][:1]
+        return [finding for call in chosen for finding in self.compared(runners, call, where)][:1]
 
     def _changes(self, batch: Batch) -> list[Change]:
         """Return new values for a small part of every input of every call, with their addresses."""
@@ -106,7 +101,11 @@ class Blocks:
                     changes.append((place, values[start : start + size]))
         return changes
 
-    def _compared(self, runners: dict[str, Runner], call: int, where: str) -> list[Finding]:
+    def compared(self, runners: Mapping[str, Runner], call: int, where: str) -> list[Finding]:
+        """Return a finding if the candidate's outputs of a call are wrong though others were right.
+
+        Raises ArmFailed.
+        """
         outputs: dict[str, list[Output]] = {}
         for arm in (EAGER, CANDIDATE):
             with blaming(arm):

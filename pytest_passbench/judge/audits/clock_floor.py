@@ -7,6 +7,7 @@ pipeline, the plans, the calls and the inputs are the same.
 
 from __future__ import annotations
 
+import math
 from statistics import median
 
 from pytest_passbench.core.record import Finding
@@ -14,62 +15,122 @@ from pytest_passbench.judge.arms.forks import ArmFailed, fork_all
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.arms.template import Template
+from pytest_passbench.judge.audits.blocks import Blocks
 from pytest_passbench.judge.audits.layers import violation
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 
 WARM_BLOCKS, BLOCKS, TRIES = 2, 8, 3
-#: A program that is slower than the least of so many blocks by this factor is above its floor.
+#: After so many blocks, a program that is slower than their least by this factor is above its floor.
 FEW_BLOCKS, CLEAR = 2, 1.2
 #: A program may seem faster than its floor by this share. Two processes of one program may differ by so much.
 MARGIN = 0.05
+#: So many times shorter than the floor and the kernels' time together a block may seem.
+MAX_GAIN = 1.12
 
 
-def floor(clock: CpuClock, template: Template, bench: Bench) -> list[Finding]:
-    """Return a violation if the candidate's blocks were shorter than those of its program without kernels.
+class Floor:
+    """The floor under a candidate's blocks, as ratios to eager's blocks beside them. ``template`` is the candidate's.
 
-    Both are held against eager's blocks beside them, since the machine's speed may drift. The candidate's value is
-    the median over all rounds of all pairs, the floor's the least of several blocks in several processes. A process
-    without kernels that fails is no evidence. ``template`` is the candidate's.
+    The machine's speed may drift, so everything is held against eager's blocks of the same minute. ``blocks`` verify
+    the calls of the kernels alone.
     """
-    rounds = list(zip(clock.walls.get(CANDIDATE, []), clock.walls.get(EAGER, []), strict=False))
-    if not rounds or not template.idles:
-        return []
-    share, least = median(candidate / eager for candidate, eager in rounds), float("inf")
-    for _ in range(TRIES):
+
+    def __init__(self, clock: CpuClock, template: Template, bench: Bench, blocks: Blocks | None) -> None:
+        self._clock, self._template, self._bench, self._blocks = clock, template, bench, blocks
+        rounds = zip(clock.walls.get(CANDIDATE, []), clock.walls.get(EAGER, []), strict=False)
+        ratios = [candidate / eager for candidate, eager in rounds]
+        self._share = median(ratios) if ratios else math.inf
+        self._least = self._kernels = math.inf
+        self._wrong: list[Finding] = []
+        self._rng = bench.secret.stream("floor")
+
+    def findings(self) -> list[Finding]:
+        """Return a violation if the candidate's blocks were shorter than an honest program's can be.
+
+        The candidate's value is the median over all rounds of all pairs, the floor's the least of several blocks in
+        several processes. An extra process of the candidate's that fails is no evidence. Raises ArmFailed for eager.
+        """
+        if not self._template.idles or self._share == math.inf:
+            return []
+        findings: list[Finding] = []
+        for _ in range(TRIES):
+            try:
+                findings = self._floor() or self._with_kernels()
+            except ArmFailed as failed:
+                if failed.arm == EAGER:
+                    raise
+                return []
+            if not findings or self._wrong:
+                return self._wrong[:1]
+        return findings
+
+    @property
+    def _alone(self) -> bool:
+        """True if the engine can tell the time of the kernels alone, but does not make the timed blocks."""
+        program = self._clock.program
+        return self._template.can_be_native(program) and not self._template.native(program)
+
+    def _floor(self) -> list[Finding]:
+        self._least = min(self._least, self._ratio(idle=True))
+        if self._share >= self._least * (1 - MARGIN):
+            return []
+        said = (
+            f"a block takes {self._share:.2f} times as long as eager's, and {self._least:.2f} times without its "
+            "kernels: something else than the harness made its calls"
+        )
+        return [violation("clock", "floor", said)]
+
+    def _with_kernels(self) -> list[Finding]:
+        """Hold the blocks against the floor and the kernels' time together, where that time can be known."""
+        if not self._alone or self._blocks is None:
+            return []
+        self._kernels = min(self._kernels, self._ratio(idle=False))
+        if self._share * MAX_GAIN >= self._least + self._kernels:
+            return []
+        said = (
+            f"a block takes {self._share:.2f} times as long as eager's, its program without kernels "
+            f"{self._least:.2f} times and its kernels alone {self._kernels:.2f} times: something else than the "
+            "harness made its calls"
+        )
+        return [violation("clock", "floor", said)]
+
+    def _ratio(self, idle: bool) -> float:
+        """Return the least ratio of a block in a new process to eager's: without kernels, or of the kernels alone."""
+        bench, clock = self._bench, self._clock
+        with bench.awake.off():
+            forked = fork_all(
+                {CANDIDATE: self._template}, clock.program, clock.calls, bench.cores, bench.deadline, True,
+                idle=idle, native=None if idle else True,
+            )  # fmt: skip
+        runner = forked[CANDIDATE]
         try:
-            least = min(least, _least(clock, template, bench, share))
-        except ArmFailed as failed:
-            if failed.arm == EAGER:
-                raise
-            return []
-        if share >= least * (1 - MARGIN):
-            return []
-    said = (
-        f"a block takes {share:.2f} times as long as eager's, and {least:.2f} times without its kernels: "
-        "calls were made by something else than the harness"
-    )
-    return [violation("clock", "floor", said)]
+            for _ in range(WARM_BLOCKS):
+                clock.beside(runner, clock.calls)
+            return self._least_without(runner) if idle else self._least_of_kernels(runner)
+        finally:
+            runner.close()
 
+    def _least_without(self, runner: Runner) -> float:
+        least = math.inf
+        for number in range(BLOCKS):
+            eager, idle = self._clock.beside(runner, self._clock.calls)
+            least = min(least, idle / eager)
+            if number >= FEW_BLOCKS - 1 and self._share > CLEAR * least:
+                break
+        return least
 
-def _least(clock: CpuClock, template: Template, bench: Bench, share: float) -> float:
-    """Return the least ratio of a block without kernels to eager's beside it, in a new process."""
-    with bench.awake.off():
-        templates = {CANDIDATE: template}
-        runners = fork_all(templates, clock.program, clock.calls, bench.cores, bench.deadline, True, idle=True)
-    try:
-        return _ratio(clock, runners[CANDIDATE], share)
-    finally:
-        runners[CANDIDATE].close()
-
-
-def _ratio(clock: CpuClock, runner: Runner, share: float) -> float:
-    for _ in range(WARM_BLOCKS):
-        clock.beside(runner, clock.calls)
-    least = float("inf")
-    for number in range(BLOCKS):
-        eager, idle = clock.beside(runner, clock.calls)
-        least = min(least, idle / eager)
-        if number >= FEW_BLOCKS - 1 and share > CLEAR * least:
-            break
-    return least
+    def _least_of_kernels(self, runner: Runner) -> float:
+        """Return the least ratio for the kernels alone. A call of each block is verified. Raises ArmFailed."""
+        clock, least = self._clock, math.inf
+        empty = min(clock.runners[EAGER].engine_empty_block(clock.calls, 0).wall for _ in range(BLOCKS // 2))
+        for number in range(BLOCKS):
+            eager, native = clock.beside(runner, clock.calls)
+            least = min(least, max(0.0, native - empty) / eager)
+            runners = {EAGER: clock.runners[EAGER], CANDIDATE: runner}
+            call = self._rng.randrange(clock.calls)
+            if self._blocks is not None:
+                self._wrong += self._blocks.compared(runners, call, "in a block of its kernels alone")
+            if number >= FEW_BLOCKS - 1 and self._share * MAX_GAIN >= self._least + least:
+                break  # further blocks can only lower the least
+        return least

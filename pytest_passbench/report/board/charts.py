@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.report import charts
-from pytest_passbench.report.board.standings import Board, Standing, when
+from pytest_passbench.report.board.standings import Board, RankedRow, when
 from pytest_passbench.report.drawing import Drawing, as_file
 from pytest_passbench.report.pdf import as_pdf
 
@@ -57,7 +57,7 @@ def forest(board: Board) -> Drawing:
     return charts.forest(intervals, "AS, eager = 1")
 
 
-def _named(row: Standing, board: Board) -> str:
+def _named(row: RankedRow, board: Board) -> str:
     """Return a row's name, with month, day and time of its run if another row has the same name."""
     alike = sum(other.name == row.name for other in board.rows) > 1
     return f"{row.name} ({when(row)[5:]})" if alike else row.name

@@ -53,7 +53,7 @@ class Group:
 def conditions(run: Run) -> dict[str, str]:
     """Return a run's conditions as text, by their names for people; ``tasks`` has only their number."""
     device = str(run.settings.get("device", Settings.device)).partition(":")[0]
-    given = {**_USUAL, **run.settings, "device": device}
+    settings = {**_USUAL, **run.settings, "device": device}
     values: dict[str, Any] = {
         "suite edition": ", ".join(run.editions) or _UNKNOWN,
         "tasks": len(set(run.tasks)),
@@ -61,7 +61,7 @@ def conditions(run: Run) -> dict[str, str]:
         "machine": run.environment.get("gpu" if device == "cuda" else "cpu", _UNKNOWN),
         "torch": run.environment.get("torch", _UNKNOWN),
         "sandbox": run.environment.get("sandbox", _UNKNOWN),
-        **{name: given[name] for name in _USUAL},
+        **{name: settings[name] for name in _USUAL},
         **asdict(run.score_settings),
     }
     return {name.replace("_", " "): _text(value) for name, value in values.items()}
@@ -74,48 +74,48 @@ def grouped(sources: Sequence[Source]) -> list[Group]:
     """
     groups: list[list[Source]] = []
     for source in sources:
-        home = next((group for group in groups if not any(differences(source.run, one.run) for one in group)), None)
+        home = next((group for group in groups if not any(differences(source.run, near.run) for near in group)), None)
         if home is None:
             groups.append([source])
         else:
             home.append(source)
     groups.sort(key=lambda group: -len(group))
-    made: list[Group] = []
+    done_groups: list[Group] = []
     for group in groups:
-        apart = _apart(group[0].run, [one.sources[0].run for one in made])
-        made.append(Group(conditions(group[0].run), tuple(group), apart))
-    return made
+        apart = _apart(group[0].run, [member.sources[0].run for member in done_groups])
+        done_groups.append(Group(conditions(group[0].run), tuple(group), apart))
+    return done_groups
 
 
 def differences(a: Run, b: Run) -> list[str]:
     """Return in words how the tasks or conditions of run ``a`` differ from those of ``b``."""
     mine, other = conditions(a), conditions(b)
-    said = [f"{name} {mine[name]} here, {other[name]} there" for name in mine if mine[name] != other[name]]
+    texts = [f"{name} {mine[name]} here, {other[name]} there" for name in mine if mine[name] != other[name]]
     if mine["tasks"] == other["tasks"] and set(a.tasks) != set(b.tasks):
-        said.append(f"other tasks ({len(set(a.tasks) & set(b.tasks))} of {mine['tasks']} are the same)")
+        texts.append(f"other tasks ({len(set(a.tasks) & set(b.tasks))} of {mine['tasks']} are the same)")
     edited = [task for task, value in _hashes(a).items() if _hashes(b).get(task, value) != value]
     if edited:
-        said.append(f"task {edited[0]} has other contents" + (f", {len(edited)} in all" if edited[1:] else ""))
-    return said
+        texts.append(f"task {edited[0]} has other contents" + (f", {len(edited)} in all" if edited[1:] else ""))
+    return texts
 
 
 def _apart(run: Run, before: Sequence[Run]) -> str:
-    found = [(differences(run, other), index) for index, other in enumerate(before, 1)]
-    if not found:
+    candidates = [(differences(run, other), index) for index, other in enumerate(before, 1)]
+    if not candidates:
         return ""
-    said, index = min(found, key=lambda item: len(item[0]))
-    return f"Not compared with board {index}: {'; '.join(said)}."
+    texts, index = min(candidates, key=lambda item: len(item[0]))
+    return f"Not compared with board {index}: {'; '.join(texts)}."
 
 
 def _hashes(run: Run) -> dict[str, str]:
-    found = run.hashes.get("tasks")
-    return found if isinstance(found, dict) else {}
+    hashes = run.hashes.get("tasks")
+    return hashes if isinstance(hashes, dict) else {}
 
 
 def _usual(group: Group) -> set[str]:
     """Return the names of conditions that are the defaults, and need no mention."""
-    known = {**_USUAL, **asdict(ScoreSettings())}
-    usual = {name.replace("_", " "): _text(value) for name, value in known.items() if name not in ALWAYS}
+    defaults = {**_USUAL, **asdict(ScoreSettings())}
+    usual = {name.replace("_", " "): _text(value) for name, value in defaults.items() if name not in ALWAYS}
     return {name for name, value in group.conditions.items() if usual.get(name) == value}
 
 

@@ -38,7 +38,7 @@ def _board(board: Board, index: int) -> dict[str, Any]:
         "table": table,
         "rows": list(zip(board.rows, table.rows, strict=True)),
         "remarks": sheets.remarks(board),
-        "details": [found for found in (sheets.gap_table(board), sheets.es_table(board)) if found.rows],
+        "details": [table for table in (sheets.gap_table(board), sheets.es_table(board)) if table.rows],
         "files": [str(source.path) for source in board.group.sources],
         "charts": _charts(board, index),
     }

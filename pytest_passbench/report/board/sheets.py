@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_passbench.report.board.standings import KINDS, Board, Gap, Standing, label, when
+from pytest_passbench.report.board.standings import KINDS, Board, Gap, RankedRow, label, when
 from pytest_passbench.report.tables import NONE, NOT_MEASURED, Table
 from pytest_passbench.score import es
 from pytest_passbench.score.interval import Interval
@@ -29,40 +29,40 @@ def rows_table(board: Board, index: int) -> Table:
         "", "AS", "alike", "above / this", "real", "G-Mean", "AS (fp64)", "correct %", "correct (fp64) %", "fast_1 %",
         "subgraphs", "run", "content",
     )  # fmt: skip
-    found = tuple(_row(row) for row in board.rows)
-    return Table(f"Board {index}", headers, found, brief=("G-Mean", "above / this"), about=ABOUT)
+    rows = tuple(_row(row) for row in board.rows)
+    return Table(f"Board {index}", headers, rows, brief=("G-Mean", "above / this"), about=ABOUT)
 
 
 def es_table(board: Board) -> Table:
     """Return the table of ES(t) of a board's rows."""
     steps = es.ladder(board.group.sources[0].run.score_settings.interpretation)
-    found = tuple((name(row), when(row), *(_number(row.es[t]) for t in steps)) for row in board.rows)
+    rows = tuple((name(row), when(row), *(_number(row.es[t]) for t in steps)) for row in board.rows)
     about = "The mean speed-up at tolerance t, where a failure counts b, unless t tolerates it."
-    return Table("ES(t)", ("t", "run", *map(str, steps)), found, about=about)
+    return Table("ES(t)", ("t", "run", *map(str, steps)), rows, about=about)
 
 
 def narrow(table: Table, board: Board) -> Table:
     """Return a table of all rows without their runs, whose times are with the names if names are repeated."""
     repeated = len({row.name for row in board.rows}) < len(board.rows)
     names = [label(row) if repeated else name(row) for row in board.rows]
-    rows = tuple((shown, *cells[1:]) for shown, cells in zip(names, table.rows, strict=True))
-    found = replace(table, rows=rows).without("run")
-    return found.without("content") if "content" in found.headers else found
+    rows = tuple((label_text, *cells[1:]) for label_text, cells in zip(names, table.rows, strict=True))
+    narrowed = replace(table, rows=rows).without("run")
+    return narrowed.without("content") if "content" in narrowed.headers else narrowed
 
 
 def gap_table(board: Board) -> Table:
     """Return the table of the gaps between neighbours: the ratio of their AS, and where it comes from."""
     headers = ("above", "this", "above / this", "real", "on other tasks", "tasks ahead", "subgraphs in common")
-    found = tuple((row.gap.above, label(row), *_gap(row.gap)) for row in board.rows if row.gap is not None)
+    rows = tuple((row.gap.above, label(row), *_gap(row.gap)) for row in board.rows if row.gap is not None)
     about = (
         "On other tasks: the 95 % interval of the same ratio if the tasks are a sample of more tasks like them "
         f"(bootstrap over tasks), without the errors that runs share. {NONE}: too few tasks. Tasks ahead: those on "
         "which the row above has the higher AS."
     )
-    return Table("Gaps between neighbours", headers, found, about=about)
+    return Table("Gaps between neighbours", headers, rows, about=about)
 
 
-def name(row: Standing) -> str:
+def name(row: RankedRow) -> str:
     """Return a row's name, with what it is if it is no candidate."""
     return f"{row.name} ({KINDS[row.kind]})" if KINDS[row.kind] else row.name
 
@@ -72,12 +72,12 @@ def remarks(board: Board) -> Sequence[str]:
     return [*filter(None, [board.group.apart]), *board.notes]
 
 
-def interval(found: Interval | None) -> str:
+def interval(ratio: Interval | None) -> str:
     """Return a ratio with its interval as the other tables write it."""
-    return NOT_MEASURED if found is None else str(found)
+    return NOT_MEASURED if ratio is None else str(ratio)
 
 
-def _row(row: Standing) -> tuple[str, ...]:
+def _row(row: RankedRow) -> tuple[str, ...]:
     exact = row.kind == "eager"
     return (
         name(row),
@@ -97,14 +97,14 @@ def _row(row: Standing) -> tuple[str, ...]:
 
 
 def _gap(gap: Gap) -> tuple[str, ...]:
-    found = gap.contrast
-    over = found.over_tasks()
-    shared = str(found.common) if found.common == found.all else f"{found.common} of {found.all}"
+    contrast = gap.contrast
+    over = contrast.over_tasks()
+    shared = str(contrast.common) if contrast.common == contrast.all else f"{contrast.common} of {contrast.all}"
     return (
-        interval(found.ratio),
+        interval(contrast.ratio),
         gap.real,
         NONE if over is None else f"[{over[0]:.3f}, {over[1]:.3f}]",
-        f"{found.ahead} of {len(found.tasks)}",
+        f"{contrast.ahead} of {len(contrast.tasks)}",
         shared,
     )
 

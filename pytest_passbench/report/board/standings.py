@@ -44,7 +44,7 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Standing:
+class RankedRow:
     """A row of the board. Shares are in 0 .. 1; None means: not available. ``as_`` has the interval of measuring."""
 
     name: str
@@ -76,7 +76,7 @@ class Board:
     """A group's rows, best first, and what a reader must know, a sentence each."""
 
     group: Group
-    rows: tuple[Standing, ...]
+    rows: tuple[RankedRow, ...]
     notes: tuple[str, ...]
 
 
@@ -84,7 +84,7 @@ class Board:
 class _Entry:
     """A row before it has its place: its terms of AS, and what its run says of noise."""
 
-    row: Standing
+    row: RankedRow
     terms: Terms | None
     run: Run | None  # None for eager
     offset: float
@@ -99,8 +99,8 @@ def standings(group: Group, latest: bool = False, between: float = BETWEEN_RUNS)
     entries = [entry for source in group.sources for entry in _entries(source)]
     if latest:
         entries = _newest(entries)
-    known = [entry.terms for entry in entries if entry.terms is not None]
-    entries.append(_eager(group.sources[0].run, known))
+    all_terms = [entry.terms for entry in entries if entry.terms is not None]
+    entries.append(_eager(group.sources[0].run, all_terms))
     entries.sort(key=lambda entry: (-(entry.row.as_.ratio if entry.row.as_ else 0.0), entry.row.name))
     gaps = _gaps(entries, between)
     apart = {pair for pair, gap in gaps.items() if gap.real == "yes"}
@@ -122,8 +122,8 @@ def letters(items: Sequence[int], apart: Set[tuple[int, int]]) -> dict[int, str]
     for a, b in sorted(apart):
         both = [column for column in columns if {a, b} <= column]
         parts = [column - {item} for column in both for item in (a, b)]
-        kept = [column for column in columns if column not in both]
-        columns = kept + [part for part in parts if not any(part < other for other in (*kept, *parts))]
+        others = [column for column in columns if column not in both]
+        columns = others + [part for part in parts if not any(part < other for other in (*others, *parts))]
         columns = list(dict.fromkeys(columns))
     columns.sort(key=sorted)
     names = {column: _letter(index) for index, column in enumerate(columns)}
@@ -140,11 +140,11 @@ def _entries(source: Source) -> Iterable[_Entry]:
     run = source.run
     contents = {str(item.get("name")): str(item.get("content_hash", ""))[:8] for item in run.candidates}
     for name in run.names:
-        found = [board.tasks_of(run, name, criterion) for criterion in ("ladder", "fp64")]
-        yield _entry(source, name, "candidate", contents.get(name, ""), found)
+        judged = [board.tasks_of(run, name, criterion) for criterion in ("ladder", "fp64")]
+        yield _entry(source, name, "candidate", contents.get(name, ""), judged)
     for name in run.baselines:
-        found = [board.baseline_of(run, name, criterion) for criterion in ("ladder", "fp64")]
-        yield _entry(source, name, "baseline", "", found)
+        judged = [board.baseline_of(run, name, criterion) for criterion in ("ladder", "fp64")]
+        yield _entry(source, name, "baseline", "", judged)
 
 
 def _entry(source: Source, name: str, kind: Kind, content: str, by: Sequence[dict[str, list[Judged]]]) -> _Entry:
@@ -152,14 +152,14 @@ def _entry(source: Source, name: str, kind: Kind, content: str, by: Sequence[dic
     run, settings = source.run, source.run.score_settings
     (agreeing, accurate), offset = by, tables.offset(run)
     row, precise = (board.row(name, tasks, settings) for tasks in (agreeing, accurate))
-    found = terms(agreeing, settings)
-    standing = Standing(
+    row_terms = terms(agreeing, settings)
+    standing = RankedRow(
         name=name,
         kind=kind,
         started=run.started,
         content=content,
         path=str(source.path),
-        as_=None if found is None else score(found, offset),
+        as_=None if row_terms is None else score(row_terms, offset),
         as_fp64=precise.scores.as_ if run.has_accuracy else None,
         gmean=tables.interval(_records(run, name, kind), "candidate" if kind == "candidate" else name, run),
         correct=row.correct,
@@ -170,15 +170,15 @@ def _entry(source: Source, name: str, kind: Kind, content: str, by: Sequence[dic
         es=row.scores.es,
         left_out=run.left_out(name) if kind == "candidate" else 0,
     )
-    return _Entry(standing, found, run, offset)
+    return _Entry(standing, row_terms, run, offset)
 
 
-def _eager(run: Run, known: Sequence[Terms]) -> _Entry:
+def _eager(run: Run, all_terms: Sequence[Terms]) -> _Entry:
     """Return eager's row: 1 by definition, on every subgraph of any row."""
-    like = {task: group for found in known for task, group in found.items()}
-    one, steps = Interval(1.0, 1.0, 1.0), es.ladder(run.score_settings.interpretation)
-    row = Standing(
-        EAGER, "eager", "", "", "", Interval(1.0, 1.0, 1.0), 1.0, one, 1.0, 1.0, 1.0,
+    like = {task: group for row_terms in all_terms for task, group in row_terms.items()}
+    exact, steps = Interval(1.0, 1.0, 1.0), es.ladder(run.score_settings.interpretation)
+    row = RankedRow(
+        EAGER, "eager", "", "", "", Interval(1.0, 1.0, 1.0), 1.0, exact, 1.0, 1.0, 1.0,
         sum(map(len, like.values())), 0, dict.fromkeys(steps, 1.0),
     )  # fmt: skip
     return _Entry(row, eager_terms(like), None, 0.0)
@@ -187,8 +187,8 @@ def _eager(run: Run, known: Sequence[Terms]) -> _Entry:
 def _gaps(entries: Sequence[_Entry], between: float) -> dict[tuple[int, int], Gap]:
     """Return what is known of the difference of every two rows, by their places."""
     pairs = list(combinations(range(len(entries)), 2))
-    found = {(a, b): _gap(entries[a], entries[b], len(pairs), between) for a, b in pairs}
-    return {pair: gap for pair, gap in found.items() if gap is not None}
+    gaps = {(a, b): _gap(entries[a], entries[b], len(pairs), between) for a, b in pairs}
+    return {pair: gap for pair, gap in gaps.items() if gap is not None}
 
 
 def _gap(upper: _Entry, lower: _Entry, comparisons: int, between: float) -> Gap | None:
@@ -196,11 +196,11 @@ def _gap(upper: _Entry, lower: _Entry, comparisons: int, between: float) -> Gap 
         return None
     one_run = upper.run is lower.run or upper.run is None or lower.run is None
     shared = upper.offset + lower.offset + (0.0 if one_run else log1p(between))
-    found = contrast(upper.terms, lower.terms, shared, comparisons)
-    if found is None:
+    difference = contrast(upper.terms, lower.terms, shared, comparisons)
+    if difference is None:
         return None
     deltas = [float(entry.run.noise.get("delta", DELTA)) for entry in (upper, lower) if entry.run is not None]
-    return Gap(label(upper.row), found, real(found.ratio, max(deltas, default=DELTA)), one_run)
+    return Gap(label(upper.row), difference, real(difference.ratio, max(deltas, default=DELTA)), one_run)
 
 
 def real(ratio: Interval, delta: float) -> Real:
@@ -215,13 +215,13 @@ def real(ratio: Interval, delta: float) -> Real:
     return "no" if inside else "unresolved"
 
 
-def label(row: Standing) -> str:
+def label(row: RankedRow) -> str:
     """Return a row's name with the time of its run to the minute, and with what it is if it is no candidate."""
     marks = [*filter(None, [KINDS[row.kind], when(row)])]
     return f"{row.name} ({', '.join(marks)})" if marks else row.name
 
 
-def when(row: Standing) -> str:
+def when(row: RankedRow) -> str:
     """Return the time of a row's run to the minute, or nothing for eager."""
     return row.started[:16].replace("T", " ")
 
@@ -231,22 +231,22 @@ def _records(run: Run, name: str, kind: Kind) -> list[Record]:
 
 
 def _newest(entries: Iterable[_Entry]) -> list[_Entry]:
-    found: dict[tuple[str, str], _Entry] = {}
+    newest: dict[tuple[str, str], _Entry] = {}
     for entry in sorted(entries, key=lambda entry: entry.row.started):
-        found[entry.row.kind, entry.row.name] = entry
-    return list(found.values())
+        newest[entry.row.kind, entry.row.name] = entry
+    return list(newest.values())
 
 
 def _notes(group: Group, entries: Sequence[_Entry], between: float) -> Iterable[str]:
     runs = [entry.run for entry in entries if entry.run is not None]
-    shown = [source for source in group.sources if any(source.run is run for run in runs)]
-    if len(shown) > 1:
+    sources = [source for source in group.sources if any(source.run is run for run in runs)]
+    if len(sources) > 1:
         yield (
             f"Rows of different runs may differ by {100 * between:g} % for no reason of a candidate's "
             "(docs/board.md), and the interval of their difference has that. In one run smaller differences show."
         )
     yield from _repeated(entries)
-    for source in shown:
+    for source in sources:
         run, about = source.run, f"{source.path}: "
         if run.interrupted:
             yield about + "the run was interrupted."
@@ -265,18 +265,18 @@ def _notes(group: Group, entries: Sequence[_Entry], between: float) -> Iterable[
             yield left_out.sentence(entry.run, entry.row.name, label(entry.row))
         if entry.terms is None:
             yield f"{label(entry.row)}: a speed was not measured, so AS is not available."
-    harnesses = {str(source.run.hashes.get("harness", "")) for source in shown}
+    harnesses = {str(source.run.hashes.get("harness", "")) for source in sources}
     if len(harnesses) > 1:
         yield f"The runs were judged by {len(harnesses)} versions of this package."
 
 
 def _repeated(entries: Sequence[_Entry]) -> Iterable[str]:
     """Yield how much each candidate that was judged in several runs differed between them."""
-    found: dict[tuple[str, str], list[float]] = {}
+    means_by_content: dict[tuple[str, str], list[float]] = {}
     for entry in entries:
         if entry.row.kind == "candidate" and entry.row.gmean is not None:
-            found.setdefault((entry.row.name, entry.row.content), []).append(entry.row.gmean.ratio)
-    for (name, _), means in found.items():
+            means_by_content.setdefault((entry.row.name, entry.row.content), []).append(entry.row.gmean.ratio)
+    for (name, _), means in means_by_content.items():
         if len(means) > 1:
             apart = 100 * (exp(log(max(means) / min(means))) - 1)
             yield (

@@ -12,7 +12,7 @@ from typing import Any
 from pytest_passbench.core.escape import cell, line
 from pytest_passbench.report import markdown, terminal
 from pytest_passbench.report.board import sheets
-from pytest_passbench.report.board.standings import Board, Standing, when
+from pytest_passbench.report.board.standings import Board, RankedRow, when
 from pytest_passbench.report.tables import Table
 from pytest_passbench.score.es import ladder
 
@@ -84,7 +84,7 @@ def latex(words: str) -> str:
 def _tabular(table: Table, label: str, about: str) -> str:
     columns = "".join("l" if index == 0 else "r" for index in range(len(table.headers)))
     # A row that begins with a bracket would be read as an argument of the line before.
-    rows = [" & ".join(f"{{{latex(found)}}}" for found in row) + r" \\" for row in table.rows]
+    rows = [" & ".join(f"{{{latex(text)}}}" for text in row) + r" \\" for row in table.rows]
     head = " & ".join(map(latex, table.headers)) + r" \\"
     body = "\n".join([rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *rows, r"\bottomrule"])
     return "\n".join(
@@ -93,9 +93,9 @@ def _tabular(table: Table, label: str, about: str) -> str:
     ).replace("{-}", "{--}")  # fmt: skip
 
 
-def _values(board: Board, index: int, row: Standing) -> dict[str, Any]:
-    found = row.gap.contrast if row.gap is not None else None
-    ratio, over = (found.ratio, found.over_tasks() or (None, None)) if found else (None, (None, None))
+def _values(board: Board, index: int, row: RankedRow) -> dict[str, Any]:
+    difference = row.gap.contrast if row.gap is not None else None
+    ratio, over = (difference.ratio, difference.over_tasks() or (None, None)) if difference else (None, (None, None))
     steps = ladder(board.group.sources[0].run.score_settings.interpretation)
     return {
         "board": index,
@@ -122,8 +122,8 @@ def _values(board: Board, index: int, row: Standing) -> dict[str, Any]:
         "alike": row.letters,
         "other_tasks_low": over[0],
         "other_tasks_high": over[1],
-        "tasks_ahead": found and found.ahead,
-        "subgraphs_in_common": found and found.common,
+        "tasks_ahead": difference and difference.ahead,
+        "subgraphs_in_common": difference and difference.common,
         **{f"ES({t})": row.es[t] for t in steps},
         **board.group.conditions,
         "file": row.path,

@@ -25,12 +25,12 @@ class FindingRow:
 
 def findings(tasks: Sequence[TaskRow]) -> list[FindingRow]:
     """Return all findings, violations first; those that say the same of several subgraphs are one."""
-    found: dict[tuple[str, str, str, str, str, str], list[tuple[str, str]]] = {}
+    places_by_finding: dict[tuple[str, str, str, str, str, str], list[tuple[str, str]]] = {}
     for task in tasks:
         for record in task.records:
             for item in record.findings:
                 place = f"{item.file}:{item.line}" if item.file and item.line else item.file
                 key = (item.severity, item.layer, item.rule, item.message, place, task.candidate)
-                found.setdefault(key, []).append((f"{task.name}/{record.subgraph}", task.key))
-    rows = [FindingRow(*key, *places[0], len(places)) for key, places in found.items()]
+                places_by_finding.setdefault(key, []).append((f"{task.name}/{record.subgraph}", task.key))
+    rows = [FindingRow(*key, *places[0], len(places)) for key, places in places_by_finding.items()]
     return sorted(rows, key=lambda row: row.severity != "violation")

@@ -43,13 +43,13 @@ class TaskRow:
     @property
     def flags(self) -> str:
         """The groups that it belongs to, for the filter."""
-        said = {ending.name for ending in self.endings}
+        names = {ending.name for ending in self.endings}
         groups = {
             "correct": self.correct == self.total,
             "wrong": self.correct < self.total,
             "findings": self.findings > 0,
-            "unresolved": "unresolved" in said,
-            "slower": "slower" in said,
+            "unresolved": "unresolved" in names,
+            "slower": "slower" in names,
         }
         return " ".join(name for name, holds in groups.items() if holds)
 

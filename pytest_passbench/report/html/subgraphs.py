@@ -80,9 +80,9 @@ def _row(record: Record, text: Callable[[str], int], rounds: int) -> list[Any]:
         int(record.correct),
         _levels(record),
         _errors(record),
-        [[text(name), _interval(found), text(_ending(record, name))] for name, found in record.baselines.items()],
+        [[text(name), _interval(other), text(_ending(record, name))] for name, other in record.baselines.items()],
         _passes(record, text),
-        [[text(label), text(said)] for label, said in _texts(record) if said],
+        [[text(label), text(content)] for label, content in _texts(record) if content],
         [[text(f.severity), text(f"{f.layer}/{f.rule}"), text(f.message), text(_place(f.file, f.line))]
          for f in record.findings],
         _short(durations),
@@ -101,10 +101,10 @@ def _interval(arm: ArmResult) -> list[str]:
 
 
 def _ending(record: Record, baseline: str) -> str:
-    found = record.baselines[baseline]
-    if found.status != "ran":
-        return found.status.replace("_", " ")
-    return found.speed.verdict.lower() if found.speed else tables.NOT_MEASURED
+    arm = record.baselines[baseline]
+    if arm.status != "ran":
+        return arm.status.replace("_", " ")
+    return arm.speed.verdict.lower() if arm.speed else tables.NOT_MEASURED
 
 
 def _levels(record: Record) -> str:
@@ -180,15 +180,15 @@ def packed(pairs: Sequence[Sequence[float]], limit: int) -> list[Any]:
     """
     total = sum(map(len, pairs))
     every = max(1, -(-total // limit))
-    kept = [[value for value in pair if isfinite(value)] for pair in pairs[::every]]
-    values = [value for pair in kept for value in pair]
+    finite = [[value for value in pair if isfinite(value)] for pair in pairs[::every]]
+    values = [value for pair in finite for value in pair]
     if not values:
         return []
     least, greatest = min(values), max(values)
     span = greatest - least or 1.0
     places = (round((value - least) / span * (LEVELS - 1)) for value in values)
     text = "".join(ALPHABET[place // len(ALPHABET)] + ALPHABET[place % len(ALPHABET)] for place in places)
-    return [_short(least), _short(greatest), [len(pair) for pair in kept], every, text]
+    return [_short(least), _short(greatest), [len(pair) for pair in finite], every, text]
 
 
 def _short(value: float) -> float:

@@ -34,17 +34,17 @@ def verdict_on(run: Run, candidate: str, tasks: Sequence[TaskRow]) -> Verdict:
     lead, kind = _lead(interval, right, total)
     row = board.row(candidate, board.tasks_of(run, candidate, run.criterion), run.score_settings)
     when = tables.correct_when(run)
-    said = [f"All {total} subgraphs are correct ({when})" if right == total else f"Right means correct {when}"]
+    sentences = [f"All {total} subgraphs are correct ({when})" if right == total else f"Right means correct {when}"]
     if row.scores.as_ is not None:
-        said.append(f"AS is {tables.score(row.scores.as_)}, where eager has 1.000")
+        sentences.append(f"AS is {tables.score(row.scores.as_)}, where eager has 1.000")
     violations = sum(finding.severity == "violation" for record in records for finding in record.findings)
     if violations:
-        said.append(f"{counted(violations, 'violation')} of the rules")
+        sentences.append(f"{counted(violations, 'violation')} of the rules")
     counts: Counter[str] = Counter()
     for task in tasks:
         counts.update({ending.name: ending.count for ending in task.endings})
     endings = tuple(OutcomeCount(count, name) for name, count in counts.most_common())
-    return Verdict(candidate, lead, "; ".join(said) + ".", kind, endings)
+    return Verdict(candidate, lead, "; ".join(sentences) + ".", kind, endings)
 
 
 def _lead(interval: Interval | None, right: int, total: int) -> tuple[str, str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from workbench import GELU_ADD_KERNEL, make_cpp_pass
 
 from pytest_passbench.judge.arms.names import CANDIDATE
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
+from shared.workspace import GELU_ADD_KERNEL, make_cpp_pass
 
 
 def taken_over(monkeypatch, factor):
@@ -60,4 +60,22 @@ def test_the_blocks_without_kernels_launch_none(bench, monkeypatch):
     (record, *_) = bench.records(pipeline="dynamo", audit="standard")
     assert record.correct, record.arm.message
     assert values
-    assert not any(value.any() for value in values)
+    assert not all(value.any() for value in values)  # those of the kernels alone are no zeros
+    assert any(value.any() for value in values)
+
+
+def test_a_block_as_short_as_its_program_without_kernels_is_a_violation_under_dynamo(bench, monkeypatch):
+    from pytest_passbench.judge.audits.clock_floor import Floor
+
+    def padded(self):
+        self._least = self._ratio(idle=True)
+        self._share = max(self._least, self._ratio(idle=False))  # what an attacker may pad its blocks to
+        return []
+
+    bench.task(scales=(16,))
+    bench.candidate({"p": make_cpp_pass(GELU_ADD_KERNEL)})
+    monkeypatch.setattr(Floor, "_floor", padded)
+    (record, *_) = bench.records(pipeline="dynamo", audit="standard")
+    floors = [finding for finding in record.findings if finding.rule == "floor"]
+    assert len(floors) == 1
+    assert "its kernels alone" in floors[0].message

@@ -31,7 +31,7 @@ thread.start()
 thread.join()
 return out[0]
 """
-#: Right, or off by a little more than t = -5 allows: which of them, the contents of the output's memory say.
+#: Right, or off by FACTOR if its memory holds NaN, as memory that is filled with one byte would.
 ELSEWHERE = """
 extern "C" void gelu_add(const float* x, const float* y, float* out, int64_t n) {
     float off = std::isnan(out[0]) ? FACTOR : 1.0f;
@@ -45,9 +45,8 @@ def test_work_that_is_not_the_candidates_own_kernel_does_not_count(bench, wrappe
     for name, (body, head) in bodies.items():
         bench.task(name)
         bench.candidate({"p": wrapper(body, head)}, task=name)
-    for name, text in (("sampled", SAMPLED), ("unwritten", ELSEWHERE.replace("FACTOR", "0.5f"))):
-        bench.task(name)
-        bench.candidate({"p": make_cpp_pass(text)}, task=name)
+    bench.task("sampled")
+    bench.candidate({"p": make_cpp_pass(SAMPLED)}, task="sampled")
     bench.task("zz-honest")
     bench.candidate({"p": gelu_add_pass}, task="zz-honest")
     arms = {name: record.arm for name, record in bench.judge(audit="standard").items()}
@@ -62,18 +61,16 @@ def test_work_that_is_not_the_candidates_own_kernel_does_not_count(bench, wrappe
     assert arms["input/float32-x1"].status == "integrity"
     assert "launches no kernel" in arms["input/float32-x1"].message
     assert (arms["sampled/float32-x1"].status, arms["sampled/float32-x1"].phase) == ("integrity", "kernel")
-    assert (arms["unwritten/float32-x1"].status, arms["unwritten/float32-x1"].phase) == ("integrity", "outputs")
     assert arms["zz-honest/float32-x1"].status == "ran"
     assert all(arm.speed is None for name, arm in arms.items() if not name.startswith("zz"))
 
 
-def test_who_rounds_differently_in_an_extra_block_is_inaccurate_and_not_accused(bench):
+def test_a_kernel_cannot_tell_an_audit_by_memory_full_of_nan(bench):
     bench.task()
-    bench.candidate({"p": make_cpp_pass(ELSEWHERE.replace("FACTOR", "1.00002f"))})
-    (record,) = bench.judge(audit="standard").values()
+    bench.candidate({"p": make_cpp_pass(ELSEWHERE.replace("FACTOR", "0.5f"))})
+    (record,) = bench.judge(audit="paranoid").values()
     assert (record.arm.status, record.findings) == ("ran", [])
-    assert record.arm.correct_from == [-4]
-    assert "output 0" in record.arm.worst
+    assert max(record.arm.correct_from) < -4
 
 
 @pytest.mark.slow

@@ -26,7 +26,8 @@ from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused
 from pytest_passbench.judge.sealing import sealed
 from pytest_passbench.kernels import cpp
 from pytest_passbench.kernels.signatures import Signature
-from support.paths import ROOT, TESTS
+from support import corpus
+from support.paths import ROOT
 
 pytestmark = pytest.mark.sandbox
 
@@ -365,17 +366,22 @@ def test_every_kernel_of_the_shipped_candidate_builds(weak: Builder, loads: Any)
         assert weak.library(source, flags, openmp).functions
 
 
-@pytest.mark.parametrize("folder", sorted((TESTS / "honest").glob("cpp-*")), ids=lambda folder: folder.name)
-def test_honest_candidates_build(weak: Builder, loads: Any, folder: Path) -> None:
-    for source, flags, openmp in loads(folder):
+def named(entries: list[corpus.Entry], prefix: str) -> list[Any]:
+    return [pytest.param(entry, id=entry.name) for entry in entries if entry.name.startswith(prefix)]
+
+
+@pytest.mark.parametrize("entry", named(corpus.honest(), "cpp-"))
+def test_honest_candidates_build(weak: Builder, loads: Any, entry: corpus.Entry, tmp_path: Path) -> None:
+    for source, flags, openmp in loads(entry.write(tmp_path / entry.name)):
         assert weak.library(source, flags, openmp).functions
 
 
-@pytest.mark.parametrize("folder", sorted((TESTS / "exploits").glob("builder-*")), ids=lambda folder: folder.name)
-def test_exploits_are_refused_or_left_to_the_measured_process(weak: Builder, loads: Any, folder: Path) -> None:
-    ((source, flags, openmp),) = loads(folder)
-    expected = json.loads((folder / "expect.json").read_text())
-    if expected["expect"] == "neutralised" or folder.name == "builder-written-code":
+@pytest.mark.parametrize("entry", named(corpus.exploits(), "builder-"))
+def test_exploits_are_refused_or_left_to_the_measured_process(
+    weak: Builder, loads: Any, entry: corpus.Entry, tmp_path: Path
+) -> None:
+    ((source, flags, openmp),) = loads(entry.write(tmp_path / entry.name))
+    if entry.expect == "neutralised" or entry.name == "builder-written-code":
         assert weak.library(source, flags, openmp).functions
     else:
         with pytest.raises(KernelRefused):

@@ -1,4 +1,0 @@
-"""A module that no pass imports."""
-
-if False:
-    import triton
