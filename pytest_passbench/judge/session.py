@@ -20,6 +20,7 @@ from pytest_passbench.judge.case_judge import CaseJudge
 from pytest_passbench.judge.environment import environment
 from pytest_passbench.judge.equipment import Equipment
 from pytest_passbench.judge.machine.heap import give_back
+from pytest_passbench.judge.machine.limits import Limits
 from pytest_passbench.judge.measure.allowance import DEFAULT, QUICK
 from pytest_passbench.judge.touching import Touched, matches
 from pytest_passbench.judge.trial.trial import Trial
@@ -45,6 +46,7 @@ class Session:
         self.equipment = Equipment(settings, worker)
         self.case_judge = CaseJudge(self.equipment)
         self._attempts = Attempts(self.equipment)
+        self._limits = Limits()
         self._turns: Counter[tuple[str, str, str]] = Counter()  # how often each case was asked for
 
     def __enter__(self) -> Session:
@@ -115,7 +117,8 @@ class Session:
         yield from matches(task, read, self.equipment.sandboxes.arms([CANDIDATE])[CANDIDATE])
 
     def judge(self, task: Task, candidate: Candidate) -> Iterator[Record]:
-        """Yield a record per subgraph, as soon as it is judged. Raises UserError for a broken task only.
+        """Yield a record per subgraph, as soon as it is judged. Raises UserError for a broken task, and if the
+        judge's own limits were lowered meanwhile.
 
         The smallest subgraph of each dtype comes first. If Triton's interpreter runs it, its record names the larger
         ones of that dtype, and they are left out.
@@ -138,6 +141,7 @@ class Session:
                 budget.skip()
                 continue
             record, trial = self._first(case)
+            self._limits.check()
             if trial is not None and self._is_repeated(trial):
                 unsettled.append(trial)
             left_out.update(record.left_out)
@@ -147,6 +151,7 @@ class Session:
             if budget.spare(sum(first.subject.record.durations.values())):
                 case = first.subject.case
                 record, _ = self._attempts.judge(case, partial(self.case_judge.again, first))
+                self._limits.check()
                 if record.judged:  # else what was found first stays
                     baselines.keep(case, record)
                     yield record
