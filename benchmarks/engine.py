@@ -125,7 +125,6 @@ NO_READINGS: Any = SimpleNamespace(
 NOBODY: Any = SimpleNamespace(
     name="eager",
     path=Path(),
-    uses_triton=False,
     folder=lambda _passes: "",
     passes_for=lambda _task: SimpleNamespace(path=Path(), stems=(), mistakes="", problem="", faults=()),
 )

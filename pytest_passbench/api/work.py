@@ -28,7 +28,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Selected:
-    """Report: so many subgraphs of a task will be judged for a candidate."""
+    """Report: so many subgraphs of a task will be judged for a candidate, without those that records leave out."""
 
     task: str
     candidate: str
@@ -89,7 +89,7 @@ class Engine:
         t, criterion = self._settings.tolerance, self._settings.criterion
         for task in tasks:
             for candidate in candidates:
-                yield Selected(task.id, candidate.name, len(self._judge.selected(task, candidate)))
+                yield Selected(task.id, candidate.name, len(task.subgraphs))
                 for record in records(self._judge, task, candidate, t, criterion=criterion):
                     yield Judged(record)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pytest_passbench.candidate import archive
 from pytest_passbench.candidate.files import check_files, check_links, files, folders
-from pytest_passbench.candidate.syntax import Fault, imports_triton, read_fault
+from pytest_passbench.candidate.syntax import Fault, read_fault
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.files import kind_of, read_bytes
@@ -52,11 +52,6 @@ class PassDir:
     def mistakes(self) -> str:
         """The problem, or else the faults, a line each; empty if the passes can be read."""
         return self.problem or "\n".join(map(str, self.faults))
-
-    @cached_property
-    def uses_triton(self) -> bool:
-        """True if a Python file of the directory imports Triton."""
-        return any(imports_triton(file) for file in files(self.path) if file.suffix == ".py")
 
 
 @dataclass(frozen=True)
@@ -109,11 +104,6 @@ class Candidate:
         """The pass directories: the common one first, then the others by task id."""
         directories = [self.by_task[key] for key in sorted(self.by_task)]
         return ((self.common,) if self.common else ()) + tuple(directories)
-
-    @cached_property
-    def uses_triton(self) -> bool:
-        """True if a Python file of the candidate imports Triton."""
-        return any(imports_triton(file) for file in files(self.path) if file.suffix == ".py")
 
     def passes_for(self, task_id: str) -> PassDir | None:
         """Return the pass directory for a task: its own, else the common one, else None."""

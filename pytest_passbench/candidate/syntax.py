@@ -104,20 +104,3 @@ def _defined(body: list[ast.stmt]) -> Iterator[str]:
                 yield from _defined(getattr(node, block, []))
             for handler in getattr(node, "handlers", []):
                 yield from _defined(handler.body)
-
-
-def imports_triton(file: Path) -> bool:
-    """Return True if a Python file imports Triton anywhere. A file that cannot be parsed imports nothing."""
-    try:
-        tree = parse(file)
-    except (SyntaxError, TooComplex, ValueError, OSError):
-        return False
-    return any(name.partition(".")[0] == "triton" for node in ast.walk(tree) for name in _imported(node))
-
-
-def _imported(node: ast.AST) -> list[str]:
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    if isinstance(node, ast.ImportFrom) and not node.level:
-        return [node.module or ""]
-    return []

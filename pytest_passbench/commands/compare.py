@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises UserError after that if ``--max-regression`` is given and a candidate has nothing to hold against it.
     """
-    from pytest_passbench.report import changes, markdown, terminal
+    from pytest_passbench.report import changes, left_out, markdown, terminal
     from pytest_passbench.run import results_file, stored
 
     paths = [results_file.located(path) for path in (args.before, args.after)]
@@ -44,11 +44,12 @@ def run(args: argparse.Namespace) -> int:
     for path, found in zip(paths, (before, after), strict=True):
         warn_if_changed(found, path)
     both = stored.compared(paths[0], before, after)
-    sentences = [changes.sentence(both, name) for name in both.names] + changes.notes(both)
+    notes = changes.notes(both) + left_out.sentences(both)
+    sentences = [changes.sentence(both, name) for name in both.names] + notes
     tables = [changes.table(both, name) for name in both.names]
     bad = [] if args.max_regression is None else list(worse(both, args.max_regression))
     if args.format == "json":
-        print(json.dumps({**as_json(both), "notes": changes.notes(both), "regressions": bad}, indent=1))
+        print(json.dumps({**as_json(both), "notes": notes, "regressions": bad}, indent=1))
     elif args.format == "markdown":
         print(markdown.changes(tables, sentences + bad), end="")
     else:

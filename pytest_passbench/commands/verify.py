@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from pytest_passbench.commands.results import add_file
 from pytest_passbench.core.checks import whole
-from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import printable
 from pytest_passbench.core.files import kind_of
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
     from pytest_passbench.core.run import Run
     from pytest_passbench.core.task import Task
+    from pytest_passbench.suite.find import TaskRef
 
 
 HELP = "Check that a results file is as a run wrote it, for these tasks and this candidate."
@@ -47,39 +47,48 @@ def run(args: argparse.Namespace) -> int:
     if args.rerun and candidate is None:
         remedy = "add --candidate=DIR"
         raise UserError("judging anew takes the candidate itself", where="--rerun", remedy=remedy)
-    tasks = tasks_of(found, args.tasks)
-    said = list(problems(found, tasks, candidate))
-    if args.rerun and candidate is not None and not said:
-        from pytest_passbench.run.rerun import disagreements
+    refs = refs_of(found, args.tasks)
+    tasks = {ref.id: ref.load() for ref in refs if ref.id in found.tasks}
+    texts = list(problems(found, refs, tasks, candidate))
+    if args.rerun and candidate is not None and not texts:
+        from pytest_passbench.run import rerun
 
-        said += disagreements(found, tasks, candidate, args.rerun)
-    for text in said:
+        texts += rerun.disagreements(found, tasks, candidate, args.rerun, absent_of(found, refs))
+    for text in texts:
         print(printable(text))
-    print(_summary(found, tasks, candidate, args.rerun) if not said else counted(len(said), "problem"))
-    return int(bool(said))
+    print(_summary(found, refs, tasks, args) if not texts else counted(len(texts), "problem"))
+    return int(bool(texts))
 
 
-def tasks_of(found: Run, paths: list[Path] | None) -> dict[str, Task]:
-    """Return the run's tasks that can be found, by id."""
+def refs_of(found: Run, paths: list[Path] | None) -> list[TaskRef]:
+    """Return the tasks at ``paths``, or else where the run found them; the first one of each id."""
     from pytest_passbench.suite import find
 
     given = [Path(str(path)) for path in found.settings.get("tasks") or []]
     bases = paths or [path for path in given if kind_of(path)] or [find.installed_tasks()]
-    refs = [ref for base in bases for ref in find.discover(base)]
-    return {ref.header.id: ref.load() for ref in refs if ref.header.id in found.tasks}
+    refs = {ref.id: ref for base in reversed(bases) for ref in reversed(find.discover(base))}
+    return list(reversed(refs.values()))
 
 
-def problems(found: Run, tasks: dict[str, Task], candidate: Candidate | None) -> Iterator[str]:
+def absent_of(found: Run, refs: list[TaskRef]) -> list[Task]:
+    """Return the tasks that a run of matching tasks only may have left out."""
+    from pytest_passbench.run import selection
+
+    names = selection.left_out(found, refs)
+    return [ref.load() for ref in refs if ref.id in names]
+
+
+def problems(found: Run, refs: list[TaskRef], tasks: dict[str, Task], candidate: Candidate | None) -> Iterator[str]:
     """Yield each way in which the results do not fit the tasks, the candidate or this code, in words."""
-    from pytest_passbench.run import consistency
+    from pytest_passbench.run import consistency, selection
     from pytest_passbench.run.hashes import of_harness
     from pytest_passbench.suite.edition import edition_of
     from pytest_passbench.suite.taskfile import task_hash
 
-    counts = {name: expected_subgraphs(found, task, candidate) for name, task in tasks.items()}
     editions = sorted({edition for task in tasks.values() if (edition := edition_of(task.path))})
     contents = {name: task_hash(task) for name, task in tasks.items()}
-    yield from consistency.problems(found, counts, contents, editions)
+    yield from consistency.problems(found, tasks, contents, editions)
+    yield from selection.problems(found, refs)
     missing = [name for name in found.tasks if name not in tasks]
     if missing:
         yield f"tasks not found, so not checked: {', '.join(missing[:5])} (name their folder with --tasks)"
@@ -87,28 +96,31 @@ def problems(found: Run, tasks: dict[str, Task], candidate: Candidate | None) ->
     if harness != of_harness():
         yield "the run was made with other code of passbench than this" if harness else "no hash of the harness"
     if candidate is not None:
-        listed = [item.get("content_hash") for item in found.candidates]
-        if candidate.content_hash not in listed:
-            yield f"{candidate.path}: not the candidate that was judged (its contents differ)"
+        yield from _of_candidate(found, candidate)
 
 
-def expected_subgraphs(found: Run, task: Task, candidate: Candidate | None) -> int:
-    """Return the number of subgraphs of a task that were to be judged; fewer if Triton's interpreter runs them."""
-    triton = found.interpreted(task.id) or (candidate is not None and candidate.uses_triton)
-    if triton and not is_cuda(str(found.settings.get("device", "cpu"))):
-        return len({subgraph.dtype for subgraph in task.subgraphs})
-    return len(task.subgraphs)
+def _of_candidate(found: Run, candidate: Candidate) -> Iterator[str]:
+    if candidate.content_hash not in [item.get("content_hash") for item in found.candidates]:
+        yield f"{candidate.path}: not the candidate that was judged (its contents differ)"
+    listed = [item.get("name") for item in found.candidates]
+    for name in found.names:
+        if name not in listed:
+            yield f"it has records of {name}, and does not say what candidate that is"
 
 
-def _summary(found: Run, tasks: dict[str, Task], candidate: Candidate | None, rerun: int) -> str:
+def _summary(found: Run, refs: list[TaskRef], tasks: dict[str, Task], args: argparse.Namespace) -> str:
+    from pytest_passbench.run import selection
+
+    records, absent = counted(len(found.records), "record"), len(selection.left_out(found, refs))
     parts = [
         "digest, seed and speed-ups fit",
-        f"{counted(len(found.records), 'record')} of {counted(len(tasks), 'task')} complete",
+        f"{records} of {counted(len(tasks), 'task')} complete ({selection.described(found)})",
     ]
-    parts += ["the candidate is the one judged"] if candidate is not None else []
-    parts += (
-        [counted(min(rerun, len(found.records)), "subgraph judged anew agrees", "subgraphs judged anew agree")]
-        if rerun
-        else []
-    )
+    if absent:
+        how = "no pass matches" if args.rerun else "no pass matches, by the file's word (--rerun looks)"
+        parts.append(f"{counted(absent, 'task')} left out that {how}")
+    parts += ["the candidate is the one judged"] if args.candidate is not None else []
+    if args.rerun:
+        count = min(args.rerun, len(found.records))
+        parts.append(counted(count, "subgraph judged anew agrees", "subgraphs judged anew agree"))
     return "; ".join(parts)

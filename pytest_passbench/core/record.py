@@ -168,7 +168,8 @@ class Stored:
 class Record:
     """A subgraph judged for a candidate. ``tolerance`` is the run's t, ``criterion`` decides what is correct at it.
 
-    ``null_accurate``: a null answer is as accurate as eager's.
+    ``null_accurate``: a null answer is as accurate as eager's. ``left_out`` are the larger subgraphs of its dtype if
+    they were not judged: Triton's interpreter, which is slow and whose speed says nothing, runs this one.
     """
 
     task: str
@@ -193,6 +194,7 @@ class Record:
     edition: str = ""  # of the suite that the task belongs to
     against: Against | None = None  # None: the run has no reference
     stored: Stored | None = None  # None: no earlier run was compared, or it does not have the subgraph
+    left_out: list[str] = field(default_factory=list)  # ids
 
     @property
     def judged(self) -> bool:

@@ -19,10 +19,10 @@ class Run:
     """The contents of a results file; docs/results.md has it field by field.
 
     ``tasks`` are the ids that were selected, judged or not; ``selected`` says for each candidate how many subgraphs
-    of which task were to be judged; ``candidates`` have ``name``, ``path`` and ``content_hash``,
-    as ``against`` has, the reference (empty if there is none); ``compared`` describes the earlier run that records
-    have something of (``stored``), and is empty without one; ``started`` and
-    ``finished`` are ISO 8601 times; ``parts`` says what a merged run was made of; ``hashes`` are the SHA-256 of each
+    of which task were to be judged, without those that records leave out; ``candidates`` have ``name``, ``path`` and
+    ``content_hash``, as ``against`` has, the reference (empty if there is none); ``compared`` describes the earlier
+    run that records have something of (``stored``), and is empty without one; ``started`` and ``finished`` are ISO
+    8601 times; ``parts`` says what a merged run was made of; ``hashes`` are the SHA-256 of each
     task judged (``tasks``) and of the ``harness``, with the ``editions`` of the suites judged. Of a run that was
     read, ``digest`` is what the file said, and ``untouched`` is True if that is the digest of the file's contents.
     """
@@ -91,10 +91,6 @@ class Run:
         """The baselines' names, in the order in which the records have them."""
         return list(dict.fromkeys(name for record in self.records for name in record.baselines))
 
-    def interpreted(self, task: str) -> bool:
-        """Return True if a record of the task says that Triton's interpreter ran it."""
-        return any(record.task == task and "interpreter" in record.arm.speed_note for record in self.records)
-
     @property
     def editions(self) -> list[str]:
         """The editions of the suites whose tasks were judged. Results that name none are of the first."""
@@ -104,6 +100,10 @@ class Run:
     def count(self, candidate: str, task: str) -> int:
         """Return how many subgraphs of a task were to be judged for a candidate; 1 if the file does not say."""
         return self.selected.get(candidate, {}).get(task, 1)
+
+    def left_out(self, candidate: str) -> int:
+        """Return how many subgraphs were not judged for a candidate since Triton's interpreter runs smaller ones."""
+        return sum(len(record.left_out) for record in self.of(candidate))
 
     def of(self, candidate: str) -> list[Record]:
         """Return one candidate's records."""

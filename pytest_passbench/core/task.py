@@ -78,3 +78,10 @@ class Task:
     def id(self) -> str:
         """The task's id, the same wherever it is installed."""
         return self.header.id
+
+
+def larger(task: Task, subgraph: Subgraph) -> list[str]:
+    """Return the ids of all other subgraphs of its dtype if a subgraph is the smallest one, else nothing."""
+    alike = [item for item in task.subgraphs if item.dtype == subgraph.dtype]
+    smallest = min(alike, key=lambda item: item.elements, default=subgraph)
+    return [item.id for item in alike if item.id != subgraph.id] if smallest.id == subgraph.id else []

@@ -13,6 +13,7 @@ from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.case import Case
 from pytest_passbench.judge.deadline import Deadline
 from pytest_passbench.judge.equipment import Equipment
+from pytest_passbench.judge.reading.reader import READING
 from pytest_passbench.judge.stopwatch import Stopwatch
 from pytest_passbench.judge.trial.trial import Trial
 
@@ -40,9 +41,7 @@ class Attempts:
             return _without_result(case, HARNESS_FAIL, said), None
         for last in (False, True):
             try:
-                return judging(last)
-            except ArmFailure as failure:  # its reader went while its arms started
-                return _without_result(case, failure.status, printable(failure.message, LINES)), None
+                return self._read_alone(case, judging, last)
             except FAULTS as fault:
                 said = fault_line(fault)
             without = self._witness(case)
@@ -51,6 +50,18 @@ class Attempts:
                 return _without_result(case, HARNESS_FAIL, without), None
         message = f"beside the candidate, twice, and not with eager in its place: {said}"
         return _without_result(case, "crash", message), None
+
+    def _read_alone(self, case: Case, judging: Judging, last: bool) -> tuple[Record, Trial | None]:
+        """Return the result of judging a case, which no earlier candidate has brought about in the readers' sandbox.
+
+        A crash or a timeout while the passes are read counts if it comes in a sandbox that no other candidate used.
+        """
+        record, trial = _attempt(case, judging, last)
+        arm, readings = record.arm, self._equipment.readings
+        if arm.status not in ("crash", "timeout") or arm.phase not in READING or not readings.is_used(case.candidate):
+            return record, trial
+        readings.renew(case.candidate, case.passes)
+        return _attempt(case, judging, last)
 
     def _witness(self, case: Case) -> str:
         """Run eager in the candidate's place too, in new sandboxes. Return the fault that comes, or an empty string.
@@ -71,7 +82,14 @@ class Attempts:
         return ""
 
 
-def _without_result(case: Case, status: str, message: str) -> Record:
+def _attempt(case: Case, judging: Judging, last: bool) -> tuple[Record, Trial | None]:
+    try:
+        return judging(last)
+    except ArmFailure as failure:  # its reader went while its arms started
+        return _without_result(case, failure.status, printable(failure.message, LINES), failure.phase), None
+
+
+def _without_result(case: Case, status: str, message: str, phase: str = "harness") -> Record:
     record = case.record()
-    record.arm = ArmResult(status, "harness", message)
+    record.arm = ArmResult(status, phase, message)
     return record

@@ -80,6 +80,13 @@ def smallest(task: Task, key: Callable[[Subgraph], str]) -> tuple[Subgraph, ...]
     return tuple(least.values())
 
 
+def smallest_first(task: Task) -> tuple[Subgraph, ...]:
+    """Return the task's subgraphs: the smallest one of each dtype, then the others in the task's order."""
+    first = smallest(task, lambda subgraph: subgraph.dtype)
+    names = {subgraph.id for subgraph in first}
+    return (*first, *(subgraph for subgraph in task.subgraphs if subgraph.id not in names))
+
+
 def keep_found(record: Record, earlier: Record) -> None:
     """Let stand in a record what an earlier measurement of the same subgraph has found, and add its time."""
     pairs = [(record.arm, earlier.arm)]

@@ -22,6 +22,7 @@ from pytest_passbench.judge.inputs import chosen
 from pytest_passbench.judge.measure.allowance import AGAIN, AGAIN_TO_REFERENCE, Allowance, Budget
 from pytest_passbench.judge.measure.floor import Noise
 from pytest_passbench.judge.reading.planning import Planner
+from pytest_passbench.judge.reading.reader import READING
 from pytest_passbench.judge.stopwatch import Stopwatch
 from pytest_passbench.judge.trial.subject import Subject
 from pytest_passbench.judge.trial.trial import Trial
@@ -147,7 +148,7 @@ class CaseJudge:
                 self.noise.add(trial.measured, case.subgraph.elements)
         if record.arm.status == "integrity":
             equipment.readings.caught(case.candidate, case.passes, set(trial.culprits) or layers.culprits(record))
-        if record.arm.status in ("crash", "timeout", "integrity") and record.arm.phase in ("wrapper", "plan", "load"):
+        if record.arm.status in ("crash", "timeout", "integrity") and record.arm.phase in READING:
             equipment.readings.forget()  # a reader that gave no answer is replaced
         return trial
 

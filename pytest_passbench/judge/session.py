@@ -11,15 +11,16 @@ from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.record import RAN, Record
 from pytest_passbench.core.settings import Settings
-from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.core.task import Subgraph, Task, larger
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.names import CANDIDATE
 from pytest_passbench.judge.attempts import Attempts
-from pytest_passbench.judge.case import Case, smallest
+from pytest_passbench.judge.case import Case, smallest_first
 from pytest_passbench.judge.case_judge import CaseJudge
 from pytest_passbench.judge.environment import environment
 from pytest_passbench.judge.equipment import Equipment
 from pytest_passbench.judge.machine.heap import give_back
+from pytest_passbench.judge.machine.limits import Limits
 from pytest_passbench.judge.measure.allowance import DEFAULT, QUICK
 from pytest_passbench.judge.touching import Touched, matches
 from pytest_passbench.judge.trial.trial import Trial
@@ -45,6 +46,7 @@ class Session:
         self.equipment = Equipment(settings, worker)
         self.case_judge = CaseJudge(self.equipment)
         self._attempts = Attempts(self.equipment)
+        self._limits = Limits()
         self._turns: Counter[tuple[str, str, str]] = Counter()  # how often each case was asked for
 
     def __enter__(self) -> Session:
@@ -91,12 +93,6 @@ class Session:
         """Return what eager against eager showed of this machine so far, JSON-ready (docs/results.md)."""
         return self.case_judge.noise.to_json()
 
-    def selected(self, task: Task, candidate: Candidate) -> tuple[Subgraph, ...]:
-        """Return all subgraphs; if Triton's interpreter runs the candidate, the smallest one of each dtype."""
-        if is_cuda(self.settings.device) or not candidate.uses_triton:
-            return task.subgraphs
-        return smallest(task, lambda subgraph: subgraph.dtype)
-
     def touches(self, task: Task, candidate: Candidate) -> bool:
         """Return True if a pass of the candidate matches the task, or if that cannot be told for a mistake in it.
 
@@ -121,36 +117,41 @@ class Session:
         yield from matches(task, read, self.equipment.sandboxes.arms([CANDIDATE])[CANDIDATE])
 
     def judge(self, task: Task, candidate: Candidate) -> Iterator[Record]:
-        """Yield a record per subgraph, as soon as it is judged. Raises UserError for a broken task only.
+        """Yield a record per subgraph, as soon as it is judged. Raises UserError for a broken task, and if the
+        judge's own limits were lowered meanwhile.
+
+        The smallest subgraph of each dtype comes first. If Triton's interpreter runs it, its record names the larger
+        ones of that dtype, and they are left out.
 
         If noise kept a verdict open, or the candidate differs from a reference, programs built anew are measured at
         the end of the task. The record is then yielded once more, and the later one counts.
         """
         check_graphs(task)
         hashed = task_hash(task)  # for all cases, since it takes milliseconds
-        cases = [self._case(task, subgraph, candidate, hashed) for subgraph in self.selected(task, candidate)]
+        cases = [self._case(task, subgraph, candidate, hashed) for subgraph in smallest_first(task)]
         for case in cases:
             check_memory(case.subgraph, task.path)
         budget, baselines = self.case_judge.budget, self.case_judge.baselines
         budget.begin(len(cases), self.expected)
         self._choose_arms()
         unsettled: list[Trial] = []
+        left_out: set[str] = set()
         for case in cases:
-            judging = partial(self.case_judge.first, case)
-            record, trial = self._attempts.judge(case, judging) if case.fault() is None else judging(False)
-            if trial is None:
+            if case.subgraph.id in left_out:
                 budget.skip()
-            else:
-                pairs = 0 if trial.measured is None else len(trial.measured.pairs)
-                budget.done(record.durations, pairs, len(trial.subject.orders))
-                if self._is_repeated(trial):
-                    unsettled.append(trial)
+                continue
+            record, trial = self._first(case)
+            self._limits.check()
+            if trial is not None and self._is_repeated(trial):
+                unsettled.append(trial)
+            left_out.update(record.left_out)
             baselines.keep(case, record)
             yield record
         for first in unsettled:
             if budget.spare(sum(first.subject.record.durations.values())):
                 case = first.subject.case
                 record, _ = self._attempts.judge(case, partial(self.case_judge.again, first))
+                self._limits.check()
                 if record.judged:  # else what was found first stays
                     baselines.keep(case, record)
                     yield record
@@ -161,6 +162,19 @@ class Session:
         key = (task.id, subgraph.id, candidate.name)
         self._turns[key] += 1
         return Case(task, subgraph, candidate, self._seed, self._turns[key] - 1, hashed)
+
+    def _first(self, case: Case) -> tuple[Record, Trial | None]:
+        """Judge a case for the first time, and note its cost. Return its record, and its trial if there was one."""
+        judging, budget = partial(self.case_judge.first, case), self.case_judge.budget
+        record, trial = self._attempts.judge(case, judging) if case.fault() is None else judging(False)
+        if trial is None:
+            budget.skip()
+            return record, None
+        pairs = 0 if trial.measured is None else len(trial.measured.pairs)
+        budget.done(record.durations, pairs, len(trial.subject.orders))
+        if trial.interpreted:
+            record.left_out = larger(case.task, case.subgraph)
+        return record, trial
 
     def _is_repeated(self, trial: Trial) -> bool:
         """Return True if a further measurement may settle what the first left, and the candidate has time for it."""

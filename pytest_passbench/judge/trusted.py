@@ -7,7 +7,7 @@ at them.
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -42,10 +42,6 @@ class TrustedSession:
 
     def close(self) -> None:
         """Do nothing: no process was started."""
-
-    def selected(self, task: Task, _candidate: Candidate) -> Sequence[Subgraph]:
-        """Return all subgraphs of the task."""
-        return task.subgraphs
 
     def touches(self, task: Task, candidate: Candidate) -> bool:
         """Return True if the candidate has passes for the task. They are not matched."""

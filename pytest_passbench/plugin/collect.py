@@ -21,6 +21,7 @@ from pytest_passbench.plugin.state import KEY, State, is_worker
 from pytest_passbench.report.failure_text import standing
 from pytest_passbench.run.judging import records
 from pytest_passbench.run.stored import confirmed
+from pytest_passbench.suite.shards import of_shard
 from pytest_passbench.suite.taskfile import task_hash
 
 if TYPE_CHECKING:
@@ -123,13 +124,9 @@ def _is_published(path: Path) -> bool:
 
 
 def not_in_shard(items: Sequence[pytest.Item], index: int, parts: int) -> list[pytest.Item]:
-    """Return the items of tasks that belong to other shards. All candidates of a task stay together.
-
-    The costliest tasks are dealt out first, so that the parts take about as long as each other.
-    """
+    """Return the items of tasks that belong to other shards. All candidates of a task stay together."""
     costs = {item.task: item.cost for item in items if isinstance(item, TaskItem)}
-    dealt = sorted(costs, key=lambda task: (-costs[task], task))
-    mine = set(dealt[index - 1 :: parts])
+    mine = of_shard(costs, index, parts)
     return [item for item in items if isinstance(item, TaskItem) and item.task not in mine]
 
 
@@ -146,7 +143,7 @@ class TaskItem(pytest.Item):
         self.task, self.ref, self.candidate = task, ref, candidate
         self.records: list[Record] = []
         self._loaded: Task
-        #: How many subgraphs are to be judged, once the judge has been asked.
+        #: How many subgraphs are to be judged, once the task has been read.
         self.selected = self.cost
         for plugin, mark in OTHERS.items():
             if self.config.pluginmanager.hasplugin(plugin):
@@ -189,19 +186,19 @@ class TaskItem(pytest.Item):
         """
         state, task = self.config.stash[KEY], self._loaded
         self.records.clear()
-        self.selected = len(state.judge.selected(task, self.candidate))
+        self.selected = len(task.subgraphs)
         state.ledger.expect(self.task, self.candidate.name, self.selected)
         try:
             for record in self._known(task, state):
-                self._take(record, state, self.selected)
-            known = [record.subgraph for record in self.records]
+                self._take(record, state)
+            known = [name for record in self.records for name in (record.subgraph, *record.left_out)]
             t, criterion = state.settings.tolerance, state.settings.criterion
             for record in records(state.judge, task, self.candidate, t, known, criterion):
-                self._take(record, state, self.selected)
+                self._take(record, state)
             self._confirm(task, state)
         finally:
             state.live.show("")
-            self.user_properties.extend(properties(self.records, self.selected))
+            self.user_properties.extend(properties(self.records, self.to_judge))
         stored = state.ledger.stored
         slower = [record for record in self.records if stored is not None and stored.regressed(record)]
         if slower or not all(record.correct for record in self.records if record.judged):
@@ -225,7 +222,7 @@ class TaskItem(pytest.Item):
         t, criterion = state.settings.tolerance, state.settings.criterion
         found = records(state.judge, task, self.candidate, t, others, criterion) if wanted else ()
         for name, again in {record.subgraph: record for record in found}.items():
-            self._take(confirmed(wanted[name], again), state, self.selected)
+            self._take(confirmed(wanted[name], again), state)
 
     def _known(self, task: Task, state: State) -> Iterator[Record]:
         """Yield the records of the run that this one goes on with. Raises UserError if the task has changed."""
@@ -238,15 +235,20 @@ class TaskItem(pytest.Item):
                                     remedy="run without --passbench-resume")  # fmt: skip
                 yield record
 
-    def _take(self, record: Record, state: State, total: int) -> None:
+    @property
+    def to_judge(self) -> int:
+        """The number of subgraphs to be judged, without those that the records so far leave out."""
+        return self.selected - sum(len(record.left_out) for record in self.records)
+
+    def _take(self, record: Record, state: State) -> None:
         if state.ledger.stored is not None and record.stored is None:
             state.ledger.stored.put(record)
         self._keep(record)
         state.keep(record)
         if not is_worker(self.config):
             state.add(record)
-            text = status_line(record, len(self.records), total)
-            left = state.progress.remaining(len(self.records) / total, self.nodeid)
+            text = status_line(record, len(self.records), self.to_judge)
+            left = state.progress.remaining(len(self.records) / self.to_judge, self.nodeid)
             state.live.show(text + (f", {left}" if left else ""))
 
     def _keep(self, record: Record) -> None:

@@ -75,7 +75,7 @@ def status(state: State, report: pytest.TestReport, records: Sequence[Record]) -
     """Return what pytest prints for a judged task: category, text behind the file's name, and verbose word."""
     said = [TRUSTED] if state.settings.trusted else []
     item = nodeid.parse(report.nodeid)
-    total = state.ledger.selected.get(item.candidate, {}).get(item.task, 0)
+    total = state.ledger.count(item.task, item.candidate)
     said += [outcome(records, total)] if records else []
     text = ", ".join(filter(None, [*said, state.progress.remaining()]))
     letter = {"passed": ".", "skipped": "s"}.get(report.outcome, "F")

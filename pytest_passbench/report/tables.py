@@ -89,7 +89,8 @@ def board_table(run: Run, at: int = T_STRICT) -> Table:
     means = [speed_up(run.of(name), "candidate", run, at) for name in run.names]
     means += [speed_up(run.beside(name), name, run, at) for name in run.baselines]
     accurate = [row if run.has_accuracy else None for row in rows(run, "fp64", at)]
-    lines = (_board_row(*about) for about in zip(rows(run, at=at), accurate, means, strict=True))
+    left_out = [*map(run.left_out, run.names), *(0 for _ in run.baselines)]
+    lines = (_board_row(*about) for about in zip(rows(run, at=at), accurate, means, left_out, strict=True))
     title = "Board" if at == T_STRICT else f"Board (correct: at t = {at})"
     about = (
         f"AS, a score for all t together. Of what is correct at t = {at}: G-Mean, the mean speed-up with its 95 % "
@@ -99,8 +100,11 @@ def board_table(run: Run, at: int = T_STRICT) -> Table:
     return Table(title, headers, (eager, *lines), about=about)
 
 
-def _board_row(row: board.ScoreRow, accurate: board.ScoreRow | None, mean: str) -> tuple[str, ...]:
-    """Return a row of the board. ``accurate`` is the row by accuracy, None if the file does not have it."""
+def _board_row(row: board.ScoreRow, accurate: board.ScoreRow | None, mean: str, left_out: int) -> tuple[str, ...]:
+    """Return a row of the board. ``accurate`` is the row by accuracy, None if the file does not have it.
+
+    ``left_out`` subgraphs are not among the row's.
+    """
     return (
         row.name,
         score(row.scores.as_),
@@ -110,8 +114,13 @@ def _board_row(row: board.ScoreRow, accurate: board.ScoreRow | None, mean: str) 
         _percent(row.correct, NONE),
         NONE if accurate is None else _percent(accurate.correct, NONE),
         _percent(row.fast1, NOT_MEASURED if row.subgraphs else NONE),
-        f"{row.subgraphs - row.missing}/{row.subgraphs}" if row.missing else str(row.subgraphs),
+        share(row.subgraphs - row.missing, row.subgraphs + left_out),
     )
+
+
+def share(judged: int, subgraphs: int) -> str:
+    """Return how many of all subgraphs were judged; their number alone if all were."""
+    return str(subgraphs) if judged == subgraphs else f"{judged}/{subgraphs}"
 
 
 def es_table(run: Run) -> Table:

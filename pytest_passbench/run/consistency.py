@@ -9,19 +9,20 @@ from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Record, Speed
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.seed import commitment
+from pytest_passbench.core.task import Task, larger
 from pytest_passbench.timing.estimate import estimate
 
 RELATIVE_TOLERANCE = 1e-6
 
 
 def problems(
-    run: Run, counts: Mapping[str, int], hashes: Mapping[str, str], editions: Sequence[str] = ()
+    run: Run, tasks: Mapping[str, Task], hashes: Mapping[str, str], editions: Sequence[str] = ()
 ) -> Iterator[str]:
     """Yield a sentence for everything that does not fit.
 
-    ``counts``: how many subgraphs each task has that each candidate must have records of; ``hashes``: the tasks'
-    contents now. Tasks that are in neither are not looked at. ``editions``: of the suites that the tasks are in now.
-    If the run has another one, that is the only sentence about the tasks' contents.
+    ``tasks`` are those of the run as they are now, ``hashes`` their contents. Tasks that are in neither are not
+    looked at. ``editions``: of the suites that the tasks are in now. If the run has another one, that is the only
+    sentence about the tasks' contents.
     """
     if not run.untouched:
         yield "the digest is not that of the contents: the file was changed after it was written"
@@ -33,7 +34,7 @@ def problems(
         yield f"it judged edition {run.editions[0]} of the suite, and these tasks are of edition {now}"
     else:
         yield from _tasks(run, hashes)
-        yield from _complete(run, counts)
+        yield from _complete(run, tasks)
     for record in run.records:
         yield from _speeds(record)
     failed = sum(not record.judged for record in run.records)
@@ -56,27 +57,41 @@ def _seed(run: Run) -> Iterator[str]:
 
 
 def _tasks(run: Run, hashes: Mapping[str, str]) -> Iterator[str]:
-    noted = run.hashes.get("tasks", {})
+    noted: dict[str, set[str]] = {}
+    for record in run.records:
+        noted.setdefault(record.task, {run.hashes.get("tasks", {}).get(record.task, "")}).add(record.task_hash)
     for task, now in hashes.items():
-        if task in noted and noted[task] != now:
+        if noted.get(task, {now}) != {now}:
             yield f"task {task}: its contents are not those that were judged"
 
 
-def _complete(run: Run, counts: Mapping[str, int]) -> Iterator[str]:
+def _complete(run: Run, tasks: Mapping[str, Task]) -> Iterator[str]:
     if run.interrupted:
         yield "the run was interrupted, so subgraphs that failed may be missing from it"
         return
     for name in run.names:
-        found: dict[str, set[str]] = {}
+        records: dict[str, dict[str, Record]] = {}
         for record in run.of(name):
-            if record.subgraph in found.setdefault(record.task, set()):
+            if record.subgraph in records.setdefault(record.task, {}):
                 yield f"{name}: {record.task}/{record.subgraph} is there twice"
-            found[record.task].add(record.subgraph)
-        for task, count in counts.items():
-            got = len(found.get(task, ()))
-            if got != count:
-                records, wanted = counted(got, "record"), counted(count, "subgraph")
-                yield f"{name}: {records} of task {task}, which has {wanted} to judge"
+            records[record.task][record.subgraph] = record
+        for task in tasks.values():
+            yield from _of_task(name, task, records.get(task.id, {}))
+
+
+def _of_task(name: str, task: Task, records: Mapping[str, Record]) -> Iterator[str]:
+    """Yield what is missing of a candidate's records of a task, or left out without a reason."""
+    left_out = {item for record in records.values() for item in record.left_out}
+    for subgraph in task.subgraphs:
+        record = records.get(subgraph.id)
+        if record is None or not record.left_out:
+            continue
+        if set(record.left_out) != set(larger(task, subgraph)) or record.arm.speed is not None:
+            yield f"{name}: {task.id}/{subgraph.id} leaves out subgraphs that had to be judged"
+    wanted = {subgraph.id for subgraph in task.subgraphs} - left_out
+    if set(records) != wanted:
+        rows, subgraphs = counted(len(records), "record"), counted(len(wanted), "subgraph")
+        yield f"{name}: {rows} of task {task.id}, which has {subgraphs} to judge"
 
 
 def _speeds(record: Record) -> Iterator[str]:

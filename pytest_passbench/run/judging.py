@@ -11,7 +11,7 @@ from pytest_passbench.core.criterion import Criterion
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
-from pytest_passbench.core.task import Subgraph, Task
+from pytest_passbench.core.task import Task
 from pytest_passbench.run.ledger import Ledger
 from pytest_passbench.suite.taskfile import task_hash
 
@@ -22,15 +22,13 @@ class Judge(Protocol):
     expected: int
     """The subgraphs that this judge will be asked for, as far as its caller knows; 0 if unknown."""
 
-    def selected(self, task: Task, candidate: Candidate) -> Sequence[Subgraph]:
-        """Return the subgraphs of a task that :meth:`judge` will judge."""
-
     def touches(self, task: Task, candidate: Candidate) -> bool:
         """Return True if a pass of the candidate matches a graph of the task."""
 
     def judge(self, task: Task, candidate: Candidate) -> Iterator[Record]:
         """Yield a record per subgraph as soon as it is judged; a later record of the same subgraph replaces it.
 
+        Subgraphs that a record names as left out have none of their own.
         Raises UserError for a broken task only.
         """
 
@@ -87,7 +85,7 @@ def records(
 
     The run's t and criterion are put into each: judges need not do that.
     """
-    left = tuple(item for item in judge.selected(task, candidate) if item.id not in known)
+    left = tuple(item for item in task.subgraphs if item.id not in known)
     asked = replace(task, subgraphs=left) if known else task
     for record in judge.judge(asked, candidate) if left else ():
         record.tolerance, record.criterion = tolerance, criterion
@@ -104,7 +102,7 @@ def judge_all(
     judge.expected = sum(len(task.subgraphs) for task in tasks) * len(ledger.candidates)
     for task in tasks:
         for candidate in ledger.candidates:
-            ledger.expect(task.id, candidate.name, len(judge.selected(task, candidate)))
+            ledger.expect(task.id, candidate.name, len(task.subgraphs))
     for task in tasks:
         for candidate in ledger.candidates:
             for record in records(judge, task, candidate, t, criterion=criterion):

@@ -78,9 +78,6 @@ def open_reference(settings: Settings) -> Candidate | None:
     where = f"--passbench-against={reference.path}"
     if settings.trusted:
         raise UserError("a trusted run measures nothing", where=where, remedy="leave one of both out")
-    if reference.uses_triton and not is_cuda(settings.device):
-        remedy = "leave it out, or run on --passbench-device=cuda"
-        raise UserError("has Triton kernels, whose speed cannot be measured on a CPU", where=where, remedy=remedy)
     return reference
 
 
@@ -91,7 +88,10 @@ def now() -> str:
 
 @dataclass
 class Ledger:
-    """The ledger of one run. ``tasks`` are the ids selected, judged or not."""
+    """The ledger of one run. ``tasks`` are the ids selected, judged or not.
+
+    ``selected`` has the number of subgraphs of each task to be judged for each candidate. Records may leave some out.
+    """
 
     settings: Settings
     candidates: Sequence[Candidate]
@@ -105,6 +105,7 @@ class Ledger:
     interrupted: bool = False
     selected: dict[str, dict[str, int]] = field(default_factory=dict)
     _records: dict[tuple[str, str, str], Record] = field(default_factory=dict)
+    _left_out: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def expect(self, task: str, candidate: str, count: int) -> None:
         """Note how many subgraphs of a task are to be judged for a candidate."""
@@ -116,9 +117,19 @@ class Ledger:
         if not any(task in counts for counts in self.selected.values()):
             self.tasks.remove(task)
 
+    def count(self, task: str, candidate: str) -> int:
+        """Return how many subgraphs of a task are to be judged for a candidate, without those left out; 0 if none."""
+        return self.selected.get(candidate, {}).get(task, 0) - self._left_out[task, candidate]
+
+    def _counts(self) -> dict[str, dict[str, int]]:
+        return {name: {task: self.count(task, name) for task in counts} for name, counts in self.selected.items()}
+
     def add(self, record: Record) -> None:
         """Take a record in. It replaces one of the same subgraph and candidate, of a test that was run again."""
-        self._records[record.task, record.candidate, record.subgraph] = record
+        key = record.task, record.candidate, record.subgraph
+        before = self._records.get(key)
+        self._left_out[key[:2]] += len(record.left_out) - (len(before.left_out) if before is not None else 0)
+        self._records[key] = record
 
     @property
     def records(self) -> list[Record]:
@@ -138,9 +149,9 @@ class Ledger:
 
         They crashed, were interrupted, or never started.
         """
-        judged = Counter((task, candidate) for task, candidate, _ in self._records)
+        judged, counts = Counter((task, candidate) for task, candidate, _ in self._records), self._counts()
         pairs = [(task, candidate.name) for candidate in self.candidates for task in self.tasks]
-        counted = [(*pair, judged[pair], self.selected.get(pair[1], {}).get(pair[0], 1)) for pair in pairs]
+        counted = [(*pair, judged[pair], counts.get(pair[1], {}).get(pair[0], 1)) for pair in pairs]
         return [item for item in counted if item[2] < item[3]]
 
     def header(self) -> dict[str, Any]:
@@ -179,7 +190,7 @@ class Ledger:
             started=self.started,
             finished=now(),
             interrupted=self.interrupted,
-            selected={name: dict(counts) for name, counts in self.selected.items()},
+            selected=self._counts(),
         )
 
 

@@ -12,7 +12,7 @@ from pytest_passbench.core.ladder import right_at
 from pytest_passbench.core.record import Record, Stored
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import same_in
-from pytest_passbench.report import changes
+from pytest_passbench.report import changes, left_out
 from pytest_passbench.run import results_file
 
 #: Entries of the environment whose change may change eager itself.
@@ -63,8 +63,16 @@ class StoredRun:
             "candidates": dict(self.names),
             "noise": {name: self.run.noise[name] for name in ("delta", "offset") if name in self.run.noise},
             "subgraphs": sum(record.candidate in self.names.values() for record in self.run.records),
-            "warnings": list(warnings(self.run, environment)),
+            "warnings": [*warnings(self.run, environment), *map(_of_earlier, self._sentences())],
         }
+
+    def _sentences(self) -> Iterator[str]:
+        """Yield on how many subgraphs each earlier candidate was judged, if not on all."""
+        yield from filter(None, (left_out.sentence(self.run, name) for name in dict.fromkeys(self.names.values())))
+
+
+def _of_earlier(sentence: str) -> str:
+    return f"In the earlier run {sentence}"
 
 
 def read(path: Path) -> tuple[Path, Run]:

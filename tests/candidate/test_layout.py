@@ -80,14 +80,6 @@ def test_the_content_hash_is_of_names_and_contents(tmp_path):
     assert len({first, changed, Candidate.open(two).content_hash}) == 3
 
 
-def test_triton_is_seen_in_any_file(tmp_path):
-    root = pass_dir(tmp_path / "c", "a")
-    assert not Candidate.open(root).uses_triton
-    (root / "kernels.py").write_text("def f():\n    import triton.language as tl\n")
-    assert Candidate.open(root).uses_triton
-    assert Candidate.open(root).passes_for("t").uses_triton
-
-
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [

@@ -65,9 +65,6 @@ class Judge:
     def noise(self):
         return {}
 
-    def selected(self, task, candidate):
-        return task.subgraphs
-
     def close(self):
         pass
 
@@ -205,6 +202,126 @@ def test_rerun_finds_a_level_that_was_raised_in_the_file(made, capsys, monkeypat
     monkeypatch.setattr("pytest_passbench.run.judging.make_judge", Wider)
     assert verify(made, "--rerun=1") == 1
     assert "correct from t = [-11] in the file, [-6] now" in capsys.readouterr().out
+
+
+def without(run, task: str) -> None:
+    """Take a task out of a run, wherever it is named."""
+    run.tasks.remove(task)
+    run.records[:] = [item for item in run.records if item.task != task]
+    run.hashes["tasks"].pop(task)
+    run.selected["cand"].pop(task)
+
+
+def test_a_task_taken_out_of_the_selection_is_found(made, capsys):
+    edit(made, lambda run: without(run, "two"))
+    assert verify(made) == 1
+    assert "its settings select 1 task that it does not have: two" in capsys.readouterr().out
+    assert verify(made, "--tasks", str(made / "tasks" / "one.task.yaml")) == 0  # a run of that task alone
+
+
+def test_a_task_that_the_settings_do_not_select_is_found(made, capsys):
+    edit(made, lambda run: run.settings.update(task_ids=["one"]))
+    assert verify(made) == 1
+    assert "it has 1 task that its settings do not select: two" in capsys.readouterr().out
+
+
+def test_a_task_whose_hash_was_taken_out_is_found(made, capsys):
+    edit(made, lambda run: run.hashes["tasks"].pop("two"))
+    assert verify(made) == 1
+    assert "task two: its contents are not those that were judged" in capsys.readouterr().out
+
+
+def test_records_of_a_candidate_that_is_not_described_are_found(made, capsys):
+    edit(made, lambda run: [setattr(item, "candidate", "other") for item in run.records])
+    assert verify(made) == 1
+    assert "it has records of other, and does not say what candidate that is" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("matches", [False, True])
+def test_of_a_run_of_matching_tasks_what_was_left_out_is_matched_again(made, capsys, monkeypatch, matches):
+    monkeypatch.setattr(Judge, "touches", lambda *_: matches, raising=False)
+    monkeypatch.setattr("pytest_passbench.run.judging.make_judge", Judge)
+    edit(made, lambda run: (without(run, "two"), run.settings.update(only_matching=True)))
+    assert verify(made) == 0
+    assert "1 task left out that no pass matches, by the file's word" in capsys.readouterr().out
+    assert verify(made, "--rerun=1") == int(matches)
+    assert ("task two: left out, though a pass matches it" in capsys.readouterr().out) == matches
+
+
+@pytest.mark.parametrize(("factor", "refused"), [(1.14, True), (1.05, False), (1 / 1.14, True)])
+def test_rerun_finds_that_all_speeds_were_raised_together(made, capsys, monkeypatch, factor, refused):
+    monkeypatch.setattr("pytest_passbench.run.judging.make_judge", Judge)
+
+    def raised(run) -> None:
+        for item in run.records:
+            speed = item.arm.speed
+            speed.ratio, speed.low, speed.high = (factor * value for value in (speed.ratio, speed.low, speed.high))
+            speed.pairs = [[value + math.log(factor) for value in pair] for pair in speed.pairs]
+
+    edit(made, raised)
+    assert verify(made) == 0
+    assert verify(made, "--rerun=4") == int(refused)
+    assert ("over 4 subgraphs, speed-ups are" in capsys.readouterr().out) == refused
+
+
+def drop(run, *subgraphs: str, measured: bool) -> None:
+    """Leave subgraphs out, as if an interpreter ran the others."""
+    run.records[:] = [item for item in run.records if item.subgraph not in subgraphs]
+    for item in run.records:
+        item.left_out = list(subgraphs)
+        if not measured:
+            item.arm.speed, item.arm.speed_note = None, "not measured (Triton's interpreter)"
+
+
+@pytest.mark.parametrize(("subgraph", "measured"), [("b", True), ("a", False), ("a", True)])
+def test_subgraphs_left_out_without_a_reason_are_found(made, capsys, subgraph, measured):
+    edit(made, lambda run: drop(run, subgraph, measured=measured))
+    assert verify(made) == 1
+    assert "leaves out subgraphs that had to be judged" in capsys.readouterr().out
+
+
+def test_rerun_finds_that_no_interpreter_runs_what_the_file_leaves_out_for_it(made, capsys, monkeypatch):
+    monkeypatch.setattr("pytest_passbench.run.judging.make_judge", Judge)
+    edit(made, lambda run: drop(run, "b", measured=False))
+    assert verify(made) == 0
+    assert verify(made, "--rerun=1") == 1
+    assert "leaves out larger subgraphs, and no interpreter runs it now" in capsys.readouterr().out
+
+
+class Exact(Judge):
+    """Finds answers that are exact in the file's run, and off by a rounding now; their errors are eager's."""
+
+    levels, errors = -6, 1.1
+
+    def judge(self, task, candidate):
+        for item in super().judge(task, candidate):
+            item.dtypes, item.arm.correct_from = ["float32"], [self.levels]
+            item.arm.greatest_ratio64 = item.arm.mean_ratio64 = [self.errors]
+            yield item
+
+
+def exact(made: Path, monkeypatch, levels: int = -11, errors: float = 1.1) -> None:
+    from pytest_passbench.api import evaluate
+
+    with monkeypatch.context() as context:
+        context.setattr(Exact, "levels", levels)
+        context.setattr(Exact, "errors", errors)
+        results_file.write(made / "run", evaluate(made / "cand", made / "tasks", judge=Exact))
+    monkeypatch.setattr("pytest_passbench.run.judging.make_judge", Exact)
+
+
+def test_exact_on_some_inputs_alone_is_no_forgery_and_everywhere_better_is(made, capsys, monkeypatch):
+    exact(made, monkeypatch)
+    assert verify(made, "--rerun=1") == 0
+    assert verify(made, "--rerun=4") == 1
+    assert "over 4 outputs, levels are 5.0 better in the file than now" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("errors", "refused"), [(0.2, True), (0.8, False)])
+def test_rerun_compares_errors_against_float64(made, capsys, monkeypatch, errors, refused):
+    exact(made, monkeypatch, levels=-6, errors=errors)
+    assert verify(made, "--rerun=2") == int(refused)
+    assert ("its greatest error is 0.2 times eager's in the file, 1.1 now" in capsys.readouterr().out) == refused
 
 
 class Clocked(Judge):

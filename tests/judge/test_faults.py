@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from pytest_passbench.candidate.layout import Candidate
+from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.exits import HARNESS_FAILED
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
@@ -118,17 +119,59 @@ def test_a_fault_that_comes_only_while_the_candidates_code_runs_is_the_candidate
     assert next(judged).correct
 
 
-def test_a_judge_that_has_no_more_files_says_so_and_accuses_nobody(judged):
+def test_a_limit_of_the_judge_that_is_lowered_ends_the_run_with_its_name(judged):
     assert next(judged).correct
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    used = len(list(Path("/proc/self/fd").iterdir()))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (used - 3, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
     try:
-        record = next(judged)
+        with pytest.raises(UserError, match=rf"RLIMIT_NOFILE was {soft} of {hard} and is {soft - 1} of {hard}"):
+            next(judged)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert record.arm.status == "harness_fail"
-    assert "Too many open files" in record.arm.message
+
+
+SLEEPS = f"{NAMES_ITSELF}\nimport time\ntime.sleep(0.3)"
+
+
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_a_reader_that_ends_where_another_candidate_was_read_is_read_in_a_new_sandbox(tmp_path, wrapper, everywhere):
+    bench = Workspace(tmp_path)
+    task = read_task(bench.task())
+    first = Candidate.open(bench.candidate({"p": wrapper(AS_EAGER)}, name="first"))
+    second = Candidate.open(bench.candidate({"p": wrapper(AS_EAGER, SLEEPS)}, name="second"))
+    with Session(SETTINGS, b"a secret of the tests") as session:
+        assert all(record.correct for record in session.judge(task, first))
+        used = inside("reader")[0]
+        with ending_readers(lambda: everywhere or used in inside("reader")) as ended:
+            *_, record = session.judge(task, second)
+    assert ended
+    if everywhere:
+        assert (record.arm.status, record.arm.phase) == ("crash", "load")
+    else:
+        assert record.correct, record.arm.message
+
+
+@contextlib.contextmanager
+def ending_readers(when: Callable[[], bool]) -> Iterator[list[int]]:
+    """Kill the process that reads the candidate that names itself while a condition holds."""
+    ended: list[int] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.003):
+            for pid in inside("reader"):
+                if processes.name(pid) == CANDIDATE and when():
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                        ended.append(pid)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield ended
+    finally:
+        over.set()
+        thread.join()
 
 
 @pytest.mark.slow

@@ -31,9 +31,6 @@ class Judge:
     def noise(self):
         return {}
 
-    def selected(self, task, candidate):
-        return task.subgraphs
-
     def judge(self, task, candidate):
         for subgraph in task.subgraphs:
             if subgraph.meta.get("interrupt"):

@@ -287,17 +287,16 @@ def test_what_was_not_judged_is_a_failure_to_every_gate(bench, how, gate):
     assert results(bench)["selected"] == {"passes": {"a": 1, "b": 10, "c": 1}}
 
 
-def test_a_judge_that_sets_out_to_judge_fewer_is_held_to_those(bench):
-    """Triton's interpreter takes one subgraph of each dtype only."""
+def test_subgraphs_that_a_record_leaves_out_are_not_missing_and_every_table_says_so(bench):
     bench.task("a", *[OK] * 5)
     bench.conftest(
         """
         class Choosing(Judge):
-            def selected(self, task, candidate):
-                return task.subgraphs[:2]
-
             def judge(self, task, candidate):
-                return (found for found in super().judge(task, candidate) if found.subgraph in ("s0", "s1"))
+                for found in super().judge(task, candidate):
+                    if found.subgraph in ("s0", "s1"):
+                        found.left_out = {"s0": ["s2", "s3"], "s1": ["s4"]}[found.subgraph]
+                        yield found
 
         @pytest.hookimpl(tryfirst=True)
         def pytest_passbench_make_session(config, settings, seed):
@@ -307,7 +306,12 @@ def test_a_judge_that_sets_out_to_judge_fewer_is_held_to_those(bench):
     for run, *spread in ((bench.run,), (bench.run_apart, "-n1")):
         result = run("--candidate=passes", "--passbench-fail-under=correct=1", *spread)
         assert result.ret == 0
-        result.stdout.fnmatch_lines(["*2/2 correct*", "gate passed: correct of passes is 1, at least 1"])
+        said = "*passes was judged on 2 of 5 subgraphs: of a dtype the smallest alone, where Triton's interpreter*"
+        gate = "gate passed: correct of passes is 1, at least 1"
+        result.stdout.fnmatch_lines(["*2/2 correct*", said, gate])
+        latest = max(bench.path.glob("reports/*"))
+        assert "| 2/5 |" in (latest / "results.md").read_text()
+        assert json.loads((latest / "results.json").read_text())["selected"] == {"passes": {"a": 2}}
 
 
 def test_ctrl_c_writes_what_there_is(bench):

@@ -6,6 +6,7 @@ import pytest
 
 from pytest_passbench.core.run import Run
 from pytest_passbench.report.caveats import caveats
+from shared.workspace import AS_EAGER
 
 HELPER = """
 def checked(x):
@@ -164,3 +165,21 @@ def test_an_argument_that_stands_for_nothing_has_file_and_line(bench, pattern, a
     root = bench.candidate({"p": text})
     (record,) = bench.judge().values()
     assert (record.arm.status, record.arm.message) == ("compile_fail", f"pass p: {said} ({root}/p.py:7)")
+
+
+def test_what_the_interpreter_runs_is_judged_on_the_smallest_subgraph_of_each_dtype(triton, bench, wrapper):
+    bench.task(dtypes=("float32",), scales=(2, 1, 3))
+    bench.candidate({"p": wrapper(LAUNCH, TRITON)})
+    (record,) = bench.judge().values()
+    assert record.correct, record.arm.message
+    larger = [subgraph for subgraph in record.left_out if subgraph != record.subgraph]
+    assert len(larger) == 2
+
+
+def test_an_import_of_triton_that_never_runs_leaves_nothing_out(bench, wrapper):
+    bench.task(dtypes=("float32",), scales=(2, 1, 3))
+    folder = bench.candidate({"p": wrapper(AS_EAGER)})
+    (folder / "unused.py").write_text("if False:\n    import triton\n")
+    found = bench.judge(policy="open")
+    assert len(found) == 3
+    assert not any(record.left_out for record in found.values())

@@ -26,7 +26,7 @@ class Entry:
     "neutralised" of an exploit, "passes" or "refused" of an honest candidate. A refusal is no accusation, and
     ``message`` is a part of its text. ``layer`` is what stops an exploit: "isolation" if what it attacks is absent.
     An exploit may name its record's ``status`` and a part of its ``message`` too. ``criterion`` decides whether its
-    answers are right.
+    answers are right. So many ``subgraphs`` of its task are judged, and the last record counts.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Entry:
     message: str = ""
     status: str = ""
     criterion: Criterion = "ladder"
+    subgraphs: int = 1
 
     def write(self, folder: Path) -> Path:
         """Write the candidate's files into a new folder, and return it."""
@@ -81,7 +82,8 @@ def _entry(section: Section, page: str) -> Entry:
     message, status = facts.get("refused", facts.get("says", "")), facts.get("status", "")
     task, twin, gpu = facts["task"], facts["twin"], "gpu" in facts
     criterion = CRITERIA[CRITERIA.index(facts.get("criterion", "ladder"))]
-    return Entry(section.name, page, files, task, expect, layer, twin, gpu, message, status, criterion)
+    subgraphs = int(facts.get("subgraphs", 1))
+    return Entry(section.name, page, files, task, expect, layer, twin, gpu, message, status, criterion, subgraphs)
 
 
 @cache
@@ -120,7 +122,7 @@ def combine(chosen: Iterable[Entry], folder: Path, subgraphs: int = 1) -> Path:
     (folder / "tasks").mkdir(parents=True)
     for entry in chosen:
         entry.write(folder / "cand" / entry.name)
-        (folder / "tasks" / f"{entry.name}.task.yaml").write_text(_task(entry, subgraphs))
+        (folder / "tasks" / f"{entry.name}.task.yaml").write_text(_task(entry, max(subgraphs, entry.subgraphs)))
     return folder / "cand"
 
 
@@ -134,7 +136,7 @@ def _task(entry: Entry, subgraphs: int) -> str:
 
 
 def judge(candidate: Path, **settings: Any) -> dict[str, list[Any]]:
-    """Return the records of every entry that :func:`combine` wrote, by its name."""
+    """Return the last record of each subgraph of every entry that :func:`combine` wrote, by its name."""
     from pytest_passbench.candidate.layout import Candidate
     from pytest_passbench.core.settings import Settings
     from pytest_passbench.judge.session import Session
@@ -142,12 +144,12 @@ def judge(candidate: Path, **settings: Any) -> dict[str, list[Any]]:
 
     settings = {"pipeline": "direct", "timeout": 15.0, **settings}
     opened = Candidate.open(candidate)
-    records: dict[str, list[Any]] = {}
+    records: dict[str, dict[str, Any]] = {}
     with Session(Settings(**settings), b"a secret of the corpus") as session:
         for path in sorted((candidate.parent / "tasks").glob("*.yaml")):
             for record in session.judge(read_task(path), opened):
-                records.setdefault(record.task, []).append(record)
-    return records
+                records.setdefault(record.task, {})[record.subgraph] = record
+    return {task: list(latest.values()) for task, latest in records.items()}
 
 
 def outcome(record: Any, criterion: Criterion) -> str:

@@ -38,9 +38,6 @@ class Judge:
     def noise(self):
         return {}
 
-    def selected(self, task, candidate):
-        return task.subgraphs
-
     def touches(self, task, candidate):
         return all(subgraph.meta.get("status") != "pass_miss" for subgraph in task.subgraphs)
 

@@ -27,6 +27,7 @@ from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import LaunchPlan, Request
 from pytest_passbench.protocol import ProtocolError, send
 
+READING = ("load", "plan", "wrapper")  # the phases of a record in which a reader works
 RECORDINGS = 2  # of each wrapper's call, which must agree
 MAX_PROCESSES = 64  # of a candidate while its passes are read
 MIN_SECONDS = 0.01  # for an answer that has begun

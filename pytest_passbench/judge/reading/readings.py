@@ -32,6 +32,7 @@ class Readings:
         self._arm: Arm | None = None
         #: The digest of the files in the sandbox, and their folder there.
         self._shown = ("", "")
+        self._readers: set[str] = set()  # the digests of all candidates that the sandbox has had
         self._planner: tuple[_Key, Planner] | None = None
         self._failures: dict[_Key, ArmFailure] = {}
         self._caught: dict[_Key, set[str]] = {}
@@ -91,7 +92,17 @@ class Readings:
             if folder is None:
                 raise UserError("the sandbox of the readers takes no files", remedy="see `passbench doctor`")
             self._shown = candidate.content_hash, folder
+            self._readers.add(candidate.content_hash)
         return self._shown[1]
+
+    def is_used(self, candidate: Candidate) -> bool:
+        """Return True if another candidate was read in the sandbox, and may have left it in a bad state."""
+        return bool(self._readers - {candidate.content_hash})
+
+    def renew(self, candidate: Candidate, passes: PassDir) -> None:
+        """End the sandbox, and forget how a pass directory failed in it. The next one is new."""
+        self._failures.pop((candidate.content_hash, passes.path), None)
+        self.close()
 
     def passes(self, candidate: Candidate, passes: PassDir) -> tuple[dict[str, Any], ...]:
         """Return the passes of a directory as data, without disqualified ones. Raises ArmFailure."""
@@ -117,3 +128,4 @@ class Readings:
             self._arm.close()
             self._arm = None
             self._shown = ("", "")
+            self._readers.clear()

@@ -20,6 +20,7 @@ class Templates:
     """The templates of a subject's arms. An arm that fails drops out, and the writer writes why.
 
     ``ready`` are those with a program, by arm. ``built`` are eager's that live on when the case has ended, if any do.
+    ``interpreted``: Triton's interpreter runs kernels of the candidate's program.
     """
 
     def __init__(self, subject: Subject, writer: Writer) -> None:
@@ -27,7 +28,7 @@ class Templates:
         self.ready: dict[str, Template] = {}
         self.built = subject.built
         self._forked: list[Template] = []
-        self._reference_lost = False
+        self.interpreted = self._reference_lost = False
 
     def build(self) -> None:
         """Fork a template for each arm that has none, side by side, and wait until all have built their programs."""
@@ -93,6 +94,7 @@ class Templates:
         record, auditor = self._subject.record, self._subject.auditor
         items = template.report["passes"]
         record.passes = pass_reports(items, template.untuned, template.plans, template.uncounted)
+        self.interpreted = template.interpreted
         with self._subject.bench.phases("audit"):
             auditor.findings += template.findings
             auditor.built(record)

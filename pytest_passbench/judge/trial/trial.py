@@ -48,6 +48,11 @@ class Trial:
         return self._templates.built
 
     @property
+    def interpreted(self) -> bool:
+        """True if Triton's interpreter runs kernels of the candidate's program."""
+        return self._templates.interpreted
+
+    @property
     def culprits(self) -> frozenset[str]:
         """The passes that the candidate's failures name."""
         return self._writer.culprits

@@ -11,7 +11,7 @@ from typing import Literal
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
-from pytest_passbench.report import tables
+from pytest_passbench.report import left_out, tables
 from pytest_passbench.report.board.conditions import Group, Source
 from pytest_passbench.score import board, es
 from pytest_passbench.score.interval import Interval
@@ -61,13 +61,14 @@ class RankedRow:
     subgraphs: int
     missing: int
     es: Mapping[int, float | None]
+    left_out: int = 0  # subgraphs that are not among the row's, since Triton's interpreter runs smaller ones
     gap: Gap | None = None
     letters: str = ""  # rows that share a letter do not differ as far as is known
 
     @property
     def judged(self) -> str:
         """The number of subgraphs judged, with that of all subgraphs if some were not."""
-        return f"{self.subgraphs - self.missing}/{self.subgraphs}" if self.missing else str(self.subgraphs)
+        return tables.share(self.subgraphs - self.missing, self.subgraphs + self.left_out)
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,7 @@ def _entry(source: Source, name: str, kind: Kind, content: str, by: Sequence[dic
         subgraphs=row.subgraphs,
         missing=row.missing,
         es=row.scores.es,
+        left_out=run.left_out(name) if kind == "candidate" else 0,
     )
     return _Entry(standing, row_terms, run, offset)
 
@@ -259,6 +261,8 @@ def _notes(group: Group, entries: Sequence[_Entry], between: float) -> Iterable[
             b = group.sources[0].run.score_settings.b
             lacking = counted(entry.row.missing, "subgraph was", "subgraphs were")
             yield f"{label(entry.row)}: {lacking} not judged, for each of which b = {b:g} counts."
+        if entry.run is not None and entry.row.left_out:
+            yield left_out.sentence(entry.run, entry.row.name, label(entry.row))
         if entry.terms is None:
             yield f"{label(entry.row)}: a speed was not measured, so AS is not available."
     harnesses = {str(source.run.hashes.get("harness", "")) for source in sources}

@@ -1,0 +1,119 @@
+"""Agreement of a file's results with those of the same subgraphs judged anew."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from statistics import fmean, stdev
+
+from pytest_passbench.core.ladder import BITWISE, EXPONENTS, LADDER, tolerances
+from pytest_passbench.core.plurals import counted
+from pytest_passbench.core.record import Record, Speed
+from pytest_passbench.report.board.standings import BETWEEN_RUNS
+from pytest_passbench.score.interval import Interval
+from pytest_passbench.timing import student
+
+Pairs = Sequence[tuple[Record, Record]]
+"""Records of a file, each with that of the same subgraph judged anew."""
+
+MAX_GAP = 1.15  # the ratio by which the intervals of two sessions on one machine may lie apart
+MAX_SHARED = 1 + BETWEEN_RUNS  # the ratio that all speed-ups of a session may share on one machine
+MAX_LEVELS = 2  # of the ladder, by which an output's level may differ between two sets of inputs
+MIN_SUBGRAPHS = 3  # for a mean with an interval
+#: What the levels of n outputs may differ by in the mean, to the file's advantage: a level, and so many over root n.
+MEAN_LEVELS, SPREAD_LEVELS = 1.0, 4.0
+#: Factors by which an output's greatest and mean error ratio may differ between two sets of inputs.
+MAX_GREATEST, MAX_MEAN = 3.0, 1.5
+#: The spacing of numbers just above 1.
+SPACING = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
+
+
+def difference(record: Record, now: Record) -> str:
+    """Return in words how a subgraph judged anew differs from the file's record; empty if it agrees.
+
+    Speeds may differ by what their intervals leave open, and are not compared if one was not measured.
+    """
+    if not now.judged:
+        return f"could not be judged now: {now.arm.message}"
+    if now.arm.status != record.arm.status and record.arm.phase != "disqualified":
+        return f"{record.arm.status} in the file, {now.arm.status} now"
+    if now.correct != record.correct:
+        return f"correct at t = {record.tolerance} ({record.criterion}) in only one of the file and now"
+    if now.left_out != record.left_out:
+        return "the file leaves out larger subgraphs, and no interpreter runs it now"
+    if _better(record, now):
+        return f"correct from t = {record.arm.correct_from} in the file, {now.arm.correct_from} now"
+    for name, factor in (("greatest", MAX_GREATEST), ("mean", MAX_MEAN)):
+        ratios, later = (getattr(item.arm, f"{name}_ratio64") for item in (record, now))
+        if _nearer(ratios, later, factor):
+            return f"its {name} error is {_row(ratios)} times eager's in the file, {_row(later)} now"
+    if now.arm.speed and record.arm.speed and not _near(now.arm.speed, record.arm.speed):
+        return f"{record.arm.speed.ratio:.3f} times as fast in the file, {now.arm.speed.ratio:.3f} now"
+    return ""
+
+
+def joint(pairs: Pairs) -> Iterator[str]:
+    """Yield a sentence if the file's speed-ups, or levels, differ from those of now in the mean over all pairs."""
+    speeds = [(then.arm.speed, now.arm.speed) for then, now in pairs]
+    mean = speed_change([(then, now) for then, now in speeds if then is not None and now is not None])
+    if mean is not None and not (mean.low <= MAX_SHARED and mean.high >= 1 / MAX_SHARED):
+        yield (
+            f"over {counted(len(pairs), 'subgraph')}, speed-ups are {mean} times those of the file; all of a session "
+            f"may share {MAX_SHARED:g}"
+        )
+    gaps = [gap for then, now in pairs for gap in _gaps(then, now)]
+    if gaps and fmean(gaps) > MEAN_LEVELS + SPREAD_LEVELS / math.sqrt(len(gaps)):
+        yield f"over {counted(len(gaps), 'output')}, levels are {fmean(gaps):.1f} better in the file than now"
+
+
+def speed_change(speeds: Sequence[tuple[Speed, Speed]]) -> Interval | None:
+    """Return the mean ratio of the speed-ups of now to those of the file; None for fewer than three subgraphs.
+
+    Its interval is Student's over subgraphs. The spread is that of the ratios themselves, since the file's own
+    intervals may be invented.
+    """
+    logs = [math.log(now.ratio / then.ratio) for then, now in speeds]
+    if len(logs) < MIN_SUBGRAPHS:
+        return None
+    half = student.two_sided(0.05, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
+    return Interval(*(math.exp(fmean(logs) + end) for end in (0.0, -half, half)))
+
+
+def _gaps(then: Record, now: Record) -> Iterator[int]:
+    """Yield by how many levels each output is better in the file."""
+    yield from (b - a for a, b in zip(then.arm.correct_from, now.arm.correct_from, strict=False))
+
+
+def _better(record: Record, now: Record) -> bool:
+    """Return True if some output's level in the file is better than now by more than new inputs explain.
+
+    Outputs that are exact on some inputs have a rounding on others. So any level up to that of one counts alike.
+    """
+    levels, later = record.arm.correct_from, now.arm.correct_from
+    if len(levels) != len(later):
+        return True
+    dtypes = record.dtypes or [""] * len(levels)
+    least = [max(level, of_rounding(dtype)) for level, dtype in zip(levels, dtypes, strict=False)]
+    return any(level + MAX_LEVELS < b for level, b in zip(least, later, strict=False))
+
+
+def of_rounding(dtype: str) -> int:
+    """Return the smallest t at which a value near 1 that is off by one rounding passes; BITWISE if none may be."""
+    spacing = SPACING.get(dtype)
+    if spacing is None or dtype not in EXPONENTS:
+        return BITWISE
+    return next((t for t in LADDER if sum(tolerances(dtype, t)) >= spacing), BITWISE)
+
+
+def _nearer(ratios: Sequence[float], later: Sequence[float], factor: float) -> bool:
+    """Return True if an output is further from float64 than eager's now, and nearer by ``factor`` in the file."""
+    pairs = zip(ratios, later, strict=False)
+    return len(ratios) != len(later) or any(b > 1.0 and a * factor < b for a, b in pairs)
+
+
+def _near(a: Speed, b: Speed) -> bool:
+    return a.low <= b.high * MAX_GAP and b.low <= a.high * MAX_GAP
+
+
+def _row(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.3g}" for value in values) or "not compared with"
