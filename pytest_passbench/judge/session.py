@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -147,16 +147,20 @@ class Session:
             left_out.update(record.left_out)
             baselines.keep(case, record)
             yield record
-        for first in unsettled:
-            if budget.spare(sum(first.subject.record.durations.values())):
-                case = first.subject.case
-                record, _ = self._attempts.judge(case, partial(self.case_judge.again, first))
-                self._limits.check()
-                if record.judged:  # else what was found first stays
-                    baselines.keep(case, record)
-                    yield record
+        yield from self._repeat(unsettled)
         unsettled.clear()
         give_back()  # a task's tensors are gone, and nothing is timed now
+
+    def _repeat(self, trials: Sequence[Trial]) -> Iterator[Record]:
+        """Yield a later record for each trial that programs built anew can settle, while there is time."""
+        for trial in trials:
+            if self.case_judge.budget.spare(sum(trial.subject.record.durations.values())):
+                case = trial.subject.case
+                record, _ = self._attempts.judge(case, partial(self.case_judge.again, trial))
+                self._limits.check()
+                if record.judged:  # else the first record stays
+                    self.case_judge.baselines.keep(case, record)
+                    yield record
 
     def _case(self, task: Task, subgraph: Subgraph, candidate: Candidate, hashed: str) -> Case:
         key = (task.id, subgraph.id, candidate.name)

@@ -83,7 +83,7 @@ def test_a_block_as_short_as_its_program_without_kernels_is_a_violation_under_dy
 
 
 def failing(monkeypatch, times):
-    """Have the process of the kernels alone crash so many times. Return a list with an entry for each such process."""
+    """Have the process of the kernels alone crash so many times. Return a list with an entry for each process."""
     ratio, kernels_alone = Floor._ratio, []
 
     def changed(self, idle):
