@@ -21,7 +21,7 @@ from pytest_passbench.rewrite.passes import Pass
 from pytest_passbench.rewrite.pipelines import build_baseline, warm_up
 from pytest_passbench.suite.build import build_graph
 from shared.batched_mask import PLACES, mask_source
-from support.paths import TESTS
+from support.paths import SHARED, TESTS
 from support.reference_passes import build, graph, reference
 
 # Dynamo and Inductor import parts of torch and of the standard library that warn of their own deprecation.
@@ -179,7 +179,7 @@ with torch.no_grad():
 @pytest.mark.parametrize("pipeline", ["dynamo", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_a_fork_calls_without_compiling(pipeline):
     # In a process of its own: forking hangs after the parallel work that other tests leave behind.
-    program = FORKED.format(folders=[str(Path(__file__).parent), str(TESTS)], pipeline=pipeline)
+    program = FORKED.format(folders=[str(Path(__file__).parent), str(TESTS), str(SHARED.parent)], pipeline=pipeline)
     environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120
