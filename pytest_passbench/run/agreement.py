@@ -87,7 +87,7 @@ def _gaps(then: Record, now: Record) -> Iterator[int]:
 def _one_sided(gaps: Sequence[int]) -> bool:
     """Return True if levels are so much more often better than worse that chance explains it in 1 % of cases."""
     better, apart = sum(gap > 0 for gap in gaps), sum(gap != 0 for gap in gaps)
-    return sum(math.comb(apart, count) for count in range(better, apart + 1)) <= 0.01 * 2**apart
+    return 100 * sum(math.comb(apart, count) for count in range(better, apart + 1)) <= 1 << apart
 
 
 def _better(record: Record, now: Record) -> bool:
