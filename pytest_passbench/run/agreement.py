@@ -62,7 +62,7 @@ def joint(pairs: Pairs) -> Iterator[str]:
             f"may share {MAX_SHARED:g}"
         )
     gaps = [gap for then, now in pairs for gap in _gaps(then, now)]
-    if gaps and fmean(gaps) > MEAN_LEVELS + SPREAD_LEVELS / math.sqrt(len(gaps)):
+    if gaps and (fmean(gaps) > MEAN_LEVELS + SPREAD_LEVELS / math.sqrt(len(gaps)) or _one_sided(gaps)):
         yield f"over {counted(len(gaps), 'output')}, levels are {fmean(gaps):.1f} better in the file than now"
 
 
@@ -82,6 +82,12 @@ def speed_change(speeds: Sequence[tuple[Speed, Speed]]) -> Interval | None:
 def _gaps(then: Record, now: Record) -> Iterator[int]:
     """Yield by how many levels each output is better in the file."""
     yield from (b - a for a, b in zip(then.arm.correct_from, now.arm.correct_from, strict=False))
+
+
+def _one_sided(gaps: Sequence[int]) -> bool:
+    """Return True if levels are so much more often better than worse that chance explains it in 1 % of cases."""
+    better, apart = sum(gap > 0 for gap in gaps), sum(gap != 0 for gap in gaps)
+    return 100 * sum(math.comb(apart, count) for count in range(better, apart + 1)) <= 1 << apart
 
 
 def _better(record: Record, now: Record) -> bool:
