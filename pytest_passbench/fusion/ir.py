@@ -1,0 +1,169 @@
+"""The values of the generator: memory and calls from a trace, expressions over loops, and nests of loops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import torch
+
+C_TYPES = {torch.float32: "float", torch.bfloat16: "pb::bf16", torch.float16: "pb::f16", torch.bool: "bool"}
+"""The dtypes that kernels read and write, with the C++ types of their elements."""
+HALVES = frozenset({torch.bfloat16, torch.float16})
+
+
+class Unsupported(Exception):
+    """A computation for which the generator has no kernel."""
+
+
+@dataclass(eq=False)
+class Buffer:
+    """Memory of an argument, or of a call's result. ``number`` counts in the order of the computation.
+
+    ``sizes`` and ``strides`` count elements. ``argument`` is the place among the inputs; ``maker`` is None for those.
+    """
+
+    number: int
+    dtype: torch.dtype
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    argument: int | None = None
+    maker: Call | None = None
+    place: int = 0
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor: sizes and strides in a buffer, from an offset on. A view is another value of the same buffer."""
+
+    buffer: Buffer
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the elements."""
+        return self.buffer.dtype
+
+    @property
+    def whole(self) -> bool:
+        """True if the value is the buffer as it was made, not a view of it."""
+        return (self.sizes, self.strides, self.offset) == (self.buffer.sizes, self.buffer.strides, 0)
+
+
+@dataclass(eq=False)
+class Call:
+    """An ATen call: its name without namespace and overload, and its arguments by the schema's names."""
+
+    name: str
+    arguments: dict[str, Any]
+    results: list[Buffer] = field(default_factory=list)
+
+    def values(self) -> Iterator[Value]:
+        """Yield the tensors among the arguments."""
+        for item in self.arguments.values():
+            yield from (part for part in (item if isinstance(item, list) else [item]) if isinstance(part, Value))
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A computation as calls on memory. ``single``: it returns one tensor, not a tuple."""
+
+    inputs: tuple[Value, ...]
+    results: tuple[Value, ...]
+    single: bool
+
+
+@dataclass(frozen=True)
+class Affine:
+    """A number that depends on the loops: an offset, and a step for each dimension of the domain."""
+
+    offset: int
+    steps: tuple[int, ...]
+
+
+Index: TypeAlias = tuple[Affine, ...]
+"""An element of a tensor: an affine number per dimension."""
+
+
+@dataclass(frozen=True)
+class Loops:
+    """A domain: its sizes, and the dimensions that reductions run over."""
+
+    sizes: tuple[int, ...]
+    reduced: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Access:
+    """Elements of a buffer, counted from its first, as the loops run."""
+
+    buffer: Buffer
+    at: Affine
+
+
+@dataclass(eq=False)
+class Expression:
+    """A node of the expression DAG.
+
+    ``text`` is C++ with ``{0}``, ``{1}`` for the operands, or ``load``, ``sum``, ``greatest``. ``varies`` has the
+    dimensions it depends on, ``depth`` the number of reductions below it, one over another. ``mask``: it is a bool.
+    """
+
+    number: int
+    text: str
+    operands: tuple[Expression, ...] = ()
+    mask: bool = False
+    access: Access | None = None
+    varies: frozenset[int] = frozenset()
+    depth: int = 0
+
+    @property
+    def reduces(self) -> bool:
+        """True for a reduction."""
+        return self.text in ("sum", "greatest")
+
+    @property
+    def constant(self) -> bool:
+        """True for a number."""
+        return not self.operands and self.access is None
+
+
+@dataclass(frozen=True)
+class Store:
+    """An expression and the place that it is stored in."""
+
+    access: Access
+    value: Expression
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Loops in the order in which they run, and what is stored in them.
+
+    ``rows`` are the loops outside; in each turn of them the ``sweep`` runs once per stage. ``lane`` is the
+    dimension that registers lie along: the last of the sweep, or (``vertical``) a loop outside of it.
+    ``swept`` has all dimensions of the domain that the sweep stands for.
+    """
+
+    sizes: tuple[int, ...]
+    rows: tuple[int, ...]
+    sweep: tuple[int, ...]
+    swept: frozenset[int]
+    lane: int
+    vertical: bool
+    stores: tuple[Store, ...]
+
+
+def below(stores: tuple[Store, ...]) -> list[Expression]:
+    """Return all expressions that stores need, operands first."""
+    known: set[Expression] = set()
+    front = [store.value for store in stores]
+    while front:
+        expression = front.pop()
+        if expression not in known:
+            known.add(expression)
+            front += expression.operands
+    return sorted(known, key=lambda expression: expression.number)

@@ -1,0 +1,219 @@
+"""From calls to expressions: the value of a buffer at an index, by the rule of the call that makes it.
+
+Where an expression cannot go through a buffer, :class:`Needed` is raised: the buffer has to be stored, and scheduling
+begins again.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pytest_passbench.fusion.ir import (
+    C_TYPES,
+    HALVES,
+    Access,
+    Affine,
+    Buffer,
+    Call,
+    Expression,
+    Index,
+    Loops,
+    Unsupported,
+    Value,
+)
+
+LONGEST = 2_000
+"""The expressions that a nest may have."""
+
+
+class Needed(Exception):
+    """A buffer that has to be in memory before it can be read so."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        super().__init__(buffer)
+        self.buffer = buffer
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How an operator computes an element of its result.
+
+    ``loops`` gives the domain of an operator that reduces. ``exact``: the result is one of the operands or a number
+    of its dtype, which needs no rounding.
+    """
+
+    element: Callable[[Lowering, Call, Index], Expression]
+    loops: Callable[[Call], Loops] | None = None
+    exact: bool = False
+
+
+class Lowering:
+    """The expressions of one nest. ``stored`` are the buffers in memory, ``inside`` those that this nest stores."""
+
+    def __init__(self, loops: Loops, stored: Set[Buffer], inside: Set[Buffer], rules: Mapping[str, Rule]) -> None:
+        self.loops, self.stored, self.inside, self.rules = loops, stored, inside, rules
+        self.zero = (0,) * len(loops.sizes)
+        steps = [
+            tuple(int(i == d and size > 1) for i in range(len(loops.sizes))) for d, size in enumerate(loops.sizes)
+        ]
+        self.home = tuple(Affine(0, step) for step in steps)
+        self._known: dict[Any, Expression] = {}
+        self._elements: dict[Any, Expression] = {}
+
+    # -- expressions
+
+    def apply(self, text: str, *operands: Expression | float, mask: bool = False) -> Expression:
+        """Return an expression by its C++ text, with ``{0}``, ``{1}`` for the operands."""
+        nodes = tuple(x if isinstance(x, Expression) else self.number(x) for x in operands)
+        varies = frozenset[int]().union(*(x.varies for x in nodes))
+        return self._node(text, nodes, mask, None, varies, max((x.depth for x in nodes), default=0))
+
+    def number(self, x: float) -> Expression:
+        """Return a number in single precision."""
+        return self._node(f"pb::all({literal(x)})", (), False, None, frozenset(), 0)
+
+    def truth(self, x: bool) -> Expression:
+        """Return a bool."""
+        return self._node(f"mask({str(x).lower()})", (), True, None, frozenset(), 0)
+
+    def reduce(self, how: str, x: Expression) -> Expression:
+        """Return the ``sum`` or the ``greatest`` of an expression over the domain's reduced dimensions."""
+        return self._node(how, (x,), False, None, x.varies - self.loops.reduced, x.depth + 1)
+
+    def rounded(self, x: Expression, dtype: torch.dtype) -> Expression:
+        """Return an expression as storing it in a tensor of a dtype rounds it."""
+        return self.apply(f"pb::round<{C_TYPES[dtype]}>({{0}})", x) if dtype in HALVES else x
+
+    def real(self, x: Expression) -> Expression:
+        """Return an expression as a number: 1 for true."""
+        return self.apply("({0} ? pb::all(1) : pb::vec{{}})", x) if x.mask else x
+
+    def _node(
+        self, text: str, operands: tuple[Expression, ...], mask: bool, access: Access | None,
+        varies: frozenset[int], depth: int,
+    ) -> Expression:  # fmt: skip
+        key = (text, operands, access)
+        if key not in self._known:
+            if len(self._known) >= LONGEST:
+                raise Unsupported(f"more than {LONGEST} expressions in one loop")
+            self._known[key] = Expression(len(self._known), text, operands, mask, access, varies, depth)
+        return self._known[key]
+
+    # -- tensors
+
+    def operand(self, item: Any, index: Index, dtype: torch.dtype | None = None) -> Expression:
+        """Return an operand, broadcast to an index. A number is rounded to ``dtype`` if one is stated."""
+        if isinstance(item, Value):
+            return self.read(item, broadcast(item.sizes, index, self.zero))
+        if isinstance(item, bool):
+            return self.truth(item)
+        if not isinstance(item, (int, float)):
+            raise Unsupported(f"the argument {item!r}")
+        return self.number(item if dtype is None else stored_number(item, dtype))
+
+    def read(self, value: Value, index: Index) -> Expression:
+        """Return the element of a value at an index."""
+        buffer, at = value.buffer, address(value, index, self.zero)
+        if buffer.argument is not None or (buffer in self.stored and buffer not in self.inside):
+            if buffer.dtype not in C_TYPES:
+                raise Unsupported(str(buffer.dtype).removeprefix("torch."))
+            varies = frozenset(d for d, step in enumerate(at.steps) if step)
+            return self._node("load", (), buffer.dtype == torch.bool, Access(buffer, at), varies, 0)
+        return self.element(buffer, index if value.whole else self._place(at, buffer))
+
+    def element(self, buffer: Buffer, index: Index) -> Expression:
+        """Return the element of a call's result at an index, rounded as eager stores it. Raises Unsupported."""
+        call = buffer.maker
+        assert call is not None
+        rule = self.rules.get(call.name)
+        if rule is None or buffer.place or buffer.dtype not in C_TYPES:
+            raise Unsupported(call.name if rule is None else f"{call.name}: result {buffer.place} of {buffer.dtype}")
+        if rule.loops is not None and not self._at_home(rule.loops(call), index):
+            raise Needed(buffer)
+        key = (buffer, index)
+        if key not in self._elements:
+            x = rule.element(self, call, index)
+            if x.mask != (buffer.dtype == torch.bool):
+                raise Unsupported(f"{call.name} of bools")
+            exact = rule.exact and all(v.dtype in (buffer.dtype, torch.bool) for v in call.values())
+            self._elements[key] = x if exact else self.rounded(x, buffer.dtype)
+        return self._elements[key]
+
+    def _at_home(self, loops: Loops, index: Index) -> bool:
+        """Return True if a reduction's result is read where this nest's loops compute it."""
+        if loops != self.loops:
+            return False
+        outer = tuple(x for d, x in enumerate(self.home) if d not in loops.reduced)
+        zeros = tuple(Affine(0, self.zero) if d in loops.reduced else x for d, x in enumerate(self.home))
+        return index in (self.home, outer, zeros)
+
+    def _place(self, at: Affine, buffer: Buffer) -> Index:
+        """Return the index in a buffer of an address in it. Raises Needed if a step crosses its dimensions."""
+        dims = sorted((d for d, size in enumerate(buffer.sizes) if size > 1), key=lambda d: -buffer.strides[d])
+        steps = {d: [0] * len(self.zero) for d in dims}
+        offsets, rest = {}, at.offset
+        for d in dims:
+            offsets[d], rest = divmod(rest, buffer.strides[d])
+        for loop, step in enumerate(at.steps):
+            if step:
+                target = next((d for d in dims if buffer.strides[d] <= step), None)
+                if target is None or step % buffer.strides[target]:
+                    raise Needed(buffer)
+                steps[target][loop] = step // buffer.strides[target]
+        for d in dims:
+            last = offsets[d] + sum((n - 1) * step for n, step in zip(self.loops.sizes, steps[d], strict=True))
+            if last >= buffer.sizes[d]:
+                raise Needed(buffer)
+        zero = Affine(0, self.zero)
+        return tuple(Affine(offsets[d], tuple(steps[d])) if d in steps else zero for d in range(len(buffer.sizes)))
+
+
+def broadcast(sizes: tuple[int, ...], index: Index, zero: tuple[int, ...]) -> Index:
+    """Return the index in a tensor of ``sizes`` that is broadcast to one with ``index``."""
+    ends = index[len(index) - len(sizes) :]
+    return tuple(Affine(0, zero) if size == 1 else at for size, at in zip(sizes, ends, strict=True))
+
+
+def address(value: Value, index: Index, zero: tuple[int, ...]) -> Affine:
+    """Return where in its buffer an element of a value lies."""
+    offset, steps = value.offset, list(zero)
+    for stride, at in zip(value.strides, index, strict=True):
+        offset += stride * at.offset
+        steps = [step + stride * more for step, more in zip(steps, at.steps, strict=True)]
+    return Affine(offset, tuple(steps))
+
+
+def stored_number(x: float, dtype: torch.dtype) -> float:
+    """Return a number as an element of a dtype has it. No tensor is made, so recorders see nothing."""
+    if dtype == torch.float16 and math.isfinite(x):
+        try:
+            return float(struct.unpack("e", struct.pack("e", x))[0])
+        except OverflowError:
+            return math.copysign(math.inf, x)
+    x = single(x)
+    if dtype != torch.bfloat16 or not math.isfinite(x):
+        return x
+    (bits,) = struct.unpack("I", struct.pack("f", x))
+    return float(struct.unpack("f", struct.pack("I", (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000))[0])
+
+
+def single(x: float) -> float:
+    """Return a number in single precision."""
+    try:
+        return float(struct.unpack("f", struct.pack("f", x))[0])
+    except OverflowError:
+        return math.copysign(math.inf, x)
+
+
+def literal(x: float) -> str:
+    """Return a number in single precision as C++ text."""
+    x = single(x)
+    if math.isfinite(x):
+        return f"{x!r}f"
+    return '__builtin_nanf("")' if math.isnan(x) else f"{'-' if x < 0 else ''}__builtin_inff()"

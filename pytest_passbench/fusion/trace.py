@@ -1,0 +1,128 @@
+"""A computation as ATen calls: it runs on meta tensors, and what reaches the dispatcher is written down.
+
+These are the calls that eager's kernels get. So composites are decomposed, each result is a tensor that eager stores,
+and strides are eager's. A view is no call: it is another value of the same buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from pytest_passbench.fusion.ir import C_TYPES, Buffer, Call, Trace, Unsupported, Value
+
+LARGEST = 2**31
+"""Tensors have fewer elements than this."""
+
+
+class Recorder(TorchDispatchMode):
+    """Writes calls down while they run on meta tensors. ``tensors`` keeps them alive: memory is told by address."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tensors: list[torch.Tensor] = []
+        self.buffers: dict[int, Buffer] = {}
+        self.count = 0
+
+    def add(
+        self, tensor: torch.Tensor, argument: int | None = None, maker: Call | None = None, place: int = 0
+    ) -> Buffer:
+        """Note the memory of a tensor, in place of what was noted of it. Raises Unsupported if it is too large."""
+        if tensor.numel() >= LARGEST:
+            raise Unsupported(f"a tensor of {tensor.numel()} elements")
+        self.tensors.append(tensor)
+        buffer = Buffer(self.count, tensor.dtype, tuple(tensor.shape), tensor.stride(), argument, maker, place)
+        self.buffers[_memory(tensor)] = buffer
+        self.count += 1
+        return buffer
+
+    def value(self, item: Any) -> Any:
+        """Return an argument with values in place of tensors. Raises Unsupported for a tensor from elsewhere."""
+        if isinstance(item, (list, tuple)):
+            return [self.value(part) for part in item]
+        if not isinstance(item, torch.Tensor):
+            return item
+        if item.device.type != "meta" or _memory(item) not in self.buffers:
+            raise Unsupported("a tensor that is no argument")
+        buffer = self.buffers[_memory(item)]
+        if item.dtype != buffer.dtype or item.is_conj() or item.is_neg():
+            raise Unsupported("a view as another dtype")
+        return Value(buffer, tuple(item.shape), item.stride(), item.storage_offset())
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run a call, and note it unless it is a view."""
+        kwargs = {name: "meta" if name == "device" else item for name, item in (kwargs or {}).items()}
+        call = Call(func._schema.name.partition("::")[2], _named(func._schema, args, kwargs, self.value))
+        result = func(*args, **kwargs)
+        if func._schema.is_mutable:
+            self._replace(call, func, args, result)
+        elif not (isinstance(result, torch.Tensor) and _memory(result) in self.buffers):
+            self._results(call, result)
+        else:
+            self.tensors.append(result)
+        return result
+
+    def _results(self, call: Call, result: Any) -> None:
+        for place, tensor in enumerate(result if isinstance(result, (list, tuple)) else [result]):
+            if not isinstance(tensor, torch.Tensor):
+                raise Unsupported(f"{call.name}: a result that is no tensor")
+            if _memory(tensor) not in self.buffers:
+                call.results.append(self.add(tensor, maker=call, place=place))
+
+    def _replace(self, call: Call, func: Any, args: tuple[Any, ...], result: Any) -> None:
+        """Give what a call writes in place a new buffer, so that earlier values stay as they were."""
+        target = args[0] if args else None
+        written = [argument.name for argument in func._schema.arguments if argument.is_write]
+        if not call.name.endswith("_") or target is not result or written != [func._schema.arguments[0].name]:
+            raise Unsupported(f"{call.name}, which writes to an argument")
+        buffer = self.buffers[_memory(target)]
+        if buffer.argument is not None or not self.value(target).whole:
+            target_name = "an input" if buffer.argument is not None else "a part of a tensor"
+            raise Unsupported(f"{call.name} into {target_name}")
+        call.name = call.name.removesuffix("_")
+        call.results.append(self.add(target, maker=call))
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _named(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Callable[[Any], Any]) -> dict[str, Any]:
+    parameters = schema.arguments
+    defaults = {each.name: each.default_value for each in parameters if each.has_default_value()}
+    placed = dict(zip((each.name for each in parameters), args, strict=False))
+    return {**defaults, **{name: value(item) for name, item in {**placed, **kwargs}.items()}}
+
+
+def _input(recorder: Recorder, twin: torch.Tensor, place: int) -> Value:
+    buffer = recorder.add(twin, argument=place)
+    return Value(buffer, buffer.sizes, buffer.strides, 0)
+
+
+def trace(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Trace:
+    """Return the calls of a function on tensors of these shapes, strides and dtypes. Their values are not read.
+
+    Raises Unsupported for a computation that needs values, or that writes to an input.
+    """
+    twins = [torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta") for x in inputs]
+    recorder = Recorder()
+    arguments = [_input(recorder, twin, place) for place, twin in enumerate(twins)]
+    try:
+        with torch.no_grad(), recorder:
+            result = function(*twins)
+    except (RuntimeError, NotImplementedError) as error:
+        raise Unsupported(f"it does not run on meta tensors: {error}") from None
+    single = isinstance(result, torch.Tensor)
+    results = [result] if single else list(result)
+    if not all(isinstance(tensor, torch.Tensor) for tensor in results):
+        raise Unsupported("a result that is no tensor")
+    values = tuple(recorder.value(tensor) for tensor in results)
+    for value in (*arguments, *values):
+        if value.dtype not in C_TYPES:
+            raise Unsupported(str(value.dtype).removeprefix("torch."))
+    return Trace(tuple(arguments), values, single)
