@@ -23,7 +23,7 @@ EXACT: dict[str, Callable[..., Any]] = {
     "arithmetic": lambda x, y: (x + y, x - y, x * y, x / y, 1.7 - x, x + 0.1234567, x * 0.7654321, x / 3, 0.3 / x),
     "signs and bounds": lambda x, y: (x.relu(), -x, x.abs(), x.clamp(-0.3, 0.7), x.clamp(min=y), F.relu6(x * 5)),
     "extremes": lambda x, y: (torch.maximum(x, y), torch.minimum(x, y), F.leaky_relu(x, 0.1), F.hardtanh(x)),
-    "roots and powers": lambda x, y: (x.abs().sqrt(), y.abs().rsqrt(), x**2, x**3, x.reciprocal()),
+    "powers": lambda x, y: (y.float().abs().rsqrt(), x**2, x**3, x.reciprocal()),
     "comparisons": lambda x, y: (x > y, x <= 0.1234567, (x == y) | ~(x < y), (x != y) & (x >= y)),
     "choices": lambda x, y: (torch.where(x > y, x, y), torch.where(x > 0, x, 0.1), x.masked_fill(y > 0.5, -1e4)),
     "casts": lambda x, y: (x.to(OTHER[x.dtype]), x + y.to(OTHER[y.dtype]), (x > y).to(x.dtype), x.half().float()),
@@ -35,6 +35,7 @@ EXACT: dict[str, Callable[..., Any]] = {
 NEAR: dict[str, Callable[..., Any]] = {
     "functions": lambda x, y: (x.exp(), (x.abs() + 2).log(), x.tanh(), x.sigmoid(), F.silu(x), x.erf(), x.expm1()),
     "activations": lambda x, y: (F.gelu(x), F.gelu(x, approximate="tanh"), F.softplus(x), F.hardswish(x)),
+    "roots": lambda x, y: (x.abs().sqrt(), (x + y).abs().sqrt() / 3),
     "sums": lambda x, y: (x.abs().sum(-1), x.abs().mean(0), x.abs().sum(), x.abs()[None].mean((0, -1), keepdim=True)),
     "softmax": lambda x, y: (x.softmax(-1), x.softmax(0)),
     "variance": lambda x, y: (x.var(-1, correction=0), x.float().var(0, correction=0)),
