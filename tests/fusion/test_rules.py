@@ -1,0 +1,146 @@
+"""Rules of the generator against eager: bits where a rounding is defined, t = -5 of the ladder elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from pytest_passbench.core.ladder import T_STRICT, tolerances
+from pytest_passbench.fusion import Unsupported, kernel
+from pytest_passbench.suite import find
+from pytest_passbench.suite.build import build_graph
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+OTHER = {torch.float32: torch.bfloat16, torch.bfloat16: torch.float32, torch.float16: torch.float32}
+EXACT: dict[str, Callable[..., Any]] = {
+    "arithmetic": lambda x, y: (x + y, x - y, x * y, x / y, 1.7 - x, x + 0.1234567, x * 0.7654321, x / 3, 0.3 / x),
+    "signs and bounds": lambda x, y: (x.relu(), -x, x.abs(), x.clamp(-0.3, 0.7), x.clamp(min=y), F.relu6(x * 5)),
+    "extremes": lambda x, y: (torch.maximum(x, y), torch.minimum(x, y), F.leaky_relu(x, 0.1), F.hardtanh(x)),
+    "powers": lambda x, y: (y.float().abs().rsqrt(), x**2, x**3, x.reciprocal()),
+    "comparisons": lambda x, y: (x > y, x <= 0.1234567, (x == y) | ~(x < y), (x != y) & (x >= y)),
+    "choices": lambda x, y: (torch.where(x > y, x, y), torch.where(x > 0, x, 0.1), x.masked_fill(y > 0.5, -1e4)),
+    "casts": lambda x, y: (x.to(OTHER[x.dtype]), x + y.to(OTHER[y.dtype]), (x > y).to(x.dtype), x.half().float()),
+    "multiples": lambda x, y: (torch.add(x.float(), y.float(), alpha=0.3), x.float().sub(y.float(), alpha=2)),
+    "in place": lambda x, y: (x * 2).add_(y).relu_().mul_(0.5),
+    "copies and constants": lambda x, y: (x.clone(), torch.full_like(x, 0.1) + y, torch.ones_like(x)),
+    "greatest": lambda x, y: (x.amax(-1), x.amin(0, keepdim=True)),
+}
+NEAR: dict[str, Callable[..., Any]] = {
+    "functions": lambda x, y: (x.exp(), (x.abs() + 2).log(), x.tanh(), x.sigmoid(), F.silu(x), x.erf(), x.expm1()),
+    "activations": lambda x, y: (F.gelu(x), F.gelu(x, approximate="tanh"), F.softplus(x), F.hardswish(x)),
+    "roots": lambda x, y: (x.abs().sqrt(), (x + y).abs().sqrt() / 3),
+    "sums": lambda x, y: (x.abs().sum(-1), x.abs().mean(0), x.abs().sum(), x.abs()[None].mean((0, -1), keepdim=True)),
+    "softmax": lambda x, y: (x.softmax(-1), x.softmax(0)),
+    "variance": lambda x, y: (x.var(-1, correction=0), x.float().var(0, correction=0)),
+}
+EXAMPLES = [1, pytest.param(12, marks=pytest.mark.slow)]
+
+
+@st.composite
+def operands(draw: st.DrawFn, smallest: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return a tensor with strides of many kinds, and a tensor that can be broadcast to it."""
+    sizes = tuple(draw(st.lists(st.sampled_from([1, 2, 5, 19, 40]), min_size=1, max_size=3)))
+    if not smallest and draw(st.booleans()):
+        sizes = (*sizes[:-1], draw(st.sampled_from([0, 1, 33])))
+    dtype, order = draw(st.sampled_from(DTYPES)), draw(st.permutations(range(len(sizes))))
+    draws = torch.Generator().manual_seed(draw(st.integers(0, 1000)))
+    x = torch.randn([sizes[d] * 2 for d in order], generator=draws)[tuple(slice(sizes[d]) for d in order)]
+    x = x.to(dtype).permute([order.index(d) for d in range(len(sizes))])
+    y = torch.randn([1 if draw(st.booleans()) else size for size in sizes], generator=draws).to(dtype)
+    return (x.contiguous() if draw(st.booleans()) else x), y
+
+
+def strides(x: torch.Tensor) -> list[int]:
+    """Return the strides that say where elements lie: those of dimensions with several places."""
+    return [stride for size, stride in zip(x.shape, x.stride(), strict=True) if size > 1 and x.numel()]
+
+
+def assert_equal(function: Callable[..., Any], inputs: Any, exact: bool) -> None:
+    """Raise AssertionError unless a kernel's results are eager's."""
+    ours, eager = kernel(function, inputs)(*inputs), function(*inputs)
+    if isinstance(eager, torch.Tensor):
+        ours, eager = (ours,), (eager,)
+    for place, (mine, wanted) in enumerate(zip(ours, eager, strict=True)):
+        message = f"result {place} of {[(x.dtype, x.shape, x.stride()) for x in inputs]}"
+        assert (mine.shape, strides(mine), mine.dtype) == (wanted.shape, strides(wanted), wanted.dtype), message
+        rtol, atol = (0.0, 0.0) if exact else tolerances(str(wanted.dtype), T_STRICT)
+        assert torch.allclose(mine, wanted, rtol, atol, equal_nan=True), message
+
+
+@pytest.mark.parametrize("examples", EXAMPLES)
+@pytest.mark.parametrize("name", [*EXACT, *NEAR])
+def test_a_rule_answers_as_eager(name: str, examples: int) -> None:
+    exact = name in EXACT
+    smallest = int(name == "greatest" or not exact)  # eager has no greatest of nothing
+
+    @settings(max_examples=examples, derandomize=True)
+    @given(operands(smallest))
+    def check(inputs: tuple[torch.Tensor, torch.Tensor]) -> None:
+        assert_equal({**EXACT, **NEAR}[name], inputs, exact)
+
+    check()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_norms_and_views_are_near_those_of_eager(dtype: torch.dtype) -> None:
+    def chain(x: torch.Tensor, w: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        normed = F.layer_norm(x, (33,), w, w)
+        moved = (x + 1).view(3, 12, 11, 3).permute(0, 2, 1, 3).reshape(3, 11, 36).chunk(2, dim=-1)[1]
+        return normed, F.batch_norm(x, c, c, c, w[:12]), F.rms_norm(x, (33,), w), moved * 2, x.transpose(0, 1).exp()
+
+    draws = torch.Generator().manual_seed(1)
+    assert_equal(chain, [torch.rand(n, generator=draws).to(dtype) for n in ((3, 12, 33), (33,), (12,))], exact=False)
+
+
+def test_nan_and_infinity_come_through() -> None:
+    x = torch.tensor([float("nan"), float("inf"), -float("inf"), -1.0, 2.0]).repeat(5)
+    assert_equal(lambda x: (x.relu(), x.clamp(-1, 1), torch.maximum(x, -x), x.amax(), x > 0), [x], exact=True)
+
+
+@pytest.mark.parametrize(
+    ("function", "operator"),
+    [
+        (lambda x: x.cumsum(0), "cumsum"),
+        (lambda x: x @ x, "mm"),
+        (lambda x: x.add_(1), "add_ into an input"),
+        (lambda x: (x * 2)[0].zero_(), "zero_"),
+        (lambda x: x.double() + 1, "float64"),
+        (lambda x: x.argmax(), "int64"),
+        (lambda x: x * x.sum().item(), "meta"),
+    ],
+)
+def test_what_has_no_rule_is_unsupported(function: Callable[..., Any], operator: str) -> None:
+    with pytest.raises(Unsupported, match=operator):
+        kernel(function, [torch.ones(3, 3)])
+
+
+def test_inputs_of_another_form_are_refused() -> None:
+    double = kernel(lambda x: x * 2, [torch.ones(4)], name="twice")
+    with pytest.raises(ValueError, match="twice is for input 0"):
+        double(torch.ones(5))
+
+
+LITE = [ref.id for ref in find.select(find.discover(find.installed_tasks()), "lite")]
+
+
+@pytest.mark.parametrize("name", [LITE[0], *(pytest.param(name, marks=pytest.mark.slow) for name in LITE[1:])])
+def test_a_lite_task_is_right_under_both_criteria(name: str) -> None:
+    task = find.single(name).load()
+    subgraph = min(task.subgraphs, key=lambda subgraph: subgraph.elements)
+    graph, draws, inputs = build_graph(task.graphs[subgraph.graph], name), torch.Generator().manual_seed(2), []
+    for spec in subgraph.inputs:
+        values = torch.randn(spec.shape, generator=draws) * (spec.std or 1) + (spec.mean or 0)
+        low, high = (math.inf * sign if end is None else end for sign, end in ((-1, spec.min), (1, spec.max)))
+        inputs.append(values.clamp(low, high).to(getattr(torch, spec.dtype)))
+    assert_equal(graph, inputs, exact=False)
+    ours, eager, exact = kernel(graph, inputs)(*inputs), graph(*inputs), graph(*(x.double() for x in inputs))
+    for mine, theirs, right in zip(ours, eager, exact, strict=True):
+        bound = (theirs.double() - right).abs().max() * 4 + torch.finfo(theirs.dtype).eps * right.abs().max()
+        assert (mine.double() - right).abs().max() <= bound
