@@ -42,72 +42,72 @@ def run(args: argparse.Namespace) -> int:
     from pytest_passbench.candidate.layout import Candidate
     from pytest_passbench.run import results_file
 
-    found = results_file.read(args.file)
+    judged_run = results_file.read(args.file)
     candidate = Candidate.open(args.candidate) if args.candidate is not None else None
     if args.rerun and candidate is None:
         remedy = "add --candidate=DIR"
         raise UserError("judging anew takes the candidate itself", where="--rerun", remedy=remedy)
-    tasks = tasks_of(found, args.tasks)
-    said = list(problems(found, tasks, candidate))
-    if args.rerun and candidate is not None and not said:
+    tasks = tasks_of(judged_run, args.tasks)
+    findings = list(problems(judged_run, tasks, candidate))
+    if args.rerun and candidate is not None and not findings:
         from pytest_passbench.run.rerun import disagreements
 
-        said += disagreements(found, tasks, candidate, args.rerun)
-    for text in said:
+        findings += disagreements(judged_run, tasks, candidate, args.rerun)
+    for text in findings:
         print(printable(text))
-    print(_summary(found, tasks, candidate, args.rerun) if not said else counted(len(said), "problem"))
-    return int(bool(said))
+    print(_summary(judged_run, tasks, candidate, args.rerun) if not findings else counted(len(findings), "problem"))
+    return int(bool(findings))
 
 
-def tasks_of(found: Run, paths: list[Path] | None) -> dict[str, Task]:
+def tasks_of(judged_run: Run, paths: list[Path] | None) -> dict[str, Task]:
     """Return the run's tasks that can be found, by id."""
     from pytest_passbench.suite import find
 
-    given = [Path(str(path)) for path in found.settings.get("tasks") or []]
-    bases = paths or [path for path in given if kind_of(path)] or [find.installed_tasks()]
+    task_paths = [Path(str(path)) for path in judged_run.settings.get("tasks") or []]
+    bases = paths or [path for path in task_paths if kind_of(path)] or [find.installed_tasks()]
     refs = [ref for base in bases for ref in find.discover(base)]
-    return {ref.header.id: ref.load() for ref in refs if ref.header.id in found.tasks}
+    return {ref.header.id: ref.load() for ref in refs if ref.header.id in judged_run.tasks}
 
 
-def problems(found: Run, tasks: dict[str, Task], candidate: Candidate | None) -> Iterator[str]:
+def problems(judged_run: Run, tasks: dict[str, Task], candidate: Candidate | None) -> Iterator[str]:
     """Yield each way in which the results do not fit the tasks, the candidate or this code, in words."""
     from pytest_passbench.run import consistency
     from pytest_passbench.run.hashes import of_harness
     from pytest_passbench.suite.edition import edition_of
     from pytest_passbench.suite.taskfile import task_hash
 
-    counts = {name: expected_subgraphs(found, task, candidate) for name, task in tasks.items()}
+    counts = {name: expected_subgraphs(judged_run, task, candidate) for name, task in tasks.items()}
     editions = sorted({edition for task in tasks.values() if (edition := edition_of(task.path))})
     contents = {name: task_hash(task) for name, task in tasks.items()}
-    yield from consistency.problems(found, counts, contents, editions)
-    missing = [name for name in found.tasks if name not in tasks]
+    yield from consistency.problems(judged_run, counts, contents, editions)
+    missing = [name for name in judged_run.tasks if name not in tasks]
     if missing:
         yield f"tasks not found, so not checked: {', '.join(missing[:5])} (name their folder with --tasks)"
-    harness = found.hashes.get("harness")
+    harness = judged_run.hashes.get("harness")
     if harness != of_harness():
         yield "the run was made with other code of passbench than this" if harness else "no hash of the harness"
     if candidate is not None:
-        listed = [item.get("content_hash") for item in found.candidates]
+        listed = [item.get("content_hash") for item in judged_run.candidates]
         if candidate.content_hash not in listed:
             yield f"{candidate.path}: not the candidate that was judged (its contents differ)"
 
 
-def expected_subgraphs(found: Run, task: Task, candidate: Candidate | None) -> int:
+def expected_subgraphs(judged_run: Run, task: Task, candidate: Candidate | None) -> int:
     """Return the number of subgraphs of a task that were to be judged; fewer if Triton's interpreter runs them."""
-    triton = found.interpreted(task.id) or (candidate is not None and candidate.uses_triton)
-    if triton and not is_cuda(str(found.settings.get("device", "cpu"))):
+    triton = judged_run.interpreted(task.id) or (candidate is not None and candidate.uses_triton)
+    if triton and not is_cuda(str(judged_run.settings.get("device", "cpu"))):
         return len({subgraph.dtype for subgraph in task.subgraphs})
     return len(task.subgraphs)
 
 
-def _summary(found: Run, tasks: dict[str, Task], candidate: Candidate | None, rerun: int) -> str:
+def _summary(judged_run: Run, tasks: dict[str, Task], candidate: Candidate | None, rerun: int) -> str:
     parts = [
         "digest, seed and speed-ups fit",
-        f"{counted(len(found.records), 'record')} of {counted(len(tasks), 'task')} complete",
+        f"{counted(len(judged_run.records), 'record')} of {counted(len(tasks), 'task')} complete",
     ]
     parts += ["the candidate is the one judged"] if candidate is not None else []
     parts += (
-        [counted(min(rerun, len(found.records)), "subgraph judged anew agrees", "subgraphs judged anew agree")]
+        [counted(min(rerun, len(judged_run.records)), "subgraph judged anew agrees", "subgraphs judged anew agree")]
         if rerun
         else []
     )

@@ -42,8 +42,8 @@ class Suite(pytest.Directory):
 
     def collect(self) -> Iterator[TaskFile]:
         """Yield a node per task."""
-        for chosen in self.config.stash[KEY].selection.chosen:
-            yield TaskFile.from_parent(self, path=chosen.path, nodeid=chosen.node, ref=chosen.ref, only=chosen.item)
+        for task in self.config.stash[KEY].selection.tasks:
+            yield TaskFile.from_parent(self, path=task.path, nodeid=task.node, ref=task.ref, only=task.item)
 
 
 class PublishedFolder(pytest.Directory):
@@ -66,15 +66,15 @@ class TaskFile(pytest.File):
         """Yield an item per candidate. A file that cannot be read gives items that fail and say why."""
         state = self.config.stash[KEY]
         ref = self._ref or _find(self.path)
-        if not isinstance(ref, UserError) and not _wanted(ref, state):
+        if not isinstance(ref, UserError) and not _is_selected(ref, state):
             return
         task = self.path.name.removesuffix(SUFFIX) if isinstance(ref, UserError) else ref.id
         for candidate in state.ledger.candidates:
-            own = NodeId(self.nodeid, task, candidate.name)
-            if self._only in (None, own.item, task):
+            node_id = NodeId(self.nodeid, task, candidate.name)
+            if self._only in (None, node_id.item, task):
                 # As text, so that pytest takes what is in brackets for a parameter, as --lf does on reading it.
                 yield TaskItem.from_parent(
-                    self, name=own.item, nodeid=str(own), task=task, ref=ref, candidate=candidate
+                    self, name=node_id.item, nodeid=str(node_id), task=task, ref=ref, candidate=candidate
                 )
 
 
@@ -89,13 +89,13 @@ def _find(path: Path) -> TaskRef | UserError:
     return replace(ref, header=replace(ref.header, id=name))
 
 
-def _wanted(ref: TaskRef, state: State) -> bool:
+def _is_selected(ref: TaskRef, state: State) -> bool:
     from pytest_passbench.suite import find
 
     ids = state.settings.task_ids
     if ids and ref.id not in ids:
         return False
-    return not state.selection.given or bool(ids or find.select([ref], state.settings.suite))
+    return not state.selection.from_paths or bool(ids or find.select([ref], state.settings.suite))
 
 
 def task_file(path: Path, parent: pytest.Collector) -> TaskFile | None:
@@ -111,7 +111,7 @@ def task_file(path: Path, parent: pytest.Collector) -> TaskFile | None:
 
 def directory(path: Path, parent: pytest.Collector) -> pytest.Directory | None:
     """Return the node of a folder that pytest meets, if it is ours."""
-    if not parent.config.stash[KEY].selection.given and path == parent.config.rootpath:
+    if not parent.config.stash[KEY].selection.from_paths and path == parent.config.rootpath:
         return Suite.from_parent(parent, path=path)
     return PublishedFolder.from_parent(parent, path=path) if _is_published(path) else None
 
@@ -129,8 +129,8 @@ def not_in_shard(items: Sequence[pytest.Item], index: int, parts: int) -> list[p
     """
     costs = {item.task: item.cost for item in items if isinstance(item, TaskItem)}
     dealt = sorted(costs, key=lambda task: (-costs[task], task))
-    mine = set(dealt[index - 1 :: parts])
-    return [item for item in items if isinstance(item, TaskItem) and item.task not in mine]
+    shard = set(dealt[index - 1 :: parts])
+    return [item for item in items if isinstance(item, TaskItem) and item.task not in shard]
 
 
 def untouched(items: Sequence[pytest.Item], state: State) -> list[pytest.Item]:
@@ -192,11 +192,11 @@ class TaskItem(pytest.Item):
         self.selected = len(state.judge.selected(task, self.candidate))
         state.ledger.expect(self.task, self.candidate.name, self.selected)
         try:
-            for record in self._known(task, state):
+            for record in self._resumed(task, state):
                 self._take(record, state, self.selected)
-            known = [record.subgraph for record in self.records]
+            judged = [record.subgraph for record in self.records]
             t, criterion = state.settings.tolerance, state.settings.criterion
-            for record in records(state.judge, task, self.candidate, t, known, criterion):
+            for record in records(state.judge, task, self.candidate, t, judged, criterion):
                 self._take(record, state, self.selected)
             self._confirm(task, state)
         finally:
@@ -220,18 +220,18 @@ class TaskItem(pytest.Item):
         stored = state.ledger.stored
         if stored is None:
             return
-        wanted = {record.subgraph: record for record in self.records if stored.doubtful(record)}
-        others = [subgraph.id for subgraph in task.subgraphs if subgraph.id not in wanted]
+        doubtful = {record.subgraph: record for record in self.records if stored.doubtful(record)}
+        others = [subgraph.id for subgraph in task.subgraphs if subgraph.id not in doubtful]
         t, criterion = state.settings.tolerance, state.settings.criterion
-        found = records(state.judge, task, self.candidate, t, others, criterion) if wanted else ()
-        for name, again in {record.subgraph: record for record in found}.items():
-            self._take(confirmed(wanted[name], again), state, self.selected)
+        confirmations = records(state.judge, task, self.candidate, t, others, criterion) if doubtful else ()
+        for name, confirmation in {record.subgraph: record for record in confirmations}.items():
+            self._take(confirmed(doubtful[name], confirmation), state, self.selected)
 
-    def _known(self, task: Task, state: State) -> Iterator[Record]:
+    def _resumed(self, task: Task, state: State) -> Iterator[Record]:
         """Yield the records of the run that this one goes on with. Raises UserError if the task has changed."""
-        known = state.earlier.records if state.earlier is not None else {}
+        earlier = state.earlier.records if state.earlier is not None else {}
         for subgraph in task.subgraphs:
-            record = known.get((self.task, self.candidate.name, subgraph.id))
+            record = earlier.get((self.task, self.candidate.name, subgraph.id))
             if record is not None:
                 if record.task_hash not in ("", task_hash(task)):
                     raise UserError("has changed since the run that is resumed", where=task.path,
@@ -251,9 +251,9 @@ class TaskItem(pytest.Item):
 
     def _keep(self, record: Record) -> None:
         """Keep a record, in place of an earlier one of the same subgraph, which noise left open."""
-        known = [other.subgraph for other in self.records]
-        if record.subgraph in known:
-            self.records[known.index(record.subgraph)] = record
+        subgraphs = [other.subgraph for other in self.records]
+        if record.subgraph in subgraphs:
+            self.records[subgraphs.index(record.subgraph)] = record
         else:
             self.records.append(record)
 
@@ -285,11 +285,11 @@ def properties(records: Sequence[Record], total: int) -> list[tuple[str, object]
 
 
 def _summary(record: Record) -> str:
-    arm, said = record.arm, standing(record)
+    arm, verdict = record.arm, standing(record)
     if arm.speed is None:
-        return said + (f", speed {arm.speed_note}" if arm.speed_note else "")
+        return verdict + (f", speed {arm.speed_note}" if arm.speed_note else "")
     against = f"; against the reference {_spelt(record.head_to_head)}" if record.head_to_head is not None else ""
-    return f"{said}, {_spelt(arm.speed)}{against}"
+    return f"{verdict}, {_spelt(arm.speed)}{against}"
 
 
 def _spelt(speed: Speed) -> str:

@@ -59,8 +59,8 @@ def unread(state: State, text: str) -> None:
 def costs(state: State, ids: Iterable[str]) -> dict[str, int]:
     """Return the cost of each of our items by node id, for an xdist controller, which knows only the ids."""
     names = {candidate.name for candidate in state.ledger.candidates}
-    ours = {text: item for text in ids if (item := nodeid.parse(text)).candidate in names}
-    return {text: _cost(state, item.path) for text, item in ours.items()}
+    nodes = {text: item for text in ids if (item := nodeid.parse(text)).candidate in names}
+    return {text: _cost(state, item.path) for text, item in nodes.items()}
 
 
 def _cost(state: State, node: str) -> int:
@@ -73,16 +73,16 @@ def _cost(state: State, node: str) -> int:
 
 def status(state: State, report: pytest.TestReport, records: Sequence[Record]) -> tuple[str, str, str]:
     """Return what pytest prints for a judged task: category, text behind the file's name, and verbose word."""
-    said = [TRUSTED] if state.settings.trusted else []
+    words = [TRUSTED] if state.settings.trusted else []
     item = nodeid.parse(report.nodeid)
     total = state.ledger.selected.get(item.candidate, {}).get(item.task, 0)
-    said += [outcome(records, total)] if records else []
-    text = ", ".join(filter(None, [*said, state.progress.remaining()]))
+    words += [outcome(records, total)] if records else []
+    text = ", ".join(filter(None, [*words, state.progress.remaining()]))
     letter = {"passed": ".", "skipped": "s"}.get(report.outcome, "F")
     # Under xdist no file names are printed between the dots: a line of its own says which task it was.
     place = f"\n{item.item} " if hasattr(report, "node") else ""
     room = _room(state.config, place)
-    plain = ", ".join(said)
+    plain = ", ".join(words)
     forms = (text, plain, plain.replace(" correct", ""), plain.rpartition(", ")[2])  # the speed-up is always there
     short = next((f" {form} " for form in forms if len(form) <= room), f"\n  {plain} ")
     return report.outcome, f"{place}{letter}{short}", f"{report.outcome.upper()} ({text})"
@@ -102,7 +102,7 @@ def to_benchmark(state: State, text: str, records: Iterable[Record]) -> None:
     """Give a task's timings to pytest-benchmark, if it is installed and asked to save."""
     from pytest_passbench.plugin import benchmark
 
-    if not state.settings.trusted and benchmark.wanted(state.config):
+    if not state.settings.trusted and benchmark.saves(state.config):
         for record in records:
             benchmark.add(state.config, text, record)
 

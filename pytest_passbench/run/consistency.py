@@ -56,9 +56,9 @@ def _seed(run: Run) -> Iterator[str]:
 
 
 def _tasks(run: Run, hashes: Mapping[str, str]) -> Iterator[str]:
-    noted = run.hashes.get("tasks", {})
+    run_hashes = run.hashes.get("tasks", {})
     for task, now in hashes.items():
-        if task in noted and noted[task] != now:
+        if task in run_hashes and run_hashes[task] != now:
             yield f"task {task}: its contents are not those that were judged"
 
 
@@ -67,16 +67,16 @@ def _complete(run: Run, counts: Mapping[str, int]) -> Iterator[str]:
         yield "the run was interrupted, so subgraphs that failed may be missing from it"
         return
     for name in run.names:
-        found: dict[str, set[str]] = {}
+        subgraphs: dict[str, set[str]] = {}
         for record in run.of(name):
-            if record.subgraph in found.setdefault(record.task, set()):
+            if record.subgraph in subgraphs.setdefault(record.task, set()):
                 yield f"{name}: {record.task}/{record.subgraph} is there twice"
-            found[record.task].add(record.subgraph)
+            subgraphs[record.task].add(record.subgraph)
         for task, count in counts.items():
-            got = len(found.get(task, ()))
-            if got != count:
-                records, wanted = counted(got, "record"), counted(count, "subgraph")
-                yield f"{name}: {records} of task {task}, which has {wanted} to judge"
+            actual = len(subgraphs.get(task, ()))
+            if actual != count:
+                records, expected = counted(actual, "record"), counted(count, "subgraph")
+                yield f"{name}: {records} of task {task}, which has {expected} to judge"
 
 
 def _speeds(record: Record) -> Iterator[str]:

@@ -80,18 +80,18 @@ def records(
     task: Task,
     candidate: Candidate,
     tolerance: int,
-    known: Collection[str] = (),
+    judged: Collection[str] = (),
     criterion: Criterion = "ladder",
 ) -> Iterator[Record]:
-    """Yield the judge's records of a task and a candidate, but of the subgraphs that are ``known`` already.
+    """Yield the judge's records of a task and a candidate, but of the subgraphs that are ``judged`` already.
 
     The run's t and criterion are put into each: judges need not do that.
     """
-    left = tuple(item for item in judge.selected(task, candidate) if item.id not in known)
-    asked = replace(task, subgraphs=left) if known else task
-    for record in judge.judge(asked, candidate) if left else ():
+    left = tuple(item for item in judge.selected(task, candidate) if item.id not in judged)
+    remaining = replace(task, subgraphs=left) if judged else task
+    for record in judge.judge(remaining, candidate) if left else ():
         record.tolerance, record.criterion = tolerance, criterion
-        if known:
+        if judged:
             record.task_hash = task_hash(task)
         yield record
 

@@ -26,24 +26,24 @@ def disagreements(run: Run, tasks: Mapping[str, Task], candidate: Candidate, cou
 
     Speeds may differ by what their intervals leave open, and are not compared if one was not measured.
     """
-    known = [item["name"] for item in run.candidates if item.get("content_hash") == candidate.content_hash]
-    judged = [r for r in run.records if r.candidate in known and r.task in tasks and r.judged]
-    chosen = random.SystemRandom().sample(judged, min(count, len(judged)))
-    given: dict[str, Any] = {name: run.settings[name] for name in same_in("rerun") if name in run.settings}
-    with closing(judging.make_judge(Settings(**given), seeds.draw())) as judge:
-        for record in chosen:
-            yield from _again(judge, record, tasks[record.task], candidate)
+    names = [item["name"] for item in run.candidates if item.get("content_hash") == candidate.content_hash]
+    judged = [r for r in run.records if r.candidate in names and r.task in tasks and r.judged]
+    sample = random.SystemRandom().sample(judged, min(count, len(judged)))
+    settings: dict[str, Any] = {name: run.settings[name] for name in same_in("rerun") if name in run.settings}
+    with closing(judging.make_judge(Settings(**settings), seeds.draw())) as judge:
+        for record in sample:
+            yield from _disagreements_of(judge, record, tasks[record.task], candidate)
 
 
-def _again(judge: Judge, record: Record, task: Task, candidate: Candidate) -> Iterator[str]:
-    wanted = tuple(subgraph for subgraph in task.subgraphs if subgraph.id == record.subgraph)
-    again = replace(task, subgraphs=wanted)
-    found = list(records(judge, again, candidate, record.tolerance, criterion=record.criterion))
+def _disagreements_of(judge: Judge, record: Record, task: Task, candidate: Candidate) -> Iterator[str]:
+    subgraphs = tuple(subgraph for subgraph in task.subgraphs if subgraph.id == record.subgraph)
+    single = replace(task, subgraphs=subgraphs)
+    results = list(records(judge, single, candidate, record.tolerance, criterion=record.criterion))
     name = f"{record.task}/{record.subgraph}"
-    if not found:
+    if not results:
         yield f"{name}: there is no such subgraph"
         return
-    now = found[-1]
+    now = results[-1]
     if not now.judged:
         yield f"{name}: could not be judged now: {now.arm.message}"
     elif now.arm.status != record.arm.status and record.arm.phase != "disqualified":
