@@ -132,8 +132,8 @@ class _Search:
             if self._ended():
                 break
             self.progress.update(
-                f"{counted(self.result.tried, 'run')} tried, {len(self.result.tasks)} of {self.result.requested} tasks made"
-                f"; next: {' '.join(choice.ops)}"
+                f"{counted(self.result.tried, 'run')} tried, {len(self.result.tasks)} of {self.result.requested} "
+                f"tasks made; next: {' '.join(choice.ops)}"
             )
             self._curate(choice.ops)
 

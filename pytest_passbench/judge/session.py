@@ -73,14 +73,14 @@ class Session:
 
     def start(self) -> None:
         """Start the sandboxes that are missing, in the background. From now on, eager's programs are kept."""
-        self.equipment.programs.kept = not is_cuda(self.settings.device)  # a device's template becomes its runner
+        self.equipment.programs.enabled = not is_cuda(self.settings.device)  # a device's template becomes its runner
         self._choose_arms()
         self.equipment.readings.arm()
         self.equipment.arms()
 
     def _choose_arms(self) -> None:
         """Decide whether eager has a twin. For one subgraph alone, it would cost more than it tells."""
-        lasting = self.equipment.programs.kept or self.case_judge.budget.expected > 1
+        lasting = self.equipment.programs.enabled or self.case_judge.budget.expected > 1
         self.equipment.twin = self.thorough and lasting
 
     def environment(self) -> dict[str, Any]:
@@ -150,7 +150,7 @@ class Session:
         for first in unsettled:
             if budget.spare(sum(first.subject.record.durations.values())):
                 case = first.subject.case
-                record, _ = self._attempts.judge(case, partial(self.case_judge.again, first))
+                record, _ = self._attempts.judge(case, partial(self.case_judge.remeasure, first))
                 if record.judged:  # else what was found first stays
                     baselines.keep(case, record)
                     yield record
