@@ -18,7 +18,7 @@ from statistics import median
 import torch
 
 from pytest_passbench.core.task import TensorSpec
-from pytest_passbench.judge.inputs import Inputs, chosen
+from pytest_passbench.judge.inputs import Inputs, default
 from pytest_passbench.judge.inputs.compiled import Native
 from pytest_passbench.judge.inputs.generator import Generator
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
@@ -102,7 +102,7 @@ def by_subgraph(tasks: int) -> None:
         pages.close()
     ordered = sorted(spent)
     print(
-        f"\n{chosen().name}, {BLOCKS} blocks of each of {len(spent)} subgraphs: median {median(spent):.1f} ms, "
+        f"\n{default().name}, {BLOCKS} blocks of each of {len(spent)} subgraphs: median {median(spent):.1f} ms, "
         f"nine tenths below {ordered[int(0.9 * len(ordered))]:.1f} ms, most {ordered[-1]:.1f} ms"
     )
 

@@ -21,7 +21,7 @@ from pytest_passbench.suite.taskfile import task_hash
 Answer = Mapping[str, str]
 """The text of each file, by its path in the candidate's folder."""
 
-Given = str | Path | Answer
+CandidateSource = str | Path | Answer
 """A candidate as callers give it: its folder, or its files' texts."""
 
 MAX_FILES, MAX_CHARACTERS = 1_000, 16 << 20
@@ -48,30 +48,30 @@ class Entry:
 
 
 @contextmanager
-def entries(given: Sequence[Given]) -> Iterator[list[Entry]]:
+def entries(sources: Sequence[CandidateSource]) -> Iterator[list[Entry]]:
     """Return the candidates of a call, within a context that keeps the files of those given as text.
 
     Those are called ``answer``, or ``answer-1`` and so on if there are several. Raises UserError for a folder that is
     no candidate. An answer's mistakes are its own: they become the :attr:`Entry.mistake`.
     """
-    folders = [Path(item).resolve() for item in given if isinstance(item, str | Path)]
+    folders = [Path(item).resolve() for item in sources if isinstance(item, str | Path)]
     opened = iter(open_candidates(folders) if folders else [])
-    texts = sum(not isinstance(item, str | Path) for item in given)
+    texts = sum(not isinstance(item, str | Path) for item in sources)
     with tempfile.TemporaryDirectory(prefix="passbench-answers-") as scratch:
-        found, number = list[Entry](), 0
-        for item in given:
+        result, number = list[Entry](), 0
+        for item in sources:
             if isinstance(item, str | Path):
                 candidate = next(opened)
-                found.append(Entry(candidate.name, candidate))
+                result.append(Entry(candidate.name, candidate))
             else:
                 number += 1
                 name = "answer" if texts == 1 else f"answer-{number}"
-                found.append(_written(item, Path(scratch) / name))
-        names = [entry.name for entry in found]
+                result.append(_written(item, Path(scratch) / name))
+        names = [entry.name for entry in result]
         for name in names:
             if names.count(name) > 1:
                 raise UserError(f"a folder is called {name}, as an answer is", remedy="rename the folder")
-        yield found
+        yield result
 
 
 def _written(answer: Answer, folder: Path) -> Entry:
@@ -98,8 +98,8 @@ def _write(answer: Answer, folder: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(text.encode())
         except (OSError, UnicodeEncodeError) as error:
-            said = error.strerror if isinstance(error, OSError) else "it has half of a character"
-            raise UserError(f"cannot be written: {said}", where=f"the answer's {abbreviated(name)}") from None
+            reason = error.strerror if isinstance(error, OSError) else "it has half of a character"
+            raise UserError(f"cannot be written: {reason}", where=f"the answer's {abbreviated(name)}") from None
     _add_manifest(answer, folder)
 
 

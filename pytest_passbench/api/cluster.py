@@ -51,7 +51,7 @@ class Remote:
     """The actor: an engine on some machine of the cluster. ``index`` tells apart the judges of one machine."""
 
     def __init__(self, settings: Settings, thorough: bool, index: int) -> None:
-        self._given = settings, thorough, index
+        self._arguments = settings, thorough, index
         self._engine: Engine | None = None
         self._call, self._candidates, self._homes = b"", list[Candidate](), dict[str, str]()
         self._scratch: Scratch | None = None
@@ -61,7 +61,7 @@ class Remote:
         if of_harness() != harness:
             return UserError("has another version of pytest-passbench", where=_host(), remedy="install the same one")
         try:
-            self._engine = Engine(*self._given)
+            self._engine = Engine(*self._arguments)
         except UserError as error:
             return error
         return None
@@ -73,8 +73,8 @@ class Remote:
             if seed != self._call:
                 self._engine.begin(seed, expected)
                 self._call, self._candidates = seed, self._unpacked(packed)
-            found = [self._at_home(report) for report in self._engine.judge([task], self._candidates)]
-            return [*found, self._engine.machine(f"{_host()}/{self._given[2]}")]
+            reports = [self._at_home(report) for report in self._engine.judge([task], self._candidates)]
+            return [*reports, self._engine.machine(f"{_host()}/{self._arguments[2]}")]
         except UserError as error:
             return error
 
@@ -165,8 +165,8 @@ class Cluster:
         except ImportError:
             raise UserError("Ray is not installed", where="ray", remedy=_INSTALL) from None
         self._ray, self._settings, self._thorough = ray, settings, thorough
-        self._own = not ray.is_initialized()
-        if self._own:
+        self._owns_ray = not ray.is_initialized()
+        if self._owns_ray:
             try:
                 _reach(address or "")
                 ray.init(address=address, log_to_driver=False, include_dashboard=False if address is None else None)
@@ -222,7 +222,7 @@ class Cluster:
         """Return the reports of a task that is done. A judge that is gone gives its task back."""
         judge = next(judge for judge in self._judges if future in (judge.ready, judge.job))
         try:
-            said = self._ray.get(future)
+            reports = self._ray.get(future)
         except self._ray.exceptions.RayError as error:
             self._judges.remove(judge)
             self._looked = 0.0
@@ -234,13 +234,13 @@ class Cluster:
             else:
                 work.not_started(judge, how)
             return []
-        if isinstance(said, UserError):
-            raise said
+        if isinstance(reports, UserError):
+            raise reports
         if future == judge.ready:
             judge.ready = None
             return []
         judge.job = judge.task = None
-        return list(said)
+        return list(reports)
 
     def _grow(self) -> None:
         """Start judges where there are none: on machines that have joined, or in place of lost ones."""
@@ -253,9 +253,9 @@ class Cluster:
             name = node["NodeID"]
             if not node["Alive"]:
                 continue
-            taken = {judge.index for judge in self._judges if judge.node == name}
+            indices = {judge.index for judge in self._judges if judge.node == name}
             for index in range(_room(node["Resources"], self._settings)):
-                if index in taken:
+                if index in indices:
                     continue
                 needs = _resources(self._settings)
                 options = {**needs, "scheduling_strategy": strategy(node_id=name, soft=False), "max_restarts": 0}
@@ -273,7 +273,7 @@ class Cluster:
     def close(self) -> None:
         """End all judges, and leave the cluster if this process has joined it for them."""
         self._stop()
-        if self._own:
+        if self._owns_ray:
             self._ray.shutdown()
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from pytest_passbench.api.answers import Answer, Entry, entries
-from pytest_passbench.api.given import Paths, TaskShelf, load, of_tasks, paths
-from pytest_passbench.api.given import settings as settings_of
+from pytest_passbench.api.arguments import Paths, TaskShelf, load, of_tasks, paths
+from pytest_passbench.api.arguments import settings as settings_of
 from pytest_passbench.api.local import Local
 from pytest_passbench.api.outcome import Outcome
 from pytest_passbench.api.work import Backend, Call, take
@@ -50,15 +50,15 @@ def evaluate(
     """
     settings.setdefault("suite", "lite" if tasks is None else "all")
     folders = tuple(path.resolve() for path in paths(candidate))
-    chosen = settings_of(settings, "evaluate")
-    against = None if chosen.against is None else Path(chosen.against).resolve()
-    chosen = replace(chosen, candidates=folders, against=against, tasks=tuple(paths(tasks or ())))
-    check_machine(chosen)
-    candidates, reference = open_candidates(chosen.candidates), open_reference(chosen)
-    ledger = Ledger(chosen, candidates, run_seed(chosen.seed), reference)
-    loaded = list(load(chosen))
+    run_settings = settings_of(settings, "evaluate")
+    against = None if run_settings.against is None else Path(run_settings.against).resolve()
+    run_settings = replace(run_settings, candidates=folders, against=against, tasks=tuple(paths(tasks or ())))
+    check_machine(run_settings)
+    candidates, reference = open_candidates(run_settings.candidates), open_reference(run_settings)
+    ledger = Ledger(run_settings, candidates, run_seed(run_settings.seed), reference)
+    loaded = list(load(run_settings))
     ledger.tasks = [task.id for task in loaded]
-    with closing(judge(chosen, ledger.seed)) as judging:
+    with closing(judge(run_settings, ledger.seed)) as judging:
         ledger.environment = judging.environment()
         try:
             judge_all(judging, ledger, loaded, on_record)
@@ -131,13 +131,13 @@ class Evaluator:
         eager is timed beside each of them. Otherwise as :meth:`evaluate`.
         """
         self._check_usable()
-        chosen = self._tasks if tasks is None else self._shelf.named(tasks)
-        if chosen is None:
+        selected = self._tasks if tasks is None else self._shelf.named(tasks)
+        if selected is None:
             remedy = "give the call, or the evaluator, a task's id or file, or the name of a suite"
             raise UserError("no task is named", where="Evaluator", remedy=remedy)
-        with entries(list(candidates)) as found, self._lock:
+        with entries(list(candidates)) as opened, self._lock:
             self._check_usable()
-            return self._judged(found, chosen, on_record) if found else []
+            return self._judged(opened, selected, on_record) if opened else []
 
     async def evaluate_async(
         self, candidate: str | Path | Answer, tasks: Paths | None = None, *, on_record: OnRecord | None = None
@@ -145,15 +145,15 @@ class Evaluator:
         """Judge a candidate in a thread, and return its outcome. A cancelled call is judged to its end regardless."""
         return await asyncio.to_thread(self.evaluate, candidate, tasks, on_record=on_record)
 
-    def _judged(self, found: Sequence[Entry], tasks: Sequence[Task], on_record: OnRecord | None) -> list[Outcome]:
-        candidates = [entry.candidate for entry in found if entry.candidate is not None]
+    def _judged(self, opened: Sequence[Entry], tasks: Sequence[Task], on_record: OnRecord | None) -> list[Outcome]:
+        candidates = [entry.candidate for entry in opened if entry.candidate is not None]
         call = Call(run_seed(None), tasks, candidates)
-        chosen = replace(of_tasks(self.settings, tasks), candidates=tuple(item.path for item in candidates))
-        ledger = Ledger(chosen, candidates, call.seed, tasks=[task.id for task in tasks])
+        run_settings = replace(of_tasks(self.settings, tasks), candidates=tuple(item.path for item in candidates))
+        ledger = Ledger(run_settings, candidates, call.seed, tasks=[task.id for task in tasks])
         if candidates:
             take(self._backend, call, ledger, on_record)
         run = Outcome.from_run(ledger.run())
-        return [run.only(entry.name) if entry.candidate else self._mistaken(entry, run, tasks) for entry in found]
+        return [run.only(entry.name) if entry.candidate else self._mistaken(entry, run, tasks) for entry in opened]
 
     def _mistaken(self, entry: Entry, run: Outcome, tasks: Sequence[Task]) -> Outcome:
         """Return the outcome of an answer from which no candidate could be made."""

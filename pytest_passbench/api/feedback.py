@@ -61,25 +61,25 @@ def text(records: Sequence[Record], expected: int, path: str, limit: int = LIMIT
     parts = [_head(judged, right, expected)]
     parts += _failures([record for record in records if not (record.judged and record.correct)])
     parts += [_matches(judged), _speeds(right), _warnings(judged), _output(judged)]
-    found = _inside("\n\n".join(filter(None, parts)), path)
-    return found if len(found) <= limit else found[: max(0, limit - len(CUT))] + CUT
+    body = _inside("\n\n".join(filter(None, parts)), path)
+    return body if len(body) <= limit else body[: max(0, limit - len(CUT))] + CUT
 
 
-def _inside(said: str, path: str) -> str:
+def _inside(text: str, path: str) -> str:
     """Return a text in which paths begin in the candidate's folder. Of any other absolute path the name stays."""
     if path:
-        said = said.replace(f"{path}/", "").replace(path, "the candidate")
-    return _FOLDERS.sub("", said)
+        text = text.replace(f"{path}/", "").replace(path, "the candidate")
+    return _FOLDERS.sub("", text)
 
 
 def _head(judged: Sequence[Record], right: Sequence[Record], expected: int) -> str:
     total = max(expected, len(judged))
-    said = f"{len(right)} of {total} subgraphs are correct"
+    summary = f"{len(right)} of {total} subgraphs are correct"
     if judged:
         agrees, accurate = f"agreement with eager at t = {judged[0].tolerance}", "as accurate as eager"
         words = {"ladder": agrees, "fp64": accurate, "either": f"{agrees}, or {accurate}"}
-        said += f" ({words[judged[0].criterion]})"
-    return said + "."
+        summary += f" ({words[judged[0].criterion]})"
+    return summary + "."
 
 
 def _failures(failed: Sequence[Record]) -> Iterator[str]:
@@ -114,11 +114,11 @@ def _failure(group: Sequence[Record]) -> str:
     others = f" and {len(group) - 1} more" if len(group) > 1 else ""
     if arm.status == RAN:
         return "\n".join([f"Wrong answer on {where}{others}: {_wrong(first)}.", *_worst(group)])
-    said = f"{arm.status} on {where}{others}: {IN_WORDS.get(arm.status, arm.status)}."
-    shown = [f"  {printable(part)}" for part in _capped(arm.message, MAX_MESSAGE).splitlines()]
-    told = [finding for record in group for finding in record.findings if finding.message not in arm.message]
-    more = [f"  {item}" for item in dict.fromkeys(map(_finding, told))]
-    return "\n".join([said, *shown, *more[:MAX_CAUSES]])
+    headline = f"{arm.status} on {where}{others}: {IN_WORDS.get(arm.status, arm.status)}."
+    lines = [f"  {printable(part)}" for part in _capped(arm.message, MAX_MESSAGE).splitlines()]
+    findings = [finding for record in group for finding in record.findings if finding.message not in arm.message]
+    more = [f"  {item}" for item in dict.fromkeys(map(_finding, findings))]
+    return "\n".join([headline, *lines, *more[:MAX_CAUSES]])
 
 
 def _finding(finding: Finding) -> str:
@@ -139,10 +139,10 @@ def _wrong(record: Record) -> str:
 
 def _worst(group: Sequence[Record]) -> Iterator[str]:
     """Yield the worst element of the first subgraph of each dtype."""
-    seen: set[str] = set()
+    keys: set[str] = set()
     for record in group:
-        if record.dtype not in seen and record.arm.worst:
-            seen.add(record.dtype)
+        if record.dtype not in keys and record.arm.worst:
+            keys.add(record.dtype)
             nearer = "; nearer to float64 than eager is" if record.nearer else ""
             yield f"  worst element ({line(record.dtype, 20)}): {line(record.arm.worst, 300)}{nearer}"
 
@@ -174,17 +174,17 @@ def _matches(judged: Iterable[Record]) -> str:
 
 
 def _speeds(right: Sequence[Record]) -> str:
-    found = [(record, record.arm.speed) for record in right if record.arm.speed is not None]
-    if not found:
+    measured = [(record, record.arm.speed) for record in right if record.arm.speed is not None]
+    if not measured:
         return "No correct subgraph has a measured speed." if right else ""
-    found.sort(key=lambda pair: pair[1].ratio)
-    (slow, slowest), (fast, fastest) = found[0], found[-1]
+    measured.sort(key=lambda pair: pair[1].ratio)
+    (slow, slowest), (fast, fastest) = measured[0], measured[-1]
     rows = [f"Speed-up over eager (95 % interval), slowest: {_speed(slow, slowest)}"]
-    if len(found) > 1:
+    if len(measured) > 1:
         rows.append(f"fastest: {_speed(fast, fastest)}")
-    slower = sum(speed.verdict == "SLOWER" for _, speed in found)
+    slower = sum(speed.verdict == "SLOWER" for _, speed in measured)
     if slower:
-        rows.append(f"{slower} of {len(found)} are slower than eager")
+        rows.append(f"{slower} of {len(measured)} are slower than eager")
     return "; ".join(rows) + "."
 
 
@@ -194,10 +194,10 @@ def _speed(record: Record, speed: Speed) -> str:
 
 
 def _warnings(judged: Iterable[Record]) -> str:
-    found = {
+    warnings = {
         _finding(finding): None for record in judged for finding in record.findings if finding.severity == "warning"
     }
-    return "\n".join(f"Warning: {item}" for item in list(found)[:MAX_CAUSES])
+    return "\n".join(f"Warning: {item}" for item in list(warnings)[:MAX_CAUSES])
 
 
 def _output(judged: Iterable[Record]) -> str:
@@ -208,9 +208,9 @@ def _output(judged: Iterable[Record]) -> str:
     return "\n".join(["It printed:", *(f"  | {row}" for row in rows)])
 
 
-def _capped(said: str, limit: int) -> str:
+def _capped(text: str, limit: int) -> str:
     """Return a message cut in its middle: a compiler's first line counts most, and a traceback's last one."""
-    safe = printable(said, LINES)
+    safe = printable(text, LINES)
     if len(safe) <= limit:
         return safe
     return f"{safe[: limit * 2 // 3]}{CUT}\n{safe[-limit // 3 :]}"

@@ -28,26 +28,26 @@ class Local:
     """A judge's process on this machine. It starts at once, in the background."""
 
     def __init__(self, settings: Settings, thorough: bool) -> None:
-        self._given = settings, thorough
+        self._arguments = settings, thorough
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Connection | None = None
         self._greeted = False
         self._start()
 
     def _start(self) -> tuple[subprocess.Popen[bytes], Connection]:
-        mine, theirs = Pipe()
-        with theirs:
+        parent_end, child_end = Pipe()
+        with child_end:
             command = [sys.executable, "-P", "-c", _START.format(str(IMPORTED_FROM))]
             process = subprocess.Popen(
-                [*command, str(theirs.fileno()), str(os.getpid())],
-                pass_fds=(theirs.fileno(),),
+                [*command, str(child_end.fileno()), str(os.getpid())],
+                pass_fds=(child_end.fileno(),),
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl+C is the caller's, who ends this process then
             )
-        self._process, self._channel, self._greeted = process, mine, False
+        self._process, self._channel, self._greeted = process, parent_end, False
         with contextlib.suppress(OSError):  # it has ended: the first answer is missing, too
-            mine.send(self._given)
-        return process, mine
+            parent_end.send(self._arguments)
+        return process, parent_end
 
     def judge(self, call: Call) -> Generator[Report]:
         """Yield the reports of a call. A process that is lost is replaced once, and judges the rest."""
@@ -61,10 +61,10 @@ class Local:
                             left = _from(call, report.record.task)
                 return
             except (EOFError, OSError) as error:
-                said = _ending(self._stop(LOST_SECONDS))
+                ending = _ending(self._stop(LOST_SECONDS))
                 if lost:
                     remedy = "look for a lack of memory; `passbench doctor` says what else may be wrong"
-                    raise UserError(f"the judge's process was lost twice: {said}", remedy=remedy) from error
+                    raise UserError(f"the judge's process was lost twice: {ending}", remedy=remedy) from error
                 lost = True
 
     def _reports(self, call: Call) -> Generator[Report]:
@@ -78,8 +78,8 @@ class Local:
                 _check(channel.recv())
                 self._greeted = True
             channel.send(call)
-            while (said := channel.recv()) is not DONE:
-                yield _check(said)
+            while (message := channel.recv()) is not DONE:
+                yield _check(message)
         except UserError:  # the last word on a call; if it is the first one of all, the process has ended
             if not self._greeted:
                 self._stop()
@@ -120,7 +120,7 @@ def _from(call: Call, task: str) -> Call:
     return replace(call, tasks=call.tasks[ids.index(task) :])
 
 
-def _check(said: Any) -> Any:
-    if isinstance(said, UserError):
-        raise said
-    return said
+def _check(message: Any) -> Any:
+    if isinstance(message, UserError):
+        raise message
+    return message

@@ -34,10 +34,10 @@ class Reward(float):
     def __new__(
         cls, value: float, low: float, high: float, criterion: Criterion, integrity: bool = False, unmeasured: int = 0
     ) -> Self:
-        made = super().__new__(cls, value)
-        made.low, made.high, made.criterion = low, high, criterion
-        made.integrity, made.unmeasured = integrity, unmeasured
-        return made
+        reward = super().__new__(cls, value)
+        reward.low, reward.high, reward.criterion = low, high, criterion
+        reward.integrity, reward.unmeasured = integrity, unmeasured
+        return reward
 
     def __getnewargs__(self) -> tuple[Any, ...]:
         return float(self), self.low, self.high, self.criterion, self.integrity, self.unmeasured
@@ -73,18 +73,18 @@ class Outcome(Run):
         subgraph that gets correct, and with each speed-up. A correct answer without a measured speed counts as fast
         as eager's. Raises UserError if the machine kept all subgraphs from being judged.
         """
-        name, chosen = self._named(candidate), self.criterion if criterion is None else criterion
-        if chosen not in CRITERIA:
-            raise UserError(f"unknown criterion {chosen!r}", remedy=f"one of {', '.join(CRITERIA)}")
+        name, effective_criterion = self._named(candidate), self.criterion if criterion is None else criterion
+        if effective_criterion not in CRITERIA:
+            raise UserError(f"unknown criterion {effective_criterion!r}", remedy=f"one of {', '.join(CRITERIA)}")
         if any(record.arm.status == "integrity" for record in self.of(name)):
-            return Reward(INTEGRITY_REWARD, INTEGRITY_REWARD, INTEGRITY_REWARD, chosen, integrity=True)
-        tasks, unmeasured = _as_eager(tasks_of(self, name, chosen), self.score_settings)
-        found = terms(tasks, self.score_settings)
-        if found is None:
-            said = next((record.arm.message for record in self.of(name) if not record.judged), "there is no task")
-            raise UserError(f"nothing could be judged: {said}", remedy="`passbench doctor` says what may be wrong")
-        value = score(found, float(self.noise.get("offset", 0.0)))
-        return Reward(value.ratio, value.low, value.high, chosen, unmeasured=unmeasured)
+            return Reward(INTEGRITY_REWARD, INTEGRITY_REWARD, INTEGRITY_REWARD, effective_criterion, integrity=True)
+        tasks, unmeasured = _as_eager(tasks_of(self, name, effective_criterion), self.score_settings)
+        score_terms = terms(tasks, self.score_settings)
+        if score_terms is None:
+            reason = next((record.arm.message for record in self.of(name) if not record.judged), "there is no task")
+            raise UserError(f"nothing could be judged: {reason}", remedy="`passbench doctor` says what may be wrong")
+        value = score(score_terms, float(self.noise.get("offset", 0.0)))
+        return Reward(value.ratio, value.low, value.high, effective_criterion, unmeasured=unmeasured)
 
     def feedback(self, candidate: str | None = None, limit: int = feedback.LIMIT) -> str:
         """Return in words what became of a candidate, for the next attempt of whoever wrote it.

@@ -14,7 +14,7 @@ from itertools import islice
 
 from pytest_passbench.kernels.lexer import Text, Token
 
-Found = tuple[int, str, str]  # line or position, rule, and the refused text in words
+Refusal = tuple[int, str, str]  # line or position, rule, and the refused text in words
 MAX_FINDINGS = 20
 REMEDIES = {
     "native": "a C++ kernel computes on its arguments, and does nothing else",
@@ -83,7 +83,7 @@ _CONTROL = re.compile(r"[^\t\n\x20-\x7e\x80-\U0010ffff]")
 _TRIGRAPH = re.compile(r"\?\?[=/'()!<>-]")
 
 
-def screen(source: str) -> Iterator[Found]:
+def screen(source: str) -> Iterator[Refusal]:
     """Yield ``(line, rule, what)`` for what a kernel may not contain, at most 20 findings.
 
     ``what`` describes the refused text in words. Control characters and trigraphs come first. The rest follows in the
@@ -92,7 +92,7 @@ def screen(source: str) -> Iterator[Found]:
     yield from islice(_screen(source), MAX_FINDINGS)
 
 
-def _screen(source: str) -> Iterator[Found]:
+def _screen(source: str) -> Iterator[Refusal]:
     """Yield all findings, with lines."""
     try:
         text = Text(source)
@@ -107,7 +107,7 @@ def _screen(source: str) -> Iterator[Found]:
         yield text.line(at), rule, what
 
 
-def _findings(tokens: list[Token], text: Text) -> Iterator[Found]:
+def _findings(tokens: list[Token], text: Text) -> Iterator[Refusal]:
     """Yield the findings in the tokens, with positions in place of lines."""
     fresh = True  # at the start of a line
     define = False
@@ -129,7 +129,7 @@ def _findings(tokens: list[Token], text: Text) -> Iterator[Found]:
         fresh = False
 
 
-def _mark(token: Token, after: Token) -> Iterator[Found]:
+def _mark(token: Token, after: Token) -> Iterator[Refusal]:
     adjacent = after.at == token.at + 1
     if adjacent and token.text + after.text in ("##", "%:"):
         yield token.at, "native", "token pasting" if token.text == "#" else "a digraph"
@@ -137,7 +137,7 @@ def _mark(token: Token, after: Token) -> Iterator[Found]:
         yield token.at, "native", "a backslash outside of literals"
 
 
-def _name(token: Token, after: Token, define: bool) -> Iterator[Found]:
+def _name(token: Token, after: Token, define: bool) -> Iterator[Refusal]:
     name, bare = token.text, token.text.strip("_")
     if name in _ASSEMBLY or name.startswith("_tile_"):  # AMX macros put their arguments into assembly
         yield token.at, "native", "inline assembly"
@@ -155,7 +155,7 @@ def _name(token: Token, after: Token, define: bool) -> Iterator[Found]:
         yield token.at, "native", "a raw string"
 
 
-def _operator(tokens: list[Token], index: int) -> Iterator[Found]:
+def _operator(tokens: list[Token], index: int) -> Iterator[Refusal]:
     """Yield a finding for ``_Pragma("...")``, by the rules of ``#pragma``."""
     if tokens[index].text != "_Pragma":
         return
@@ -171,7 +171,7 @@ def _operator(tokens: list[Token], index: int) -> Iterator[Found]:
         yield tokens[index].at, "native", f"_Pragma {''.join(following)[:60]}"
 
 
-def _directive(tokens: list[Token], index: int, text: Text) -> Iterator[Found]:
+def _directive(tokens: list[Token], index: int, text: Text) -> Iterator[Refusal]:
     """Yield a finding for a preprocessor line, from the token after its "#"."""
     name = tokens[index] if index < len(tokens) else Token("newline", "", 0)
     if name.kind == "newline":
@@ -212,7 +212,7 @@ class _Attributes:
         self._base = 0  # the depth at which names of attributes stand
         self._closing = ""
 
-    def feed(self, token: Token, after: Token) -> Iterator[Found]:
+    def feed(self, token: Token, after: Token) -> Iterator[Refusal]:
         """Take the next token. Yield a finding if it names an attribute that is not allowed."""
         if not self._closing:
             if token.text in ("__attribute__", "__attribute"):

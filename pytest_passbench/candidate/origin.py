@@ -67,8 +67,8 @@ def _agreement(lines: list[str], place: int, there: list[str], at: int) -> int:
     size = len(lines[place])
     for step in (-1, 1):
         for far in range(step, step * _MAX_NEIGHBOURS, step):
-            mine, other = place + far, at + far
-            if not (0 <= mine < len(lines) and 0 <= other < len(there)) or lines[mine] != there[other]:
+            first, other = place + far, at + far
+            if not (0 <= first < len(lines) and 0 <= other < len(there)) or lines[first] != there[other]:
                 break
-            size += len(lines[mine])
+            size += len(lines[first])
     return size

@@ -56,14 +56,14 @@ def run(args: argparse.Namespace) -> int:
     groups = conditions.grouped(_sources(args.files))
     between = standings.BETWEEN_RUNS if args.between_runs is None else args.between_runs
     boards = [standings.standings(group, args.latest, between) for group in groups]
-    made = [Path(out) for out in outputs if out != TERMINAL]
-    for path in made:
+    files = [Path(out) for out in outputs if out != TERMINAL]
+    for path in files:
         _write(boards, path)
     if args.plots is not None:
         from pytest_passbench.report.board import charts
 
-        made += charts.write(boards, args.plots)
-    for path in made:
+        files += charts.write(boards, args.plots)
+    for path in files:
         print(printable(str(path)), file=sys.stderr if TERMINAL in outputs else sys.stdout)
     if TERMINAL in outputs:
         _print(boards)
@@ -82,16 +82,16 @@ def _sources(files: Sequence[Path]) -> list[Source]:
     from pytest_passbench.report.board.conditions import Source
     from pytest_passbench.run import results_file
 
-    found: dict[str, Source] = {}
+    sources: dict[str, Source] = {}
     for file in files:
         path = results_file.located(file)
         read = results_file.read(path)
         results_file.check_untouched(read, path, "leave it out")
-        if read.digest in found:
-            same = f"{path} is the same run as {found[read.digest].path}: counted once"
+        if read.digest in sources:
+            same = f"{path} is the same run as {sources[read.digest].path}: counted once"
             print(f"passbench: {printable(same)}", file=sys.stderr)
-        found.setdefault(read.digest, Source(path, read))
-    return list(found.values())
+        sources.setdefault(read.digest, Source(path, read))
+    return list(sources.values())
 
 
 def _write(boards: Sequence[Board], path: Path) -> None:

@@ -41,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
 
     paths = [results_file.located(path) for path in (args.before, args.after)]
     before, after = map(results_file.read, paths)
-    for path, found in zip(paths, (before, after), strict=True):
-        warn_if_changed(found, path)
+    for path, loaded in zip(paths, (before, after), strict=True):
+        warn_if_changed(loaded, path)
     both = stored.compared(paths[0], before, after)
     notes = changes.notes(both) + left_out.sentences(both)
     sentences = [changes.sentence(both, name) for name in both.names] + notes
@@ -65,14 +65,14 @@ def worse(both: Run, limit: float) -> list[str]:
     """Return a line for each subgraph that lost its answer, or certainly more of its speed-up than ``limit``."""
     from pytest_passbench.report import changes
 
-    found = []
+    regressions = []
     for record in both.records:
         name = f"{record.task}/{record.subgraph} of {record.candidate}"
         if changes.lost(record):
-            found.append(f"regression: {name}: {changes.outcome(record, 0.0)}")
+            regressions.append(f"regression: {name}: {changes.outcome(record, 0.0)}")
         elif changes.doubtful(record, limit):
-            found.append(f"regression: {name}: speed-up {changes.change_of(record)} times that of before")
-    return found
+            regressions.append(f"regression: {name}: speed-up {changes.change_of(record)} times that of before")
+    return regressions
 
 
 def as_json(both: Run) -> dict[str, Any]:
@@ -111,5 +111,5 @@ def _interval(value: Interval | None) -> dict[str, Any] | None:
 
     if value is None:
         return None
-    found: dict[str, Any] = plain({"ratio": value.ratio, "low": value.low, "high": value.high})
-    return found
+    data: dict[str, Any] = plain({"ratio": value.ratio, "low": value.low, "high": value.high})
+    return data

@@ -17,7 +17,7 @@ from pytest_passbench.core.plurals import counted
 if TYPE_CHECKING:
     from pytest_passbench.core.task import Task
     from pytest_passbench.forge.models import Case, Variant
-    from pytest_passbench.forge.single import Made
+    from pytest_passbench.forge.single import ModelTasks
 
 STEPS = ("capture", "windows", "select", "curate", "write")
 EXTRA = ("describe",)
@@ -99,10 +99,10 @@ def would_do(args: argparse.Namespace) -> UserError:
     cases = all_cases()
     hours = len(cases) * args.timeout / args.processes / 3600
     tasks, sources = counted(args.tasks or 200, "task"), counted(len(cases), "architecture")
-    made = f"{tasks} in {args.out}, from {sources}, by the steps {args.steps}"
+    output = f"{tasks} in {args.out}, from {sources}, by the steps {args.steps}"
     long = f"up to {args.timeout:g} s for each architecture, {hours:.1f} hours in all, before the other steps"
     remedy = "add --all to begin; --only=NAME, --model or --hub make fewer; --list names the architectures"
-    return UserError(f"would make {made}: {long}", where="forge", remedy=remedy)
+    return UserError(f"would make {output}: {long}", where="forge", remedy=remedy)
 
 
 def list_cases() -> int:
@@ -126,12 +126,12 @@ def verify(args: argparse.Namespace) -> int:
     from pytest_passbench.suite.find import discover
 
     tasks = [ref.load() for ref in discover(args.out)]
-    found = [recapture.verify(case, tasks) for case in pick(args.verify)]
-    for one in found:
-        total = one.same + len(one.missing)
-        print(f"{one.case}: {one.same} of {total} subgraphs have the same hash")
-        print(*(f"  not made again: {name}" for name in one.missing), sep="\n", end="\n" if one.missing else "")
-    return 1 if any(one.missing for one in found) else 0
+    results = [recapture.verify(case, tasks) for case in pick(args.verify)]
+    for result in results:
+        total = result.same + len(result.missing)
+        print(f"{result.case}: {result.same} of {total} subgraphs have the same hash")
+        print(*(f"  not made again: {name}" for name in result.missing), sep="\n", end="\n" if result.missing else "")
+    return 1 if any(result.missing for result in results) else 0
 
 
 def make_from_model(args: argparse.Namespace) -> int:
@@ -148,50 +148,50 @@ def make_from_model(args: argparse.Namespace) -> int:
     remedy = None if args.hub else own.TYPED if args.input else own.DEFINED
     progress = Progress("forge")
     try:
-        made = single.make(case, args.tasks or 3, progress, remedy)
+        result = single.make(case, args.tasks or 3, progress, remedy)
     finally:
         progress.clear()
-    if not made.tasks:
-        raise none_made(case.name, made)
-    code = _write(args, made.tasks)
-    for text in shortfall(made):
+    if not result.tasks:
+        raise none_made(case.name, result)
+    code = _write(args, result.tasks)
+    for text in shortfall(result):
         print(text)
     print(f"judge passes on them with: pytest --passbench --candidate=DIR {args.out}")
     return code
 
 
-def none_made(name: str, made: Made) -> UserError:
+def none_made(name: str, result: ModelTasks) -> UserError:
     """Return the message for a model of which no task could be made: how many runs each rule refused, and why."""
-    if not made.refused:
+    if not result.refused:
         remedy = "name a module that computes with tensors, and without torch.compiler.disable"
         return UserError("torch.compile captures no two connected operators of it", where=name, remedy=remedy)
-    why = "; ".join(f"{rule} {count}, such as {example}" for rule, count, example in made.by_rule())
-    what = f"no task: {_runs(len(made.refused))} refused, by rule: {why}"
-    return UserError(what, where=name, remedy=_remedy(made))
+    why = "; ".join(f"{rule} {count}, such as {example}" for rule, count, example in result.by_rule())
+    what = f"no task: {_runs(len(result.refused))} refused, by rule: {why}"
+    return UserError(what, where=name, remedy=_remedy(result))
 
 
-def shortfall(made: Made) -> Iterator[str]:
+def shortfall(result: ModelTasks) -> Iterator[str]:
     """Yield lines that say why fewer tasks were made than asked for; no line if all were made."""
-    if len(made.tasks) >= made.asked:
+    if len(result.tasks) >= result.requested:
         return
-    head = f"asked for {counted(made.asked, 'task')}, made {len(made.tasks)}"
-    if not made.refused:
+    head = f"asked for {counted(result.requested, 'task')}, made {len(result.tasks)}"
+    if not result.refused:
         yield f"{head}: the model has no further run of operators"
         return
-    rules = made.by_rule()
+    rules = result.by_rule()
     counts = ", ".join(f"{rule} {count}" for rule, count, _ in rules)
-    yield f"{head}: {_runs(len(made.refused))} refused, by rule: {counts}"
+    yield f"{head}: {_runs(len(result.refused))} refused, by rule: {counts}"
     for rule, _, example in rules:
         yield f"  {rule}: {line(example)}"
-    yield f"  {_remedy(made)}"
+    yield f"  {_remedy(result)}"
 
 
 def _runs(count: int) -> str:
     return counted(count, "run of operators was", "runs of operators were")
 
 
-def _remedy(made: Made) -> str:
-    if made.by_rule()[0][0] in ("eager_time", "elements"):
+def _remedy(result: ModelTasks) -> str:
+    if result.by_rule()[0][0] in ("eager_time", "elements"):
         return "give it other inputs: by --size, or in example_inputs(); docs/suite.md explains the rules"
     return "docs/suite.md explains the rules"
 
@@ -211,9 +211,9 @@ def make_suite(args: argparse.Namespace) -> int:
         return describe_suite(args)
     if not {"select", "curate", "write"} & set(todo):
         return 0
-    wanted = steps.select_step(recipe, spare(args.tasks or 200), args.train, plan_data.LITE)
+    sequences = steps.select_step(recipe, spare(args.tasks or 200), args.train, plan_data.LITE)
     if "curate" in todo:
-        steps.curate_step(recipe, wanted)
+        steps.curate_step(recipe, sequences)
         steps.curate_step(recipe, steps.cover_step(recipe))
     if "write" not in todo:
         return 0
@@ -253,19 +253,19 @@ def _write(args: argparse.Namespace, tasks: list[Task]) -> int:
 def _cases(only: list[str]) -> list[Case]:
     from pytest_passbench.forge.catalogue import all_cases
 
-    found = [c for c in all_cases() if not only or c.name in only or c.name.partition("/")[0] in only]
-    if not found:
+    cases = [c for c in all_cases() if not only or c.name in only or c.name.partition("/")[0] in only]
+    if not cases:
         raise UserError(f"no architecture {' or '.join(only)}", remedy="see `passbench forge --list`")
-    return found
+    return cases
 
 
 def _steps(text: str) -> list[str]:
-    found = [step for step in text.split(",") if step]
-    unknown = [step for step in found if step not in STEPS + EXTRA]
-    if unknown or not found:
+    names = [step for step in text.split(",") if step]
+    unknown = [step for step in names if step not in STEPS + EXTRA]
+    if unknown or not names:
         what = f"no step {abbreviated(unknown[0])}" if unknown else "names no step"
         raise UserError(what, where="--steps", remedy=f"steps are: {', '.join(STEPS + EXTRA)}")
-    return found
+    return names
 
 
 def _size(text: str) -> Variant:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_passbench.core.escape import line
 
 if TYPE_CHECKING:
-    from pytest_passbench.scaffold.choose import Wanted
+    from pytest_passbench.scaffold.choose import RequestedRun
     from pytest_passbench.scaffold.write import Draft
 
 HELP = """Write a pass for a task: a pattern that matches the task's graphs, or the largest run of their operators
@@ -42,10 +42,10 @@ def lines(text: str) -> tuple[int, int]:
 
 def names(text: str) -> tuple[str, ...]:
     """Return the operators of ``relu,add``."""
-    found = tuple(part.strip() for part in text.split(","))
-    if not all(found):
+    operators = tuple(part.strip() for part in text.split(","))
+    if not all(operators):
         raise argparse.ArgumentTypeError(f"{line(text)!r} is no list of operators: write relu,add")
-    return found
+    return operators
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,25 +57,25 @@ def run(args: argparse.Namespace) -> int:
     if args.operators and args.ops:
         raise UserError("--operators and --ops both name the run", remedy="give one of them")
     ref = find.single(args.task)
-    found = draft(ref.load(), args.triton, _wanted(args))
-    paths = write(found, args.folder, args.force)
-    print(render(found))
+    first_draft = draft(ref.load(), args.triton, _requested(args))
+    paths = write(first_draft, args.folder, args.force)
+    print(render(first_draft))
     print("wrote " + ", ".join(str(path) for path in paths))
     place = f"--passbench-task={ref.id}" if args.task == ref.id else args.task
     print(f"judge it: pytest --passbench --candidate={args.folder} --passbench-pipeline=direct {place}")
     return 0
 
 
-def _wanted(args: argparse.Namespace) -> Wanted | None:
-    from pytest_passbench.scaffold.choose import Wanted
+def _requested(args: argparse.Namespace) -> RequestedRun | None:
+    from pytest_passbench.scaffold.choose import RequestedRun
 
     if args.operators:
-        return Wanted(*args.operators)
-    return Wanted(operators=args.ops) if args.ops else None
+        return RequestedRun(*args.operators)
+    return RequestedRun(operators=args.ops) if args.ops else None
 
 
-def render(found: Draft) -> str:
+def render(first_draft: Draft) -> str:
     """Return what a draft matches, a line per pass, and what it leaves to eager."""
-    told = [f"{stem} matches {names}" for stem, names in zip(found.stems, found.matched, strict=True)]
-    told += [f"left to eager: {place}: {reason}" for place, reason in found.left.items()]
-    return "\n".join(told)
+    lines = [f"{stem} matches {names}" for stem, names in zip(first_draft.stems, first_draft.matched, strict=True)]
+    lines += [f"left to eager: {place}: {reason}" for place, reason in first_draft.left.items()]
+    return "\n".join(lines)

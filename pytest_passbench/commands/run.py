@@ -45,8 +45,8 @@ def _options() -> list[Option]:
 
 def run(args: argparse.Namespace) -> int:
     """Judge, write the results, print the summary, and return the exit code."""
+    from pytest_passbench.api.arguments import load
     from pytest_passbench.api.evaluator import make_backend
-    from pytest_passbench.api.given import load
     from pytest_passbench.api.work import Call, take
     from pytest_passbench.core.plurals import counted
     from pytest_passbench.core.progress import Progress
@@ -87,14 +87,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _settings(args: argparse.Namespace) -> Settings:
     values = {option.key: getattr(args, option.key) for option in _options()}
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in values.items() if value is not None
     }
-    given["fail_under"] = tuple(gate for group in given.get("fail_under", ()) for gate in group)
-    if "against" in given:
-        given["against"] = given["against"].resolve()
-    given.setdefault("suite", "all" if given.get("tasks") else "lite")
-    return Settings(candidates=tuple(path.resolve() for path in args.candidates), **given)
+    arguments["fail_under"] = tuple(gate for group in arguments.get("fail_under", ()) for gate in group)
+    if "against" in arguments:
+        arguments["against"] = arguments["against"].resolve()
+    arguments.setdefault("suite", "all" if arguments.get("tasks") else "lite")
+    return Settings(candidates=tuple(path.resolve() for path in args.candidates), **arguments)
 
 
 def _commitment(ledger: Ledger) -> str:
@@ -109,25 +109,25 @@ def _conclude(ledger: Ledger, folder: Path, settings: Settings) -> int:
     from pytest_passbench.report.report import report_of
     from pytest_passbench.run.ledger import write
 
-    found = ledger.run()
-    report = report_of(found)
+    result = ledger.run()
+    report = report_of(result)
     write(report, folder)
-    if not found.interrupted and not ledger.missing() and all(record.judged for record in found.records):
+    if not result.interrupted and not ledger.missing() and all(record.judged for record in result.records):
         for path in folder.glob("journal*.jsonl"):
             path.unlink()
     print(terminal.summary(report, terminal.columns()))
     print("\n" + "\n".join(f"results: {printable(str(folder / name))}" for name in WRITTEN))
     print(f"seed: {ledger.seed.hex()}")
-    verdicts = gates.check(found, settings.fail_under)
+    verdicts = gates.check(result, settings.fail_under)
     for verdict in verdicts:
         print(verdict.line)
-    return exit_code(found, [verdict.passed for verdict in verdicts])
+    return exit_code(result, [verdict.passed for verdict in verdicts])
 
 
-def exit_code(found: Run, gates: Sequence[bool]) -> int:
+def exit_code(result: Run, gates: Sequence[bool]) -> int:
     """Return the exit code of a run with these verdicts of its gates."""
-    if found.interrupted:
+    if result.interrupted:
         return INTERRUPTED
-    if any(record.judged and not record.correct for record in found.records) or not all(gates):
+    if any(record.judged and not record.correct for record in result.records) or not all(gates):
         return FAILED
-    return 0 if all(record.judged for record in found.records) else HARNESS_FAILED
+    return 0 if all(record.judged for record in result.records) else HARNESS_FAILED

@@ -77,7 +77,7 @@ def list_tasks(args: argparse.Namespace) -> int:
     path, suite = (installed_tasks(), "full") if args.path is None else (args.path, "all")
     everything = discover(path)
     _check_filters(everything, args)
-    refs = [ref for ref in select(everything, args.suite or suite) if _wanted(ref, args)]
+    refs = [ref for ref in select(everything, args.suite or suite) if _is_selected(ref, args)]
     subgraphs = sum(r.header.subgraphs for r in refs)
     if args.json:
         tasks = [{**asdict(r.header), "kind": r.kind, "path": str(r.path)} for r in refs]
@@ -98,7 +98,7 @@ def list_tasks(args: argparse.Namespace) -> int:
     return 0
 
 
-def _wanted(ref: TaskRef, args: argparse.Namespace) -> bool:
+def _is_selected(ref: TaskRef, args: argparse.Namespace) -> bool:
     family, modality = args.family in (None, _family(ref)), args.modality in (None, ref.header.modality)
     return family and modality and set(args.op) <= set(ref.header.ops)
 
@@ -148,8 +148,8 @@ def _show_subgraph(subgraph: Subgraph) -> None:
 
 def _statistics(spec: TensorSpec) -> str:
     if spec.data is not None:
-        shown = ", ".join(map(str, spec.data[:8]))
-        return f"data [{shown}{', ...' if len(spec.data) > 8 else ''}]"
+        values = ", ".join(map(str, spec.data[:8]))
+        return f"data [{values}{', ...' if len(spec.data) > 8 else ''}]"
     names = ("mean", "std", "min", "max")
     return " ".join(f"{n} {getattr(spec, n):g}" for n in names if getattr(spec, n) is not None)
 
@@ -160,13 +160,15 @@ def check(args: argparse.Namespace) -> int:
     from pytest_passbench.suite.find import discover, installed_tasks
 
     refs = suite_check.sample(discover(args.path if args.path is not None else installed_tasks()), args.sample)
-    found = 0
+    complaints = 0
     for complaint in suite_check.check(refs, args.processes):
         print(complaint)
-        found += 1
+        complaints += 1
     subgraphs = sum(r.header.subgraphs for r in refs)
-    print(f"{counted(len(refs), 'task')}, {counted(subgraphs, 'subgraph')} checked: {counted(found, 'complaint')}")
-    return 1 if found else 0
+    print(
+        f"{counted(len(refs), 'task')}, {counted(subgraphs, 'subgraph')} checked: {counted(complaints, 'complaint')}"
+    )
+    return 1 if complaints else 0
 
 
 def validate(args: argparse.Namespace) -> int:
@@ -189,8 +191,8 @@ def validate(args: argparse.Namespace) -> int:
             report([error])
             bad += 1
     checked = bad + len(members)
-    found = workers.checked(members, args.processes or workers.default_processes(len(members)))
-    for number, problems in enumerate(found, 1):
+    results = workers.checked(members, args.processes or workers.default_processes(len(members)))
+    for number, problems in enumerate(results, 1):
         bad += bool(problems)
         if problems:
             report(problems)

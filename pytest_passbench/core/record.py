@@ -251,7 +251,7 @@ class Record:
     def nearer(self) -> bool:
         """True if no output of the candidate is further from float64's than eager's, and one is nearer."""
         pairs = list(zip(self.arm.error64, self.eager_error64, strict=False))
-        return all(mine <= eager for mine, eager in pairs) and any(mine < eager for mine, eager in pairs)
+        return all(error <= eager for error, eager in pairs) and any(error < eager for error, eager in pairs)
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as JSON-ready builtins, with what follows from the error ratios of each arm."""

@@ -22,7 +22,7 @@ def summary(machine: Machine | None = None) -> list[Check]:
     are missing.
     """
     where = machine if machine is not None else Machine()
-    return [found for check in _CHECKS if (found := check(where)) is not None]
+    return [result for check in _CHECKS if (result := check(where)) is not None]
 
 
 def text(checks: Iterable[Check]) -> str:

@@ -17,11 +17,11 @@ def load(machine: Machine) -> Check:
     except (IndexError, ValueError):
         return Check("load", "unknown", "no load average is visible")
     cpus = machine.cpus()
-    found = f"{last_minute:.2f} on {cpus} CPUs"
+    average = f"{last_minute:.2f} on {cpus} CPUs"
     if last_minute <= 0.25 * cpus:
-        return Check("load", "ok", found)
+        return Check("load", "ok", average)
     level: Level = "problem" if last_minute >= cpus else "warning"
-    return Check("load", level, found, "wait for it to fall, or stop what else runs")
+    return Check("load", level, average, "wait for it to fall, or stop what else runs")
 
 
 def busy(machine: Machine) -> Check:
@@ -29,30 +29,30 @@ def busy(machine: Machine) -> Check:
     before = _process_ticks(machine)
     seconds = machine.pause()
     after = _process_ticks(machine)
-    own = os.getpid()
+    this_process = os.getpid()
     using = {
         (pid, name): (ticks - before.get((pid, name), ticks)) / _TICKS / max(seconds, 1e-9)
         for (pid, name), ticks in after.items()
-        if pid != own
+        if pid != this_process
     }
     heavy = sorted(((share, pid, name) for (pid, name), share in using.items() if share > 0.2), reverse=True)
     if not heavy:
         return Check("busy processes", "ok", "none")
-    shown = ", ".join(f"{name} ({pid}) {share:.1f} cores" for share, pid, name in heavy[:5])
+    listed = ", ".join(f"{name} ({pid}) {share:.1f} cores" for share, pid, name in heavy[:5])
     remedy = "stop them (kill -STOP PID pauses one); OMP_WAIT_POLICY=passive keeps OpenMP pools from spinning"
-    return Check("busy processes", "warning", shown, remedy)
+    return Check("busy processes", "warning", listed, remedy)
 
 
 def _process_ticks(machine: Machine) -> dict[tuple[int, str], int]:
     """Return user and system ticks by (pid, name). The name stands in brackets, and may contain brackets itself."""
-    found = {}
+    ticks = {}
     for path in machine.glob("proc/[0-9]*/stat"):
         head, _, rest = (machine.read(path) or "").rpartition(")")
         values = rest.split()
         if len(values) > 12 and values[11].isdigit() and values[12].isdigit():
             pid, _, name = head.partition(" (")
-            found[int(pid), name] = int(values[11]) + int(values[12])
-    return found
+            ticks[int(pid), name] = int(values[11]) + int(values[12])
+    return ticks
 
 
 def steal(machine: Machine) -> Check:
@@ -63,10 +63,10 @@ def steal(machine: Machine) -> Check:
         return Check("stolen time", "unknown", "no steal counter is visible")
     busy_ticks = sum(values[:8]) - values[3] - values[4]
     share = values[7] / max(busy_ticks, 1)
-    found = f"{100 * share:.1f} % of the busy time since boot"
+    stolen = f"{100 * share:.1f} % of the busy time since boot"
     if share <= 0.01:
-        return Check("stolen time", "ok", found)
-    return Check("stolen time", "warning", found, "use a machine with dedicated cores")
+        return Check("stolen time", "ok", stolen)
+    return Check("stolen time", "warning", stolen, "use a machine with dedicated cores")
 
 
 def quota(machine: Machine) -> Check:
@@ -76,11 +76,11 @@ def quota(machine: Machine) -> Check:
     if not limits:
         return Check("CPU quota", "ok", "none")
     cores, throttled = min(cores for cores, _ in limits), max(count for _, count in limits)
-    found = f"{cores:g} of {cpus} CPUs" + (f", throttled {throttled} times" if throttled else "")
+    allowance = f"{cores:g} of {cpus} CPUs" + (f", throttled {throttled} times" if throttled else "")
     remedy = "start the container without a quota (docker --cpuset-cpus in place of --cpus)"
     if cores < 2:
-        return Check("CPU quota", "problem", f"{found}: judge and runner need two", remedy)
-    return Check("CPU quota", "warning" if throttled or cores < cpus else "ok", found, remedy)
+        return Check("CPU quota", "problem", f"{allowance}: judge and runner need two", remedy)
+    return Check("CPU quota", "warning" if throttled or cores < cpus else "ok", allowance, remedy)
 
 
 def _groups(machine: Machine, controller: str) -> list[str]:
@@ -96,25 +96,25 @@ def _groups(machine: Machine, controller: str) -> list[str]:
 
 
 def _quota_v2(machine: Machine) -> list[tuple[float, int]]:
-    found = []
+    quotas = []
     for group in _groups(machine, ""):
         folder = f"sys/fs/cgroup/{group}"
         limit, _, period = (machine.read(f"{folder}/cpu.max") or "").partition(" ")
         if limit.isdigit() and period.isdigit() and int(period):
-            found.append((int(limit) / int(period), _throttled(machine, folder)))
-    return found
+            quotas.append((int(limit) / int(period), _throttled(machine, folder)))
+    return quotas
 
 
 def _quota_v1(machine: Machine) -> list[tuple[float, int]]:
-    found = []
+    quotas = []
     for mount in ("cpu", "cpu,cpuacct"):
         for group in _groups(machine, "cpu"):
             folder = f"sys/fs/cgroup/{mount}/{group}"
             limit = machine.number(f"{folder}/cpu.cfs_quota_us")
             period = machine.number(f"{folder}/cpu.cfs_period_us")
             if limit is not None and limit > 0 and period:
-                found.append((limit / period, _throttled(machine, folder)))
-    return found
+                quotas.append((limit / period, _throttled(machine, folder)))
+    return quotas
 
 
 def _throttled(machine: Machine, folder: str) -> int:

@@ -18,6 +18,6 @@ def gpu(machine: Machine) -> Check | None:
     lines = [line.strip() for line in listed.text.splitlines() if line.strip()[:1].isdigit()]
     others = [line for line in lines if line.partition(",")[0].strip() != str(os.getpid())]
     if others:
-        shown = "; ".join(others[:5])
-        return Check("GPU", "warning", f"shared with {shown}", "stop them, or use another GPU")
+        text = "; ".join(others[:5])
+        return Check("GPU", "warning", f"shared with {text}", "stop them, or use another GPU")
     return Check("GPU", "ok", "no other process")

@@ -10,13 +10,13 @@ _CPU = "sys/devices/system/cpu"
 def governor(machine: Machine) -> Check:
     """Check that the clock frequency does not follow the load."""
     paths = machine.glob(f"{_CPU}/cpu[0-9]*/cpufreq/scaling_governor")
-    found = sorted({text for path in paths if (text := machine.read(path))})
-    if not found:
+    governors = sorted({text for path in paths if (text := machine.read(path))})
+    if not governors:
         return Check("governor", "unknown", "no frequency control is visible (virtual machine or container)")
-    if found == ["performance"]:
+    if governors == ["performance"]:
         return Check("governor", "ok", "performance")
     remedy = "sudo cpupower frequency-set -g performance"
-    return Check("governor", "warning", f"{', '.join(found)}: the frequency follows the load", remedy)
+    return Check("governor", "warning", f"{', '.join(governors)}: the frequency follows the load", remedy)
 
 
 def turbo(machine: Machine) -> Check:
@@ -44,11 +44,11 @@ def siblings(machine: Machine) -> Check:
     shared = [group for group in groups if len(group) > 1]
     if not shared:
         return Check("hyperthreads", "ok", "every logical CPU is a core of its own")
-    shown = " ".join("+".join(map(str, group)) for group in shared[:8]) + (" ..." if shared[8:] else "")
+    listed = " ".join("+".join(map(str, group)) for group in shared[:8]) + (" ..." if shared[8:] else "")
     remedy = f"keep other work off the siblings, or: echo off | sudo tee /{_CPU}/smt/control"
     if len(groups) < 2:
-        return Check("hyperthreads", "problem", f"judge and runner share the only core ({shown})", remedy)
-    return Check("hyperthreads", "warning", f"logical CPUs share cores: {shown}", remedy)
+        return Check("hyperthreads", "problem", f"judge and runner share the only core ({listed})", remedy)
+    return Check("hyperthreads", "warning", f"logical CPUs share cores: {listed}", remedy)
 
 
 def power(machine: Machine) -> Check:
@@ -68,11 +68,11 @@ def power(machine: Machine) -> Check:
 
 
 def _discharging(machine: Machine) -> list[str]:
-    found = []
+    batteries = []
     for supply in machine.glob("sys/class/power_supply/*"):
         # Mice and keyboards report batteries too, with the scope "Device".
         if machine.read(f"{supply}/scope") == "Device":
             continue
         if machine.read(f"{supply}/status") == "Discharging":
-            found.append(f"{supply.rsplit('/', 1)[-1]} is discharging")
-    return found
+            batteries.append(f"{supply.rsplit('/', 1)[-1]} is discharging")
+    return batteries

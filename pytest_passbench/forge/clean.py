@@ -144,11 +144,11 @@ def literals(node: fx.Node) -> list[Any]:
     return values
 
 
-def is_low_literal(mine: Any, other: Any) -> bool:
-    """Return True if ``mine`` belongs to float32 and ``other``, from the same graph's bfloat16 capture, to
+def is_low_literal(literal: Any, other: Any) -> bool:
+    """Return True if ``literal`` belongs to float32 and ``other``, from the same graph's bfloat16 capture, to
     bfloat16.
     """
-    if mine is torch.float32 and other is torch.bfloat16:
+    if literal is torch.float32 and other is torch.bfloat16:
         return True
     high, low = torch.finfo(torch.float32), torch.finfo(torch.bfloat16)
-    return bool((mine, other) in ((high.min, low.min), (high.max, low.max)))
+    return bool((literal, other) in ((high.min, low.min), (high.max, low.max)))

@@ -84,17 +84,17 @@ def adopt(graph: Graph, real: list[Graph]) -> bool:
     if graph.index >= len(real) or not _agree(graph.captured, real[graph.index].captured):
         return False
     values = real[graph.index].captured.values
-    mine = graph.captured.values
+    captured_values = graph.captured.values
     for a, b in zip(graph.graph.nodes, real[graph.index].graph.nodes, strict=True):
         if b.name in values:
-            shape = mine[a.name].shape if a.name in mine else values[b.name].shape
-            mine[a.name] = dataclasses.replace(values[b.name], shape=shape)
+            shape = captured_values[a.name].shape if a.name in captured_values else values[b.name].shape
+            captured_values[a.name] = dataclasses.replace(values[b.name], shape=shape)
     return True
 
 
-def _agree(mine: Captured, other: Captured) -> bool:
+def _agree(first: Captured, other: Captured) -> bool:
     """Return True if two captures have the same operators in the same order."""
-    a, b = mine.module.graph.nodes, other.module.graph.nodes
+    a, b = first.module.graph.nodes, other.module.graph.nodes
     return len(a) == len(b) and all(
         x.op == y.op and (x.op == "placeholder" or x.target == y.target) for x, y in zip(a, b, strict=True)
     )

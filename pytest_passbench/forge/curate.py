@@ -46,14 +46,14 @@ KNOWN_DTYPES = {"float32", "float64", "int64", "int32", "bool", "uint8", "int16"
 
 
 @dataclass(frozen=True)
-class Chosen:
+class CuratedInstances:
     """The instances that a task gets, and why others were refused: ``rule: text`` each."""
 
     instances: list[Instance]
     refusals: list[str]
 
 
-def choose(pool: Sequence[Instance], quota: int, patience: int = 8) -> Chosen:
+def choose(pool: Sequence[Instance], quota: int, patience: int = 8) -> CuratedInstances:
     """Return up to ``quota`` instances that pass every rule and take a fair time, spread over dtypes, sources and
     sizes.
 
@@ -78,7 +78,7 @@ def choose(pool: Sequence[Instance], quota: int, patience: int = 8) -> Chosen:
             refusals.append(refusal)
         else:
             selection.append(curated_instance)
-    return Chosen(selection, refusals)
+    return CuratedInstances(selection, refusals)
 
 
 def _misfit(instance: Instance) -> str:

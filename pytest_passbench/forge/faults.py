@@ -59,12 +59,12 @@ def user_fault(what: str, cause: BaseException, where: str | Path, remedy: str |
 def user_line(error: BaseException) -> str | None:
     """Return ``file:line`` of the last frame in the user's own code, or None if no frame is."""
     frames = traceback.extract_tb(error.__traceback__)
-    mine = [frame for frame in frames if not frame.filename.startswith(LIBRARIES)]
-    if not mine:
+    user_frames = [frame for frame in frames if not frame.filename.startswith(LIBRARIES)]
+    if not user_frames:
         return None
-    path = Path(mine[-1].filename)
+    path = Path(user_frames[-1].filename)
     display_path = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    return f"{display_path}:{mine[-1].lineno}"
+    return f"{display_path}:{user_frames[-1].lineno}"
 
 
 def _mismatch(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:

@@ -33,12 +33,12 @@ def _unspellable(node: fx.Node) -> bool:
     if node.op not in ("call_function", "call_method"):
         return node.op in ("get_attr", "call_module")
     key = (node.op, node.target, tuple(type(a) for a in literals(node)))
-    if key not in _KNOWN:
-        _KNOWN[key] = _prints(node)
-    return not _KNOWN[key]
+    if key not in _CACHE:
+        _CACHE[key] = _prints(node)
+    return not _CACHE[key]
 
 
-_KNOWN: dict[Any, bool] = {}
+_CACHE: dict[Any, bool] = {}
 
 
 def _prints(node: fx.Node) -> bool:

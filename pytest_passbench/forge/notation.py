@@ -118,10 +118,10 @@ def parse_all(texts: Sequence[str]) -> tuple[Notation, ...]:
 
 def check_memory(inputs: Sequence[Notation], variant: Variant) -> None:
     """Raise UserError if the inputs are too large for this machine (:data:`MAX_SHARE`)."""
-    needed = sum(math.prod(notation.shape(variant)) * ITEM_BYTES[notation.dtype] for notation in inputs)
+    total_bytes = sum(math.prod(notation.shape(variant)) * ITEM_BYTES[notation.dtype] for notation in inputs)
     most = machine_bytes() // MAX_SHARE
-    if needed > most:
-        what = f"the inputs take {needed / 2**30:,.1f} GiB at batch {variant.batch}, size {variant.size}"
+    if total_bytes > most:
+        what = f"the inputs take {total_bytes / 2**30:,.1f} GiB at batch {variant.batch}, size {variant.size}"
         raise UserError(f"{what}; at most {most / 2**30:,.1f} GiB fit this machine", where=OPTION,
                         remedy="choose smaller sizes")  # fmt: skip
 

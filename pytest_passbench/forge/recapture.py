@@ -26,12 +26,12 @@ class Verified:
 
 def verify(case: Case, tasks: Sequence[Task]) -> Verified:
     """Capture ``case`` anew, cut the operators of every task that names it, and compare the hashes."""
-    mine = [task for task in tasks if case.name in task.header.sources]
+    case_tasks = [task for task in tasks if case.name in task.header.sources]
     graphs = capture_case(case)
-    windows = list(matching(graphs, {task.header.ops for task in mine}))
+    windows = list(matching(graphs, {task.header.ops for task in case_tasks}))
     keys = {instance.key for instance in draw(windows, {case.name: graphs})}
     reproduced = []
-    for task in mine:
+    for task in case_tasks:
         case_subgraphs = {s.id for s in task.subgraphs if s.source.startswith(f"{case.name} (")}
         reproduced += [(key, f"{task.id}/{name}") for key, name in identities(task) if name in case_subgraphs]
     missing = tuple(name for key, name in reproduced if key not in keys)

@@ -41,10 +41,10 @@ MAX_MERGES = 200
 
 
 @dataclass
-class Made:
+class ModelTasks:
     """The tasks of a model, and the runs of operators that were refused: of each, the rule and what it says."""
 
-    asked: int
+    requested: int
     tasks: list[Task] = field(default_factory=list)
     refused: dict[Ops, tuple[str, str]] = field(default_factory=dict)
 
@@ -62,17 +62,17 @@ class Made:
         return [(rule, count, examples[rule]) for rule, count in counts.most_common()]
 
 
-def make(case: Case, count: int, progress: Progress, remedy: str | None = None) -> Made:
+def make(case: Case, count: int, progress: Progress, remedy: str | None = None) -> ModelTasks:
     """Return up to ``count`` tasks of ``case``: of its fusible runs and repeated n-grams, the most valuable first.
 
     Short runs about operators that these leave out come after them. Raises UserError, with ``remedy``, if the model
     cannot be captured.
     """
     progress.stage(f"capturing {case.name}")
-    graphs, result = _captured(case, remedy), Made(count)
+    graphs, result = _captured(case, remedy), ModelTasks(count)
     if graphs:
-        have = {graph.variant for graph in graphs}
-        for left in (variant for variant in case.variants if variant not in have):
+        variants = {graph.variant for graph in graphs}
+        for left in (variant for variant in case.variants if variant not in variants):
             what = f"batch {left.batch}, size {left.size} is left out"
             progress.note(f"{what}: the model fails there, or computes something else")
         _Search(case, graphs, result, progress).run()
@@ -92,8 +92,8 @@ def _captured(case: Case, remedy: str | None) -> list[Graph]:
 class _Search:
     """The runs of a model's graphs, tried one after another until enough tasks are made."""
 
-    def __init__(self, case: Case, graphs: Sequence[Graph], result: Made, progress: Progress) -> None:
-        self.case, self.graphs, self.made, self.progress = case, graphs, result, progress
+    def __init__(self, case: Case, graphs: Sequence[Graph], result: ModelTasks, progress: Progress) -> None:
+        self.case, self.graphs, self.result, self.progress = case, graphs, result, progress
         whole = (real_ops(graphs[place], 0, len(calls(graphs[place].graph))) for place in first_size(graphs))
         self.names = {name for ops in whole for name in ops}
         self.attempts: Counter[str] = Counter()
@@ -118,11 +118,11 @@ class _Search:
         all_windows = list(windows)
         worth = candidates(all_windows, {self.case.name: self.case.modality})
         open_ones = [choice for choice in worth if choice.ops not in self.tried]
-        return select(open_ones, max(MAX_RUNS, 3 * self.made.asked), quotas=False)
+        return select(open_ones, max(MAX_RUNS, 3 * self.result.requested), quotas=False)
 
     def _about_new(self, ranked: Sequence[Choice]) -> Iterator[Choice]:
         for choice in ranked:
-            new = set(choice.core) - {op for task in self.made.tasks for op in task.header.ops}
+            new = set(choice.core) - {op for task in self.result.tasks for op in task.header.ops}
             if any(self.attempts[op] < MAX_RUNS_PER_OPERATOR for op in new):
                 self.attempts.update(new)
                 yield choice
@@ -132,8 +132,8 @@ class _Search:
             if self._ended():
                 break
             self.progress.update(
-                f"{counted(self.made.tried, 'run')} tried, {len(self.made.tasks)} of {self.made.asked} tasks made; "
-                f"next: {' '.join(choice.ops)}"
+                f"{counted(self.result.tried, 'run')} tried, {len(self.result.tasks)} of {self.result.requested} "
+                f"tasks made; next: {' '.join(choice.ops)}"
             )
             self._curate(choice.ops)
 
@@ -142,12 +142,14 @@ class _Search:
         instances = choose(pool, QUOTA)
         self.tried.add(ops)
         if instances.instances:
-            self.made.tasks.append(make_task(instances.instances))
+            self.result.tasks.append(make_task(instances.instances))
         else:
-            self.made.refused[ops] = most_frequent(instances.refusals)
+            self.result.refused[ops] = most_frequent(instances.refusals)
 
     def _ended(self) -> bool:
-        return len(self.made.tasks) >= self.made.asked or self.made.tried >= max(MAX_RUNS, 3 * self.made.asked)
+        return len(self.result.tasks) >= self.result.requested or self.result.tried >= max(
+            MAX_RUNS, 3 * self.result.requested
+        )
 
 
 def short(graphs: Sequence[Graph], operators: Collection[str]) -> Iterator[Window]:

@@ -51,7 +51,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TaskOutline:
     """A task to make: its operators, its tag, and its greatest number of subgraphs."""
 
     ops: Ops
@@ -106,7 +106,7 @@ def load_windows(recipe: Recipe) -> list[windows.Window]:
     return [window for path in files if path.exists() for window in windows.load_windows(path)]
 
 
-def select_step(recipe: Recipe, count: int, train: int, lite: Sequence[Ops]) -> list[Wanted]:
+def select_step(recipe: Recipe, count: int, train: int, lite: Sequence[Ops]) -> list[TaskOutline]:
     """Return ``count`` sequences for the suite and ``train`` others. The choice is kept in ``selected.json``."""
     target = recipe.work / "selected.json"
     if not target.exists():
@@ -118,20 +118,20 @@ def select_step(recipe: Recipe, count: int, train: int, lite: Sequence[Ops]) -> 
         target.write_text(
             json.dumps([dataclasses.astuple(plan) for plan in _planned(selection, count, lite)]), "utf-8"
         )
-    return [Wanted(tuple(ops), tag, quota) for ops, tag, quota in json.loads(target.read_text("utf-8"))]
+    return [TaskOutline(tuple(ops), tag, quota) for ops, tag, quota in json.loads(target.read_text("utf-8"))]
 
 
-def _planned(selection: Sequence[Choice], count: int, lite: Sequence[Ops]) -> Iterable[Wanted]:
+def _planned(selection: Sequence[Choice], count: int, lite: Sequence[Ops]) -> Iterable[TaskOutline]:
     ranked = sorted(selection[:count], key=lambda choice: len(choice.cases))
     for place, choice in enumerate(ranked):
         quota = next(size for share, size in QUOTAS if place < share * len(ranked))
         is_lite = choice.ops in lite
-        yield Wanted(choice.ops, "lite" if is_lite else "", MAX_LITE_SUBGRAPHS if is_lite else quota)
+        yield TaskOutline(choice.ops, "lite" if is_lite else "", MAX_LITE_SUBGRAPHS if is_lite else quota)
     for choice in selection[count:]:
-        yield Wanted(choice.ops, "train", 6)
+        yield TaskOutline(choice.ops, "train", 6)
 
 
-def curate_step(recipe: Recipe, plans: Sequence[Wanted]) -> list[str]:
+def curate_step(recipe: Recipe, plans: Sequence[TaskOutline]) -> list[str]:
     """Make a task file of every wanted sequence that has at least three subgraphs that pass the rules.
 
     Return the names of the jobs that failed.
@@ -154,7 +154,7 @@ def curate_step(recipe: Recipe, plans: Sequence[Wanted]) -> list[str]:
     return run_jobs(jobs, recipe.processes, recipe.timeout)
 
 
-def _curate(plan: Wanted, group: Sequence[windows.Window], corpus: dict[str, list[Graph]], folder: Path) -> None:
+def _curate(plan: TaskOutline, group: Sequence[windows.Window], corpus: dict[str, list[Graph]], folder: Path) -> None:
     instances = choose(draw(_few(group), corpus), plan.quota)
     if len(instances.instances) < 3:
         refused = f"; refused: {instances.refusals[0]}" if instances.refusals else ""
@@ -163,24 +163,24 @@ def _curate(plan: Wanted, group: Sequence[windows.Window], corpus: dict[str, lis
     write_task(task, folder / f"{task.id}.task.yaml")
 
 
-def cover_step(recipe: Recipe, tries: int = 4) -> list[Wanted]:
+def cover_step(recipe: Recipe, tries: int = 4) -> list[TaskOutline]:
     """Return short sequences about the operators of the corpus that no curated task has yet, ``tries`` for each
     operator.
     """
-    have = {op for task in curated_tasks(recipe) for op in task.header.ops}
+    covered = {op for task in curated_tasks(recipe) for op in task.header.ops}
     done = {path.name.partition(".")[0] for path in recipe.folder("curated").iterdir()}
     corpus = load_corpus(recipe)
     modality = {case: graphs[0].modality for case, graphs in corpus.items()}
     names = {name for graphs in corpus.values() for place in windows.first_size(graphs[:1])
              for name in windows.names(graphs[place])}  # fmt: skip
-    around = [w for graphs in corpus.values() for w in windows.around(graphs, names - have)]
-    plans: dict[str, Wanted] = {}
+    around = [w for graphs in corpus.values() for w in windows.around(graphs, names - covered)]
+    plans: dict[str, TaskOutline] = {}
     counts: Counter[str] = Counter()
     for choice in sorted(candidates(around, modality), key=lambda c: (-len(c.cases), len(c.ops), c.ops)):
-        new = [op for op in choice.ops if op not in have and counts[op] < tries]
+        new = [op for op in choice.ops if op not in covered and counts[op] < tries]
         if new and task_id(choice.ops) not in done:
             counts.update(new)
-            plans[task_id(choice.ops)] = Wanted(choice.ops, "", QUOTAS[0][1])
+            plans[task_id(choice.ops)] = TaskOutline(choice.ops, "", QUOTAS[0][1])
     return list(plans.values())
 
 

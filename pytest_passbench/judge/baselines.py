@@ -33,7 +33,7 @@ class Baselines:
     replaces its first one. All other candidates get copies.
     """
 
-    _known: dict[str, Measured] = field(default_factory=dict)
+    _results: dict[str, Measured] = field(default_factory=dict)
 
     def keep(self, case: Case, record: Record) -> None:
         """Keep what a record says of its baselines, unless another candidate's record was first."""
@@ -41,17 +41,17 @@ class Baselines:
         if not arms:
             return
         key = _key(case)
-        if key not in self._known or self._known[key].candidate == record.candidate:
-            self._known[key] = deepcopy(Measured(record.candidate, arms, record.dtypes, record.null_from))
+        if key not in self._results or self._results[key].candidate == record.candidate:
+            self._results[key] = deepcopy(Measured(record.candidate, arms, record.dtypes, record.null_from))
 
     def of_others(self) -> None:
         """Take all that is known for results of earlier runs' candidates, whatever those were called."""
-        self._known = {key: replace(known, candidate="") for key, known in self._known.items()}
+        self._results = {key: replace(measured, candidate="") for key, measured in self._results.items()}
 
     def beside_others(self, case: Case) -> Measured:
         """Return a copy of what was measured beside another candidate; without arms if nothing was."""
-        known = self._known.get(_key(case)) if self._known else None
-        return Measured() if known is None or known.candidate == case.candidate.name else deepcopy(known)
+        measured = self._results.get(_key(case)) if self._results else None
+        return Measured() if measured is None or measured.candidate == case.candidate.name else deepcopy(measured)
 
 
 def put(measured: Measured, record: Record) -> None:

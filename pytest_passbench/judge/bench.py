@@ -38,18 +38,18 @@ class Bench:
     @contextmanager
     def device_alone(self) -> Iterator[None]:
         """Hold the lock of the device, if there is one: builds use it, and tuning measures on it."""
-        with ExitStack() as held:
+        with ExitStack() as stack:
             names = device_locks(self.locks)
             if names:
                 with self.phases("wait"), self.deadline.paused():
-                    held.enter_context(exclusive(names))
+                    stack.enter_context(exclusive(names))
             yield
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Hold the arms' cores within this context, alone and awake."""
-        with self.phases("wait"), ExitStack() as held:
+        with self.phases("wait"), ExitStack() as stack:
             with self.deadline.paused():
                 for context in exclusive(self.locks), pinned(self.cores.judge), self.awake.on():
-                    held.enter_context(context)
+                    stack.enter_context(context)
             yield

@@ -18,8 +18,8 @@ from pytest_passbench.judge.case import Case, keep_found
 from pytest_passbench.judge.deadline import Deadline
 from pytest_passbench.judge.devices import max_slots
 from pytest_passbench.judge.equipment import Equipment
-from pytest_passbench.judge.inputs import chosen
-from pytest_passbench.judge.measure.allowance import AGAIN, AGAIN_TO_REFERENCE, Allowance, Budget
+from pytest_passbench.judge.inputs import default as default_generator
+from pytest_passbench.judge.measure.allowance import REMEASURED, REMEASURED_TO_REFERENCE, Allowance, Budget
 from pytest_passbench.judge.measure.floor import Noise
 from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.judge.reading.reader import READING
@@ -78,17 +78,17 @@ class CaseJudge:
         attempt.deadline.pause()  # until it is measured again, if it is
         return attempt.record, trial
 
-    def again(self, first: Trial, last: bool) -> tuple[Record, None]:
+    def remeasure(self, first: Trial, last: bool) -> tuple[Record, None]:
         """Measure a case again, and go on where its ``first`` trial ended. What that has found stays found.
 
         Raises as :meth:`first` does.
         """
-        case, found, deadline = first.subject.case, first.subject.record, first.subject.bench.deadline
+        case, earlier, deadline = first.subject.case, first.subject.record, first.subject.bench.deadline
         attempt = _Attempt(case, self._record(case), deadline, last, first.measured)
-        attempt.record.findings = list(found.findings)
+        attempt.record.findings = list(earlier.findings)
         with deadline.running():
             self._judge(attempt)
-        keep_found(attempt.record, found)
+        keep_found(attempt.record, earlier)
         return attempt.record, None
 
     def _record(self, case: Case) -> Record:
@@ -131,7 +131,7 @@ class CaseJudge:
         """Take a case through its trial, and learn from it for later cases."""
         case, record, equipment = attempt.case, attempt.record, self._equipment
         with attempt.phases("start"), attempt.deadline.paused():
-            chosen()  # compiled when it is first asked for
+            default_generator()  # compiled when it is first asked for
             arms = equipment.arms()
             arms[CANDIDATE].deadline = attempt.deadline
             for arm in arms.values():
@@ -153,18 +153,18 @@ class CaseJudge:
         return trial
 
     def _subject(self, attempt: _Attempt, arms: dict[str, Arm]) -> Subject:
-        case, again, equipment = attempt.case, attempt.earlier is not None, self._equipment
+        case, repeated, equipment = attempt.case, attempt.earlier is not None, self._equipment
         with attempt.phases("read"):
             planners = self.planners(case)
         orders = self.orders(case, arms, equipment.readings.passes(case.candidate, case.passes))
         self._add_reference(attempt, planners, orders)
-        if again or not self.noise.wants(case.subgraph.elements):
+        if repeated or not self.noise.wants(case.subgraph.elements):
             orders.pop(TWIN, None)
         for name in self.baselines.beside_others(case).arms:
             orders.pop(name, None)
-        longer = AGAIN if equipment.reference is None else AGAIN_TO_REFERENCE
-        allowance = longer if again else self.budget.allowance(len(orders))
-        keeps = equipment.programs.kept and not again
+        longer = REMEASURED if equipment.reference is None else REMEASURED_TO_REFERENCE
+        allowance = longer if repeated else self.budget.allowance(len(orders))
+        keeps = equipment.programs.enabled and not repeated
         built = equipment.programs.of(case, arms[EAGER]) if keeps else None
         pages, slots = None if built is None else built.pages, max_slots(self._settings.device)
         bench = equipment.bench(case, attempt.name, attempt.phases, attempt.deadline, pages, slots)

@@ -13,7 +13,7 @@ import torch
 from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.arms.sandbox import Walls
-from pytest_passbench.judge.inputs import chosen
+from pytest_passbench.judge.inputs import default as default_generator
 from pytest_passbench.judge.machine import priority
 from pytest_passbench.judge.machine.cores import Cores
 from pytest_passbench.judge.machine.gpu import device_state
@@ -30,7 +30,7 @@ def environment(settings: Settings, walls: Walls, cores: Cores) -> dict[str, Any
         "threads": settings.threads,
         "device": settings.device,
         "sandbox": str(walls),
-        "inputs": chosen().name,
+        "inputs": default_generator().name,
         **(device_state(settings.device) if is_cuda(settings.device) else {}),
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -51,5 +51,5 @@ def _cpu_model() -> str:
 def _frequency() -> float | None:
     """Return the fastest core's present clock in MHz; None if the kernel does not tell."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
-    found = [float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz")]
-    return round(max(found)) if found else None
+    frequencies = [float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz")]
+    return round(max(frequencies)) if frequencies else None

@@ -56,8 +56,8 @@ def _key(compiler: str, sources: Path) -> str:
     files = sorted(path for path in sources.iterdir() if path.suffix in (".h", ".cpp"))
     parts = [part for path in files for part in (path.name, path.read_text())]
     lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
-    wanted = ("model name", "flags", "Features", "CPU part")  # -march=native depends on these
-    features = "\n".join(line for line in lines if line.split("\t")[0].rstrip() in wanted)
+    properties = ("model name", "flags", "Features", "CPU part")  # -march=native depends on these
+    features = "\n".join(line for line in lines if line.split("\t")[0].rstrip() in properties)
     parts += [*FLAGS, compiler, str(state.st_size), str(state.st_mtime_ns), features]
     digest = hashlib.sha256()
     for part in parts:
@@ -89,14 +89,14 @@ def _build(compiler: str, main: Path, target: Path) -> None:
     """
     try:
         with Scratch(target.parent) as scratch:
-            made = scratch / target.name
-            command = [compiler, *FLAGS, str(main), "-o", str(made)]
+            built = scratch / target.name
+            command = [compiler, *FLAGS, str(main), "-o", str(built)]
             plain = {**os.environ, "LC_ALL": "C"}
             done = subprocess.run(
                 command, capture_output=True, text=True, check=False, env=plain, timeout=TIMEOUT_SECONDS
             )
             if done.returncode:
                 raise NoLibrary(f"{Path(compiler).name} failed: {done.stderr.strip()[:2000]}")
-            made.rename(target)
+            built.rename(target)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoLibrary(f"{Path(compiler).name} did not run: {error}") from error

@@ -38,40 +38,40 @@ class Built:
 class Programs:
     """The kept programs of a judge, by the content of the subgraph. Those used longest ago go first.
 
-    ``kept`` is False for a judge that keeps none.
+    ``enabled`` is False for a judge that keeps none.
     """
 
-    kept: bool = False
-    _known: dict[str, Built] = field(default_factory=dict)
+    enabled: bool = False
+    _built: dict[str, Built] = field(default_factory=dict)
 
     def of(self, case: Case, arm: Arm) -> Built | None:
         """Return the programs of the case's subgraph in eager's sandbox ``arm``; None if there are none."""
         key = _key(case)
-        built = self._known.pop(key, None)
+        built = self._built.pop(key, None)
         if built is None:
             return None
         if not built.alive or any(template.arm is not arm for template in built.templates.values()):
             _end(built)
             return None
-        self._known[key] = built  # the latest
+        self._built[key] = built  # the latest
         return built
 
     def keep(self, case: Case, built: Built) -> None:
         """Keep the programs of a subgraph, which live on in their sandbox. End others if there are too many."""
         key = _key(case)
-        if key in self._known:
-            _end(self._known.pop(key))
-        self._known[key] = built
-        while len(self._known) > MAX_PROGRAMS or (len(self._known) > 1 and self._bytes() > MAX_PAGES_BYTES):
-            _end(self._known.pop(next(iter(self._known))))
+        if key in self._built:
+            _end(self._built.pop(key))
+        self._built[key] = built
+        while len(self._built) > MAX_PROGRAMS or (len(self._built) > 1 and self._bytes() > MAX_PAGES_BYTES):
+            _end(self._built.pop(next(iter(self._built))))
 
     def _bytes(self) -> int:
-        return sum(built.pages.layout.size for built in self._known.values())
+        return sum(built.pages.layout.size for built in self._built.values())
 
     def close(self) -> None:
         """End all programs that are kept."""
-        while self._known:
-            _end(self._known.popitem()[1])
+        while self._built:
+            _end(self._built.popitem()[1])
 
 
 def _end(built: Built) -> None:

@@ -29,14 +29,14 @@ class Reference:
 
         Raises HarnessFault for a failure that may be the machine's; in the ``last`` attempt it is the reference's.
         """
-        own = replace(case, candidate=self.candidate)
-        fault = own.fault()
+        reference_case = replace(case, candidate=self.candidate)
+        fault = reference_case.fault()
         if fault is not None:
             missing = ArmResult(fault.status, fault.phase, "the reference has no passes for this task")
             return missing if fault.status == "pass_miss" else fault
         try:
-            planner = self.readings.planner(self.candidate, own.passes)
-            return planner, self.readings.passes(self.candidate, own.passes)
+            planner = self.readings.planner(self.candidate, reference_case.passes)
+            return planner, self.readings.passes(self.candidate, reference_case.passes)
         except ArmFailure as failure:
             if is_fault(failure) and not last:
                 raise HarnessFault(fault_line(failure)) from failure

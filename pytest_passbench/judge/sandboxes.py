@@ -20,15 +20,15 @@ class Sandboxes:
 
     def arms(self, names: Iterable[str]) -> dict[str, Arm]:
         """Return the sandboxes of these arms, in this order. New ones start side by side."""
-        wanted = tuple(names)
-        for name in wanted:
+        ordered = tuple(names)
+        for name in ordered:
             if name in self._arms and not self._arms[name].alive:
                 self._arms.pop(name).close()
             if name not in self._arms:
                 pipeline = "inductor" if name in self._settings.baselines else self._settings.pipeline
-                own = EAGER if name == TWIN else name
-                self._arms[name] = Arm(self._for_arm(own, pipeline, judged=name in (CANDIDATE, REFERENCE)))
-        return {name: self._arms[name] for name in wanted}
+                sandbox = EAGER if name == TWIN else name
+                self._arms[name] = Arm(self._for_arm(sandbox, pipeline, judged=name in (CANDIDATE, REFERENCE)))
+        return {name: self._arms[name] for name in ordered}
 
     def start_reading(self) -> Arm:
         """Start a sandbox for readers. It ends when its caller closes it."""

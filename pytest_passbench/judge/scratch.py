@@ -58,7 +58,7 @@ def _locked(folder: Path) -> int:
 
 def _remove_abandoned(parent: Path) -> None:
     """Remove this user's folders whose judges have ended."""
-    for folder in _own(parent):
+    for folder in _folders_of_user(parent):
         with contextlib.suppress(OSError):
             lock = _locked(folder)
             try:
@@ -67,7 +67,7 @@ def _remove_abandoned(parent: Path) -> None:
                 os.close(lock)
 
 
-def _own(parent: Path) -> Iterator[Path]:
+def _folders_of_user(parent: Path) -> Iterator[Path]:
     with contextlib.suppress(OSError):
         for path in parent.glob(f"{_PREFIX}*"):
             with contextlib.suppress(OSError):

@@ -75,14 +75,14 @@ class Session:
 
     def start(self) -> None:
         """Start the sandboxes that are missing, in the background. From now on, eager's programs are kept."""
-        self.equipment.programs.kept = not is_cuda(self.settings.device)  # a device's template becomes its runner
+        self.equipment.programs.enabled = not is_cuda(self.settings.device)  # a device's template becomes its runner
         self._choose_arms()
         self.equipment.readings.arm()
         self.equipment.arms()
 
     def _choose_arms(self) -> None:
         """Decide whether eager has a twin. For one subgraph alone, it would cost more than it tells."""
-        lasting = self.equipment.programs.kept or self.case_judge.budget.expected > 1
+        lasting = self.equipment.programs.enabled or self.case_judge.budget.expected > 1
         self.equipment.twin = self.thorough and lasting
 
     def environment(self) -> dict[str, Any]:
@@ -156,7 +156,7 @@ class Session:
         for trial in trials:
             if self.case_judge.budget.spare(sum(trial.subject.record.durations.values())):
                 case = trial.subject.case
-                record, _ = self._attempts.judge(case, partial(self.case_judge.again, trial))
+                record, _ = self._attempts.judge(case, partial(self.case_judge.remeasure, trial))
                 self._limits.check()
                 if record.judged:  # else the first record stays
                     self.case_judge.baselines.keep(case, record)

@@ -72,6 +72,6 @@ def _first_match(task: Task, subgraph: Subgraph, passes: tuple[dict[str, Any], .
     finally:
         arm.end_children()
         pages.close()
-    told = pass_reports(report["passes"])
-    name = next((one.name for one in told if one.matches), "")
-    return Touched(subgraph.graph, name, "" if name else misses.message(told).partition("\n")[0].rstrip(";"))
+    reports = pass_reports(report["passes"])
+    name = next((item.name for item in reports if item.matches), "")
+    return Touched(subgraph.graph, name, "" if name else misses.message(reports).partition("\n")[0].rstrip(";"))

@@ -88,18 +88,18 @@ class TrustedSession:
             if not built.working:
                 record.arm = ArmResult("pass_miss", "match", misses.message(record.passes), speed_note=NOTE)
                 return
-            found = built.call(*[value.clone() for value in values])
-        self._compare(record, _outputs(expected), _outputs(found), values)
+            outputs = built.call(*[value.clone() for value in values])
+        self._compare(record, _outputs(expected), _outputs(outputs), values)
 
     def _compare(
-        self, record: Record, expected: list[Output], found: list[Output], values: list[torch.Tensor]
+        self, record: Record, expected: list[Output], actual: list[Output], values: list[torch.Tensor]
     ) -> None:
-        if len(expected) != len(found):
+        if len(expected) != len(actual):
             record.arm.status = "type_mismatch"
-            record.arm.message = f"eager returns {counted(len(expected), 'output')}, the candidate {len(found)}"
+            record.arm.message = f"eager returns {counted(len(expected), 'output')}, the candidate {len(actual)}"
             return
         names = [f"output {index}" for index in range(len(expected))]
-        verdict = compare(expected, found, self.settings.tolerance, names)
+        verdict = compare(expected, actual, self.settings.tolerance, names)
         record.dtypes = [output.form.dtype for output in expected]
         record.null_from = null_from(expected, [value.cpu() for value in values])
         record.arm.status, record.arm.message = verdict.status, verdict.message

@@ -62,9 +62,9 @@ def raise_if_fault(arm: str, failure: ArmFailure) -> None:
 @contextlib.contextmanager
 def _spare_files() -> Iterator[None]:
     """Keep files open within this context, since eager needs fewer of the judge's than an honest candidate may."""
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         for _ in range(SPARE_FILES):
-            held.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+            stack.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
         yield
 
 

@@ -114,9 +114,9 @@ class Library:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_") or name not in self._exports:
-            have = ", ".join(self._exports) or "none"
+            exports = ", ".join(self._exports) or "none"
             raise AttributeError(
-                f'the source has no function written as `extern "C" ... {name}(...) {{` (it has: {have})'
+                f'the source has no function written as `extern "C" ... {name}(...) {{` (it has: {exports})'
             )
         function: Callable[..., Any] = vars(self.build())[name]
         return function

@@ -30,12 +30,12 @@ def compiler() -> str:
 
     Raises :class:`CompileError` if there is no such program.
     """
-    asked = os.environ.get("CXX")
-    for name in [asked] if asked else COMPILERS:
+    command = os.environ.get("CXX")
+    for name in [command] if command else COMPILERS:
         if path := shutil.which(name):
             return os.path.realpath(path)
-    if asked:
-        raise CompileError(f"names {asked!r}, which is no program", where="$CXX", remedy="name a compiler")
+    if command:
+        raise CompileError(f"names {command!r}, which is no program", where="$CXX", remedy="name a compiler")
     raise CompileError("no C++ compiler found", where="$CXX", remedy="install g++ or clang++, or set CXX")
 
 

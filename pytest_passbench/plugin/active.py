@@ -38,7 +38,7 @@ class Active:
         state = self.state
         if not is_worker(state.config):
             state.commands.stop(state.config.pluginmanager.get_plugin("terminalreporter"))
-        if state.settings.suite == "lite" and not state.settings.task_ids and not state.selection.given:
+        if state.settings.suite == "lite" and not state.settings.task_ids and not state.selection.from_paths:
             names = {candidate.name for candidate in state.ledger.candidates}
             state.selection = state.selection.with_failed(_failed(state.config, names))
 
@@ -88,7 +88,7 @@ class Active:
         """Note the items to be judged, if the workers have them."""
         if not self.state.progress.costs:
             costs = summary.costs(self.state, ids)
-            if self.state.settings.only_matching and not self.state.selection.given:
+            if self.state.settings.only_matching and not self.state.selection.from_paths:
                 self.state.left_out = len(self.state.selection.costs) * len(self.state.ledger.candidates) - len(costs)
             summary.expect(self.state, costs)
             _check_any(self.state.progress.costs, ids)
@@ -202,8 +202,8 @@ class Active:
         """Add the device to pytest-benchmark's description of the machine, which has no GPU in it."""
         # Only values that stay the same from run to run: pytest-benchmark warns of any difference.
         lasting = ("cpu", "cores", "device", "gpu", "threads", "torch", "triton", "sandbox")
-        known = self.state.ledger.environment
-        machine_info["passbench"] = {name: known[name] for name in lasting if name in known}
+        environment = self.state.ledger.environment
+        machine_info["passbench"] = {name: environment[name] for name in lasting if name in environment}
 
     @pytest.hookimpl(trylast=True)
     def pytest_passbench_make_session(self, config: pytest.Config, settings: Any, seed: bytes) -> Any:
@@ -218,8 +218,8 @@ def _failed(config: pytest.Config, candidates: Collection[str]) -> frozenset[str
 
     They may be outside the default suite. pytest would find none of them there, and run all of that suite instead.
     """
-    wanted = config.getoption("lf", False) or config.getoption("failedfirst", False)
-    if config.option.passbench_suite is not None or not wanted or config.cache is None:
+    failed_only = config.getoption("lf", False) or config.getoption("failedfirst", False)
+    if config.option.passbench_suite is not None or not failed_only or config.cache is None:
         return frozenset()
     items = map(nodeid.parse, config.cache.get("cache/lastfailed", {}))
     return frozenset(item.path for item in items if item.candidate in candidates)

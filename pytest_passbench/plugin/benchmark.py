@@ -16,11 +16,11 @@ from pytest_passbench.core.record import ArmResult, Record, Speed
 from pytest_passbench.plugin.nodeid import split
 
 
-def wanted(config: pytest.Config) -> bool:
+def saves(config: pytest.Config) -> bool:
     """Return True if pytest-benchmark was asked to save or compare; otherwise its table would only repeat ours."""
     session = getattr(config, "_benchmarksession", None)
-    asked = ("json", "save", "autosave", "compare")
-    return session is not None and any(getattr(session, name, None) for name in asked)
+    options = ("json", "save", "autosave", "compare")
+    return session is not None and any(getattr(session, name, None) for name in options)
 
 
 def add(config: pytest.Config, nodeid: str, record: Record) -> None:
@@ -31,10 +31,10 @@ def add(config: pytest.Config, nodeid: str, record: Record) -> None:
     from pytest_benchmark.stats import Metadata
 
     session: Any = config._benchmarksession  # type: ignore[attr-defined]
-    known = {row.fullname for row in session.benchmarks}
+    names = {row.fullname for row in session.benchmarks}
     for arm, times, info in _rows(record):
         stub = _stub(nodeid if arm == record.candidate else split(nodeid)[0], record, arm, info)
-        if stub.fullname in known:
+        if stub.fullname in names:
             continue
         row = Metadata(stub, 1, dict(session.options))
         for seconds in times:

@@ -43,8 +43,8 @@ class Suite(pytest.Directory):
 
     def collect(self) -> Iterator[TaskFile]:
         """Yield a node per task."""
-        for chosen in self.config.stash[KEY].selection.chosen:
-            yield TaskFile.from_parent(self, path=chosen.path, nodeid=chosen.node, ref=chosen.ref, only=chosen.item)
+        for task in self.config.stash[KEY].selection.tasks:
+            yield TaskFile.from_parent(self, path=task.path, nodeid=task.node, ref=task.ref, only=task.item)
 
 
 class PublishedFolder(pytest.Directory):
@@ -96,7 +96,7 @@ def _wanted(ref: TaskRef, state: State) -> bool:
     ids = state.settings.task_ids
     if ids and ref.id not in ids:
         return False
-    return not state.selection.given or bool(ids or find.select([ref], state.settings.suite))
+    return not state.selection.from_paths or bool(ids or find.select([ref], state.settings.suite))
 
 
 def task_file(path: Path, parent: pytest.Collector) -> TaskFile | None:
@@ -112,7 +112,7 @@ def task_file(path: Path, parent: pytest.Collector) -> TaskFile | None:
 
 def directory(path: Path, parent: pytest.Collector) -> pytest.Directory | None:
     """Return the node of a folder that pytest meets, if it is ours."""
-    if not parent.config.stash[KEY].selection.given and path == parent.config.rootpath:
+    if not parent.config.stash[KEY].selection.from_paths and path == parent.config.rootpath:
         return Suite.from_parent(parent, path=path)
     return PublishedFolder.from_parent(parent, path=path) if _is_published(path) else None
 

@@ -67,15 +67,15 @@ class TaskFailedError(Exception):
 
     def _counts(self) -> str:
         """Return how many subgraphs failed, with counts by dtype if those of some dtype are all correct."""
-        said = f"{len(self.failed)} of {len(self.records)} subgraphs failed"
+        summary = f"{len(self.failed)} of {len(self.records)} subgraphs failed"
         dtypes = self._failed_dtypes()
         if not dtypes:
-            return said
+            return summary
         total = Counter(record.dtype for record in self.records if record.judged)
         failed = Counter(record.dtype for record in self.failed)
         counts = ", ".join(f"{printable(dtype)} {total[dtype] - failed[dtype]}/{total[dtype]}" for dtype in total)
         half = set(dtypes) <= HALVES and all(record.arm.status == RAN for record in self.failed)
-        return f"{said} (correct: {counts})" + (f"\n{IN_HALF}" if half else "")
+        return f"{summary} (correct: {counts})" + (f"\n{IN_HALF}" if half else "")
 
     def _failed_dtypes(self) -> list[str]:
         """Return the dtypes of the failed subgraphs; none if there is no dtype whose subgraphs are all correct."""

@@ -49,9 +49,9 @@ def _compared(state: State) -> list[str]:
     stored = state.ledger.stored
     if stored is None:
         return []
-    said = f"compared with {stored.path}, at most {100 * stored.limit:g} % slower" + (", strict" * stored.strict)
+    text = f"compared with {stored.path}, at most {100 * stored.limit:g} % slower" + (", strict" * stored.strict)
     forecast = forecast_line(stored.run, getattr(state.config.option, "numprocesses", None) or 1)
-    return [line(said, 1000), *filter(None, [forecast]), *_warnings(state)]
+    return [line(text, 1000), *filter(None, [forecast]), *_warnings(state)]
 
 
 def _warnings(state: State) -> list[str]:

@@ -86,8 +86,8 @@ class LiveLine:
     def __init__(self, config: pytest.Config) -> None:
         self._capture: Any = config.pluginmanager.getplugin("capturemanager")
         reporter: Any = config.pluginmanager.getplugin("terminalreporter")
-        shown = bool(reporter and getattr(reporter, "isatty", False) and config.option.verbose >= 0)
-        self._writer = config.get_terminal_writer() if shown else None
+        interactive = bool(reporter and getattr(reporter, "isatty", False) and config.option.verbose >= 0)
+        self._writer = config.get_terminal_writer() if interactive else None
 
     def show(self, text: str) -> None:
         """Show ``text`` on the rest of the line; an empty one clears it."""
@@ -95,7 +95,7 @@ class LiveLine:
             return
         room = self._writer.fullwidth - self._writer.width_of_current_line - 2
         # Save the cursor, clear to the end of the line, write, restore: pytest's own output goes on where it was.
-        shown = f"\x1b7\x1b[K {text[: max(0, room)]}\x1b8" if text else "\x1b[K"
+        sequence = f"\x1b7\x1b[K {text[: max(0, room)]}\x1b8" if text else "\x1b[K"
         with self._capture.global_and_fixture_disabled() if self._capture else nullcontext():
-            sys.stdout.write(shown)
+            sys.stdout.write(sequence)
             sys.stdout.flush()

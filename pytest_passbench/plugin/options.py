@@ -47,8 +47,8 @@ def flag(config: pytest.Config, name: str, namespace: argparse.Namespace | None 
 
     ``namespace``: the command line as parsed so far, if pytest has not taken it over yet.
     """
-    given = getattr(namespace or config.option, name)
-    return bool(config.getini(name) if given is None else given)
+    value = getattr(namespace or config.option, name)
+    return bool(config.getini(name) if value is None else value)
 
 
 def enabled(config: pytest.Config, namespace: argparse.Namespace | None = None) -> bool:
@@ -61,8 +61,8 @@ def check_unused(config: pytest.Config) -> None:
     for name in ("passbench_candidate", "passbench_fail_under", "passbench_against", "passbench_compare"):
         option = next(option for option in OPTIONS if option.dest == name)
         if getattr(config.option, name) is not None:
-            shown = option.short or f"--passbench-{option.name}"
-            raise pytest.UsageError(f"{shown} judges nothing without --passbench: add it, or leave {shown} out")
+            spelling = option.short or f"--passbench-{option.name}"
+            raise pytest.UsageError(f"{spelling} judges nothing without --passbench: add it, or leave {spelling} out")
 
 
 def candidates(config: pytest.Config, namespace: argparse.Namespace | None = None) -> tuple[Path, ...]:

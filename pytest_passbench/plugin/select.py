@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class TaskNode:
     """A task to collect: its node id's path, and which of its items (None: all of them).
 
     ``ref`` is an error if the file could not be read.
@@ -37,43 +37,43 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Selection:
-    """The tasks found by this plugin. ``given``: pytest walks the paths of the command line instead.
+    """The tasks found by this plugin. ``from_paths``: pytest walks the paths of the command line instead.
 
-    ``known``: the ids of all that was found, chosen or not.
+    ``ids``: the ids of all that was found, chosen or not.
     """
 
-    chosen: tuple[Chosen, ...] = ()
-    known: frozenset[str] = frozenset()
+    tasks: tuple[TaskNode, ...] = ()
+    ids: frozenset[str] = frozenset()
     total: int = 0
-    given: bool = False
+    from_paths: bool = False
     costs: dict[str, int] = field(default_factory=dict)
     #: The tasks that were found and not chosen.
-    others: tuple[Chosen, ...] = ()
+    others: tuple[TaskNode, ...] = ()
     #: The number of chosen tasks that are not in the suite, and are here since they failed last.
     failed: int = 0
 
     def describe(self, settings: Settings) -> str:
         """Return the selection in words, for the header."""
         suite = settings.suite
-        if settings.task_ids and not self.given:
-            return f"tasks: {', '.join(task.ref.id for task in self.chosen if not isinstance(task.ref, UserError))}"
-        if self.given:
+        if settings.task_ids and not self.from_paths:
+            return f"tasks: {', '.join(task.ref.id for task in self.tasks if not isinstance(task.ref, UserError))}"
+        if self.from_paths:
             return "suite: the paths given" + ("" if suite == "all" else f", those tagged {suite}")
         hint = "; --passbench-suite=full for all" if suite == "lite" else ""
-        again = f", and {self.failed} more that failed last" if self.failed else ""
-        return f"suite: {suite} ({len(self.chosen) - self.failed} of {self.total} tasks{hint}){again}"
+        failed = f", and {self.failed} more that failed last" if self.failed else ""
+        return f"suite: {suite} ({len(self.tasks) - self.failed} of {self.total} tasks{hint}){failed}"
 
     def with_failed(self, nodes: Collection[str]) -> Selection:
         """Return the selection with the tasks at these paths of node ids too, whatever their suite."""
         more = tuple(task for task in self.others if task.node in nodes)
         costs = self.costs | {task.node: task.cost for task in more}
-        return replace(self, chosen=self.chosen + more, costs=costs, failed=len(more))
+        return replace(self, tasks=self.tasks + more, costs=costs, failed=len(more))
 
     def remedy(self, settings: Settings, keyword: str) -> str:
         """Return a line for a run of the lite suite in which no task was left, with ``-k keyword``; else ""."""
-        if self.given or settings.task_ids or settings.suite != "lite":
+        if self.from_paths or settings.task_ids or settings.suite != "lite":
             return ""
-        name = keyword if keyword in self.known else "ID"
+        name = keyword if keyword in self.ids else "ID"
         remedy = f"add --passbench-suite=full for all {self.total} tasks, or name one: --passbench-task={name}"
         return f"no task of the lite suite was selected ({remedy})"
 
@@ -85,17 +85,17 @@ def select(settings: Settings, rootpath: Path, args: Sequence[str], invocation: 
     path of ``--passbench-tasks`` has no tasks, or if ``args`` name what is not there.
     """
     if args and not _are_installed_ids(args, invocation):
-        return Selection(given=True)
+        return Selection(from_paths=True)
     from pytest_passbench.suite import find
 
     bases = [find.installed_tasks()] if args or not settings.tasks else list(settings.tasks)
-    found = [Chosen(path, ref, node_path(path, base, rootpath)) for base in bases for path, ref in discover(base)]
-    wanted = _matching(found, args) if args else _of_suite(found, settings)
-    known = frozenset(task.ref.id for task in found if not isinstance(task.ref, UserError))
-    judged = [task for task in found if settings.suite not in ("lite", "full") or _tagged(task, "full")]
-    costs = {task.node: task.cost for task in wanted}
-    others = tuple(task for task in found if task.node not in costs)
-    return Selection(tuple(wanted), known, len(judged), costs=costs, others=others)
+    tasks = [TaskNode(path, ref, node_path(path, base, rootpath)) for base in bases for path, ref in discover(base)]
+    selected = _matching(tasks, args) if args else _of_suite(tasks, settings)
+    ids = frozenset(task.ref.id for task in tasks if not isinstance(task.ref, UserError))
+    judged = [task for task in tasks if settings.suite not in ("lite", "full") or _tagged(task, "full")]
+    costs = {task.node: task.cost for task in selected}
+    others = tuple(task for task in tasks if task.node not in costs)
+    return Selection(tuple(selected), ids, len(judged), costs=costs, others=others)
 
 
 def known_ids(paths: Iterable[Path]) -> frozenset[str]:
@@ -130,19 +130,19 @@ def read(path: Path) -> TaskRef | UserError:
         return error
 
 
-def _of_suite(found: Sequence[Chosen], settings: Settings) -> list[Chosen]:
+def _of_suite(tasks: Sequence[TaskNode], settings: Settings) -> list[TaskNode]:
     from pytest_passbench.suite import find
 
     if not settings.task_ids:
-        return [task for task in found if _tagged(task, settings.suite)]
-    read = {task.ref.id: task for task in found if not isinstance(task.ref, UserError)}
+        return [task for task in tasks if _tagged(task, settings.suite)]
+    read = {task.ref.id: task for task in tasks if not isinstance(task.ref, UserError)}
     for name in settings.task_ids:
         if name not in read:
             raise find.no_such_task(name, read)
     return [read[name] for name in dict.fromkeys(settings.task_ids)]
 
 
-def _tagged(task: Chosen, suite: str) -> bool:
+def _tagged(task: TaskNode, suite: str) -> bool:
     from pytest_passbench.suite import find
 
     return isinstance(task.ref, UserError) or bool(find.select([task.ref], suite))
@@ -153,20 +153,20 @@ def _are_installed_ids(args: Iterable[str], invocation: Path) -> bool:
     return all(Path(path).parts[:1] == (INSTALLED,) and not kind_of(invocation / path) for path in paths)
 
 
-def _matching(found: Sequence[Chosen], args: Sequence[str]) -> list[Chosen]:
+def _matching(tasks: Sequence[TaskNode], args: Sequence[str]) -> list[TaskNode]:
     from pytest_passbench.suite.find import did_you_mean
 
-    chosen = []
+    matches = []
     for arg in args:
         path, item = split(arg)
         prefix = Path(path)
-        hits = [task for task in found if Path(task.node).is_relative_to(prefix)]
+        hits = [task for task in tasks if Path(task.node).is_relative_to(prefix)]
         if not hits:
-            near = did_you_mean(path, [task.node for task in found])
+            near = did_you_mean(path, [task.node for task in tasks])
             raise UserError("no such path, and no such installed task", where=arg,
                             remedy=f"{near}`passbench tasks list` names them")  # fmt: skip
         ids = [hit.ref.id for hit in hits if not isinstance(hit.ref, UserError)]
         if item and ids and parse(arg).task not in ids:
             raise UserError("no such task in this file", where=arg, remedy=f"its task is {ids[0]}")
-        chosen += [replace(hit, item=item or None) for hit in hits]
-    return chosen
+        matches += [replace(hit, item=item or None) for hit in hits]
+    return matches

@@ -45,10 +45,10 @@ def make_state(config: pytest.Config) -> State:
             writable(report_dir)
     selection = select(settings, config.rootpath, paths, config.invocation_params.dir)
     if stored is not None:
-        editions = {edition_of(task.path) for task in selection.chosen}
+        editions = {edition_of(task.path) for task in selection.tasks}
         check_comparable(stored.path, stored.run, asdict(settings), filter(None, editions))
     strays = _for_no_task(ledger.candidates, selection, paths, config.invocation_params.dir)
-    if selection.given:
+    if selection.from_paths:
         _refuse_candidates(paths, config.invocation_params.dir, settings)
     else:
         config.args = [str(config.rootpath)]
@@ -92,14 +92,14 @@ def _for_no_task(
     """
     if all(not candidate.by_task for candidate in candidates):
         return []
-    given = [invocation / split(path)[0] for path in paths] if selection.given else []
-    known, found = selection.known | known_ids(given), []
+    task_paths = [invocation / split(path)[0] for path in paths] if selection.from_paths else []
+    ids, refusals = selection.ids | known_ids(task_paths), []
     for candidate in candidates:
-        errors = candidate.for_no_task(known)
+        errors = candidate.for_no_task(ids)
         if errors and len(errors) == len(candidate.directories):
             raise errors[0]
-        found += errors
-    return found
+        refusals += errors
+    return refusals
 
 
 def _refuse_candidates(paths: list[str], invocation: Path, settings: Settings) -> None:

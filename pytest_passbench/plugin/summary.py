@@ -102,7 +102,7 @@ def to_benchmark(state: State, text: str, records: Iterable[Record]) -> None:
     """Give a task's timings to pytest-benchmark, if it is installed and asked to save."""
     from pytest_passbench.plugin import benchmark
 
-    if not state.settings.trusted and benchmark.wanted(state.config):
+    if not state.settings.trusted and benchmark.saves(state.config):
         for record in records:
             benchmark.add(state.config, text, record)
 

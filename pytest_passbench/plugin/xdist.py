@@ -117,8 +117,8 @@ class LongestFirst(LoadScheduling):
             return waiting[0]
         assert self.collection is not None
         tasks = {index: split(self.collection[index])[0] for index in waiting}
-        mine = [index for index, task in tasks.items() if self._begun.get(task) is node]
+        begun = [index for index, task in tasks.items() if self._begun.get(task) is node]
         fresh = [index for index, task in tasks.items() if task not in self._begun]
-        chosen = [*mine, *fresh, *waiting][0]
-        self._begun.setdefault(tasks[chosen], node)
-        return chosen
+        first = [*begun, *fresh, *waiting][0]
+        self._begun.setdefault(tasks[first], node)
+        return first

@@ -59,9 +59,9 @@ class RecordedLibrary:
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         if name.startswith("_") or name not in self._signatures:
-            have = ", ".join(self._signatures) or "none"
+            names = ", ".join(self._signatures) or "none"
             raise AttributeError(
-                f'the source has no function written as `extern "C" ... {name}(...) {{` (it has: {have})'
+                f'the source has no function written as `extern "C" ... {name}(...) {{` (it has: {names})'
             )
         kernel, signature = CppKernel(self.source, self.flags, self.openmp, name), self._signatures[name]
         if signature.result != "void":

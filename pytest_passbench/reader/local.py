@@ -42,9 +42,9 @@ class LocalKernels:
             if isinstance(result, torch.Tensor) and request.outputs == 1:
                 return (result,)
             if not isinstance(result, (tuple, list)) or len(result) != request.outputs:
-                got = counted(len(result), "value") if isinstance(result, (tuple, list)) else type(result).__name__
+                count = counted(len(result), "value") if isinstance(result, (tuple, list)) else type(result).__name__
                 raise RuntimeError(
-                    f"pass {request.name}: the kernel wrapper returned {got}, the pattern returns {request.outputs}"
+                    f"pass {request.name}: the kernel wrapper returned {count}, the pattern returns {request.outputs}"
                 )
             return result
 

@@ -127,10 +127,10 @@ def _count(signature: inspect.Signature) -> str:
     """Return how many arguments can be given by position."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = [parameter for parameter in signature.parameters.values() if parameter.kind in kinds]
-    needed = sum(parameter.default is parameter.empty for parameter in parameters)
+    required = sum(parameter.default is parameter.empty for parameter in parameters)
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in signature.parameters.values()):
-        return f"{needed} or more"
-    return str(needed) if needed == len(parameters) else f"{needed} to {len(parameters)}"
+        return f"{required} or more"
+    return str(required) if required == len(parameters) else f"{required} to {len(parameters)}"
 
 
 def _tell_kernels(channel: socket.socket, folder: Path) -> None:
@@ -209,20 +209,20 @@ def _forked(
     It waits for a byte from the socket, prints and sends its answer on the ``channel``, and then tells the socket
     whether that was a plan.
     """
-    mine, theirs = socket.socketpair()
-    with theirs:
+    parent_end, child_end = socket.socketpair()
+    with child_end:
         pid = os.fork()
         if pid == 0:
             try:
-                mine.close()
+                parent_end.close()
                 answer = _answer(order, number, passes, folder)
-                theirs.recv(1)
+                child_end.recv(1)
                 sys.stdout.flush()  # before the answer: once the judge has it, it reads what was printed
                 send(channel, answer)
-                theirs.send(_PLAN if "plan" in answer else _NO_PLAN)
+                child_end.send(_PLAN if "plan" in answer else _NO_PLAN)
             finally:
                 os._exit(0)
-    return pid, mine
+    return pid, parent_end
 
 
 def _answer(order: dict[str, Any], number: int, passes: dict[str, LoadedPass], folder: Path) -> dict[str, Any]:

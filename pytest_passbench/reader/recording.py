@@ -95,8 +95,8 @@ class Recording(TorchDispatchMode):
         elif isinstance(result, (tuple, list)) and len(result) == self._request.outputs:
             values = tuple(result)
         else:
-            got = counted(len(result), "value") if isinstance(result, (tuple, list)) else _kind(result)
-            raise Refused("result", f"returns {got}, and the pattern returns {self._request.outputs}")
+            actual = counted(len(result), "value") if isinstance(result, (tuple, list)) else _kind(result)
+            raise Refused("result", f"returns {actual}, and the pattern returns {self._request.outputs}")
         for value in values:
             if not isinstance(value, torch.Tensor):
                 raise Refused("result", f"returns {_kind(value)}, not a tensor")

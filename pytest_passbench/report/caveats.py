@@ -19,8 +19,8 @@ MAX_NAMED = 12  # subgraphs that the harness failed to judge
 def caveats(run: Run) -> list[str]:
     """Return what a reader must know before using the numbers, a sentence each; last about the earlier run."""
     sentences = []
-    mine = [board.row(name, board.tasks_of(run, name), run.score_settings) for name in run.names]
-    missing, total = sum(row.missing for row in mine), sum(row.subgraphs for row in mine)
+    rows = [board.row(name, board.tasks_of(run, name), run.score_settings) for name in run.names]
+    missing, total = sum(row.missing for row in rows), sum(row.subgraphs for row in rows)
     if run.interrupted:
         sentences.append("The run was interrupted: this is what there was.")
     if missing:
@@ -66,8 +66,8 @@ def _untuned(run: Run) -> list[str]:
     passes = {(r.candidate, r.folder, item.name) for r in run.records for item in r.passes if item.untuned}
     if not passes:
         return []
-    have = counted(len(passes), "pass has", "passes have")
-    return [f"Nothing was tuned: {have} @triton.autotune; the first valid configuration was taken."]
+    subject = counted(len(passes), "pass has", "passes have")
+    return [f"Nothing was tuned: {subject} @triton.autotune; the first valid configuration was taken."]
 
 
 def _harness_failures(run: Run) -> list[str]:

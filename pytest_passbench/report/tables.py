@@ -73,8 +73,10 @@ def correct_when(run: Run) -> str:
 def rows(run: Run, criterion: Criterion = "ladder", at: int = T_STRICT) -> list[board.ScoreRow]:
     """Return the board's rows at a t of all candidates, then of all baselines, under a criterion."""
     settings = run.score_settings
-    mine = [board.row(name, board.tasks_of(run, name, criterion), settings, at) for name in run.names]
-    return mine + [board.row(name, board.baseline_of(run, name, criterion), settings, at) for name in run.baselines]
+    own_rows = [board.row(name, board.tasks_of(run, name, criterion), settings, at) for name in run.names]
+    return own_rows + [
+        board.row(name, board.baseline_of(run, name, criterion), settings, at) for name in run.baselines
+    ]
 
 
 def board_table(run: Run, at: int = T_STRICT) -> Table:
@@ -197,10 +199,10 @@ def _task(task: str, records: list[Record], judged: Sequence[Judged], run: Run) 
 
 def speed_up(records: Iterable[Record], arm: str, run: Run, at: int, criterion: Criterion = "ladder") -> str:
     """Return the geometric mean speed-up of what is correct at ``at`` and was measured, with its interval."""
-    have = list(records)
-    mean = interval(have, arm, run, at, criterion)
+    measured = list(records)
+    mean = interval(measured, arm, run, at, criterion)
     if mean is None:
-        return NOT_MEASURED if _correct(have, arm, at, criterion) else NONE
+        return NOT_MEASURED if _correct(measured, arm, at, criterion) else NONE
     return str(mean)
 
 
@@ -217,8 +219,8 @@ def offset(run: Run) -> float:
 
 
 def _correct(records: Iterable[Record], arm: str, at: int, criterion: Criterion) -> list[ArmResult]:
-    have = [record for record in records if arm == "candidate" or arm in record.baselines]
-    return [record.result(arm) for record in have if from_record(record, arm, criterion).correct_at(at)]
+    counted_records = [record for record in records if arm == "candidate" or arm in record.baselines]
+    return [record.result(arm) for record in counted_records if from_record(record, arm, criterion).correct_at(at)]
 
 
 def _measured(results: Iterable[ArmResult]) -> list[Speed]:

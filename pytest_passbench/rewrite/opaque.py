@@ -104,8 +104,8 @@ def _as(value: Any, layout: tuple[Any, ...], inputs: tuple[Any, ...], label: str
     """Return an output in its layout and in memory of its own. Raises RuntimeError for another shape or dtype."""
     shape, stride, dtype, device = layout
     if not isinstance(value, torch.Tensor) or tuple(value.shape) != shape or value.dtype != dtype:
-        got = f"{tuple(value.shape)} {value.dtype}" if isinstance(value, torch.Tensor) else type(value).__name__
-        raise RuntimeError(f"pass {label}: the kernel wrapper returned {got}, the graph needs {shape} {dtype}")
+        actual = f"{tuple(value.shape)} {value.dtype}" if isinstance(value, torch.Tensor) else type(value).__name__
+        raise RuntimeError(f"pass {label}: the kernel wrapper returned {actual}, the graph needs {shape} {dtype}")
     if tuple(value.stride()) == stride and not storages(value) & storages(inputs):
         return value
     return torch.empty_strided(shape, stride, dtype=dtype, device=device).copy_(value)

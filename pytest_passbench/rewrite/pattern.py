@@ -51,11 +51,11 @@ def prepare(name: str, traced: Traced) -> Pattern:
 
 def _live(traced: Traced, metadata: set[Node]) -> list[Node]:
     """Return the operators that an output depends on or that write in place, in order."""
-    needed: set[Node] = {n for n in traced.outputs if isinstance(n, Node)}
+    live: set[Node] = {n for n in traced.outputs if isinstance(n, Node)}
     for node in reversed(traced.graph.nodes):
         if node.op in ("call_function", "call_method") and node not in metadata and canonical(node).inplace:
-            needed.add(node)
-        if node in needed:
-            needed.update(node.all_input_nodes)
+            live.add(node)
+        if node in live:
+            live.update(node.all_input_nodes)
     kinds = ("call_function", "call_method")
-    return [n for n in traced.graph.nodes if n in needed and n.op in kinds and n not in metadata]
+    return [n for n in traced.graph.nodes if n in live and n.op in kinds and n not in metadata]

@@ -35,6 +35,6 @@ def _judged(record: Record, caught: dict[tuple[str, str, str], Record]) -> Recor
     if not guilty or record.arm.status != RAN:
         return record
     where = caught[guilty[0]]
-    said = f"pass {guilty[0][2]} broke a rule on {where.task}/{where.subgraph}: {where.arm.message}"
+    message = f"pass {guilty[0][2]} broke a rule on {where.task}/{where.subgraph}: {where.arm.message}"
     against = replace(record.against, speed=None) if record.against is not None else None
-    return replace(record, arm=ArmResult("integrity", PHASE, said, output=record.arm.output), against=against)
+    return replace(record, arm=ArmResult("integrity", PHASE, message, output=record.arm.output), against=against)

@@ -80,18 +80,18 @@ def read(folder: Path) -> Journaled:
     paths = sorted(folder.glob("journal*.jsonl"))
     if not paths:
         raise UserError("has no journal", where=folder, remedy="name the folder of a run that was interrupted")
-    found: Journaled | None = None
+    journaled: Journaled | None = None
     for path in paths:
-        one = _read(path)
-        if found is None:
-            found = one
-        elif one.header == found.header:
-            found.records += one.records
-            found.cut += one.cut
+        part = _read(path)
+        if journaled is None:
+            journaled = part
+        elif part.header == journaled.header:
+            journaled.records += part.records
+            journaled.cut += part.cut
         else:
             raise UserError("is of another run than the journals beside it", where=path, remedy="remove the folder")
-    assert found is not None
-    return found
+    assert journaled is not None
+    return journaled
 
 
 def _read(path: Path) -> Journaled:

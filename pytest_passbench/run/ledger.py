@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from pytest_passbench.run.stored import StoredRun
 
 
-def run_seed(given: str | None) -> bytes:
+def run_seed(text: str | None) -> bytes:
     """Return the 32 bytes that every secret of the run is derived from: drawn, or made from what the user gave.
 
     64 hexadecimal digits, as a run reveals them, stand for themselves. Of any other text the SHA-256 is taken.
     """
-    if given is None:
+    if text is None:
         return seeds.draw()
     try:
-        seed = bytes.fromhex(given)
+        seed = bytes.fromhex(text)
     except ValueError:
         seed = b""
-    return seed if len(seed) == seeds.SEED_BYTES else hashlib.sha256(given.encode()).digest()
+    return seed if len(seed) == seeds.SEED_BYTES else hashlib.sha256(text.encode()).digest()
 
 
 def open_candidates(paths: Iterable[Path]) -> list[Candidate]:
@@ -207,10 +207,10 @@ def check_machine(settings: Settings) -> None:
     if is_cuda(settings.device):
         import torch
 
-        found = torch.cuda.device_count()
-        if gpu_index(settings.device) >= found:
+        device_count = torch.cuda.device_count()
+        if gpu_index(settings.device) >= device_count:
             where = f"--passbench-device={settings.device}"
-            raise UserError(f"torch finds {found} CUDA devices here", where=where, remedy="use cpu")
+            raise UserError(f"torch finds {device_count} CUDA devices here", where=where, remedy="use cpu")
 
 
 def writable(folder: Path) -> None:

@@ -64,8 +64,8 @@ def _check_same(first_path: Path, first: Run, path: Path, run: Run) -> None:
             what = f"has {name} = {run.settings.get(name)!r}, {first_path} has {first.settings.get(name)!r}"
             raise UserError(what, where=path, remedy="merge runs with the same settings")
     if first.editions and run.editions and first.editions != run.editions:
-        found, other = (", ".join(one.editions) for one in (run, first))
-        what = f"judged edition {found} of the suite, {first_path} edition {other}"
+        edition, other = (", ".join(shard.editions) for shard in (run, first))
+        what = f"judged edition {edition} of the suite, {first_path} edition {other}"
         raise UserError(what, where=path, remedy="merge runs of one edition")
     if _contents(first) != _contents(run):
         what = f"judged other candidates than {first_path}: {_described(run)}, not {_described(first)}"
@@ -87,14 +87,14 @@ def _described(run: Run) -> str:
 
 
 def _check_apart(shards: Sequence[tuple[Path, Run]]) -> None:
-    seen: dict[tuple[str, str, str], Path] = {}
+    judged_in: dict[tuple[str, str, str], Path] = {}
     for path, run in shards:
         for record in run.records:
             key = (record.candidate, record.task, record.subgraph)
-            if key in seen:
-                what = f"has {record.task}::{record.subgraph} of {record.candidate}, as {seen[key]} has"
+            if key in judged_in:
+                what = f"has {record.task}::{record.subgraph} of {record.candidate}, as {judged_in[key]} has"
                 raise UserError(what, where=path, remedy="give every shard once")
-            seen[key] = path
+            judged_in[key] = path
 
 
 def common(values: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -118,6 +118,6 @@ def _parts(path: Path, run: Run) -> list[dict[str, Any]]:
     """Return what the merged file keeps of one input: its environment, digest, seed and noise."""
     if run.parts:
         return run.parts
-    own = {"file": path.name, "digest": run.digest, "started": run.started, "finished": run.finished}
+    identity = {"file": path.name, "digest": run.digest, "started": run.started, "finished": run.finished}
     about = {"environment": run.environment, "noise": run.noise, "seed": run.seed}
-    return [{**own, **about, "tasks": run.tasks, "shard": run.settings.get("shard")}]
+    return [{**identity, **about, "tasks": run.tasks, "shard": run.settings.get("shard")}]

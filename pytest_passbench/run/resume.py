@@ -14,17 +14,17 @@ from pytest_passbench.core.settings import LATEST
 from pytest_passbench.run import journal
 
 
-def find(given: str, report_dir: Path, base: Path) -> Path:
-    """Return the folder of a run to go on with: ``given``, relative to ``base``, or the latest in ``report_dir``.
+def find(folder: str, report_dir: Path, base: Path) -> Path:
+    """Return the folder of a run to go on with: ``folder``, relative to ``base``, or the latest in ``report_dir``.
 
     Raises UserError if there is none.
     """
-    if given != LATEST:
-        return base / given
-    found = sorted({path.parent for path in report_dir.glob("*/journal*.jsonl")}, key=lambda path: path.name)
-    if not found:
+    if folder != LATEST:
+        return base / folder
+    folders = sorted({path.parent for path in report_dir.glob("*/journal*.jsonl")}, key=lambda path: path.name)
+    if not folders:
         raise UserError("has no run that was interrupted", where=report_dir, remedy="run without --passbench-resume")
-    return found[-1]
+    return folders[-1]
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Earlier:
     cut: int
 
     def __str__(self) -> str:
-        kept = f"{counted(len(self.records), 'subgraph is', 'subgraphs are')} not judged again"
-        return f"resumes {self.folder}: {kept}" + (f"; lines that were cut short: {self.cut}" if self.cut else "")
+        summary = f"{counted(len(self.records), 'subgraph is', 'subgraphs are')} not judged again"
+        return f"resumes {self.folder}: {summary}" + (f"; lines that were cut short: {self.cut}" if self.cut else "")
 
 
 def read(folder: Path) -> Earlier:
@@ -49,10 +49,10 @@ def read(folder: Path) -> Earlier:
 
     Raises UserError if the folder has no journal that can be read.
     """
-    found = journal.read(folder)
-    known = [record for record in found.records if record.judged]
-    records = {(record.task, record.candidate, record.subgraph): record for record in known}
-    return Earlier(folder, found.header, records, found.cut)
+    journaled = journal.read(folder)
+    judged = [record for record in journaled.records if record.judged]
+    records = {(record.task, record.candidate, record.subgraph): record for record in judged}
+    return Earlier(folder, journaled.header, records, journaled.cut)
 
 
 def check(earlier: Earlier, header: Mapping[str, Any]) -> None:
@@ -71,12 +71,12 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str
     for name in now:
         if before.get(name) != now[name]:
             yield f"{name} was {before.get(name)!r} and is {now[name]!r}"
-    known, present = old.get("candidates", {}), new["candidates"]
-    if list(known) != list(present):
-        yield f"the candidates were {', '.join(known)} and are {', '.join(present)}"
+    previous, present = old.get("candidates", {}), new["candidates"]
+    if list(previous) != list(present):
+        yield f"the candidates were {', '.join(previous)} and are {', '.join(present)}"
     else:
         for name in present:
-            if known[name] != present[name]:
+            if previous[name] != present[name]:
                 yield f"the files of the candidate {name} have changed"
     if old.get("against", "") != new["against"]:
         yield "the reference (--passbench-against) is another one, or its files have changed"

@@ -25,7 +25,7 @@ def fault(data: Any) -> str | None:
         return None
     while error.context:  # of several forms that a value may have, the last one is that of a value that is there
         error = error.context[-1]
-    return f"{_place(error) or 'the file'}: {_said(error)}"
+    return f"{_place(error) or 'the file'}: {_violation(error)}"
 
 
 @cache
@@ -49,15 +49,15 @@ def _place(error: ValidationError) -> str:
     return "".join(steps).removeprefix(".")
 
 
-def _said(error: ValidationError) -> str:
+def _violation(error: ValidationError) -> str:
     """Return what is wrong, the value shortened: the library's own sentence quotes all of it."""
-    wanted = error.validator_value
+    expected = error.validator_value
     match error.validator:
         case "required" | "additionalProperties":
             return error.message[:300]
         case "type":
-            return f"{abbreviated(error.instance)} is not of type {wanted}"
+            return f"{abbreviated(error.instance)} is not of type {expected}"
         case "enum" | "const":
-            return f"{abbreviated(error.instance)} is not {abbreviated(wanted)}"
+            return f"{abbreviated(error.instance)} is not {abbreviated(expected)}"
         case _:
-            return f"{abbreviated(error.instance)} breaks {error.validator} {abbreviated(wanted)}"
+            return f"{abbreviated(error.instance)} breaks {error.validator} {abbreviated(expected)}"

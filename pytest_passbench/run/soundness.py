@@ -26,12 +26,12 @@ def _faults(run: Run) -> Iterator[str]:
     width = run.noise.get("width")
     if width is not None and not width >= 0:
         yield f"noise.width: {width} is not a width"
-    seen: set[tuple[str, str, str]] = set()
+    keys: set[tuple[str, str, str]] = set()
     for index, record in enumerate(run.records):
         key = (record.task, record.subgraph, record.candidate)
-        if key in seen:
+        if key in keys:
             yield f"records[{index}]: {record.task}/{record.subgraph} of {record.candidate} a second time"
-        seen.add(key)
+        keys.add(key)
         for fault in _of_record(record):
             yield f"records[{index}].{fault}"
 

@@ -94,11 +94,11 @@ def matching(path: Path, before: Run, names: Iterable[str]) -> dict[str, str]:
     now, then = list(names), before.names
     if len(now) == len(then) == 1:
         return {now[0]: then[0]}
-    found = {name: name for name in now if name in then}
-    if not found:
+    common = {name: name for name in now if name in then}
+    if not common:
         what = f"has no candidate of the same name: {', '.join(then) or 'none'}, not {', '.join(now) or 'none'}"
         raise UserError(what, where=path, remedy="compare runs of one candidate each, or of the same names")
-    return found
+    return common
 
 
 def check(path: Path, before: Run, settings: Mapping[str, Any], editions: Iterable[str]) -> None:
@@ -119,32 +119,32 @@ def warnings(before: Run, environment: Mapping[str, Any]) -> Iterator[str]:
     then = before.environment
     differ = [name for name in MACHINE if name in then and name in environment and then[name] != environment[name]]
     if differ:
-        said = ", ".join(f"{name} was {then[name]} and is {environment[name]}" for name in differ)
-        yield f"The earlier run is of another machine ({said}): only ratios to eager are compared."
+        differences = ", ".join(f"{name} was {then[name]} and is {environment[name]}" for name in differ)
+        yield f"The earlier run is of another machine ({differences}): only ratios to eager are compared."
     if before.interrupted:
         yield "The earlier run was interrupted: it does not have all subgraphs."
 
 
 def stored(then: Record, now: Record) -> Stored:
     """Return what an earlier record says of a subgraph. It is correct by the criterion and t of the present one."""
-    found = Stored(then.arm.status, right_at(*then.levels(now.criterion), now.tolerance))
+    result = Stored(then.arm.status, right_at(*then.levels(now.criterion), now.tolerance))
     if then.arm.speed is not None:
-        found.speed = replace(then.arm.speed, pairs=[])
+        result.speed = replace(then.arm.speed, pairs=[])
     if then.edition and now.edition and then.edition != now.edition:
-        found.note = "another edition"
+        result.note = "another edition"
     elif then.task_hash and now.task_hash and then.task_hash != now.task_hash:
-        found.note = "another task of the same name"
+        result.note = "another task of the same name"
     elif not then.judged:
-        found.note = "not judged before"
-    return found
+        result.note = "not judged before"
+    return result
 
 
-def confirmed(record: Record, again: Record) -> Record:
+def confirmed(record: Record, confirmation: Record) -> Record:
     """Return a record with its confirming measurement; that of a wrong answer is the record from now on."""
     assert record.stored is not None
-    if again.judged and not again.correct:
-        return replace(again, stored=record.stored)
-    return replace(record, stored=replace(record.stored, again=again.arm.speed))
+    if confirmation.judged and not confirmation.correct:
+        return replace(confirmation, stored=record.stored)
+    return replace(record, stored=replace(record.stored, again=confirmation.arm.speed))
 
 
 def compared(path: Path, before: Run, after: Run) -> Run:

@@ -59,15 +59,15 @@ class DeviceMemory:
         self.size = self._rounded(size)
         self._handle = ctypes.c_ulonglong()
         if descriptor is None:
-            made = library.cuMemCreate(
+            status = library.cuMemCreate(
                 ctypes.byref(self._handle), ctypes.c_size_t(self.size), ctypes.byref(self._properties()), _NO_FLAGS
             )
-            self._check(made, f"make {self.size} bytes of memory that can be shared")
+            self._check(status, f"make {self.size} bytes of memory that can be shared")
         else:
-            found = library.cuMemImportFromShareableHandle(
+            status = library.cuMemImportFromShareableHandle(
                 ctypes.byref(self._handle), ctypes.c_void_p(descriptor), ctypes.c_int(AS_DESCRIPTOR)
             )
-            self._check(found, "map shared memory")
+            self._check(status, "map shared memory")
         self.address = self._mapped(READ if descriptor is not None else READ_AND_WRITE)
 
     def _properties(self) -> _Properties:
@@ -75,10 +75,10 @@ class DeviceMemory:
 
     def _rounded(self, size: int) -> int:
         step = ctypes.c_size_t()
-        asked = self._library.cuMemGetAllocationGranularity(
+        status = self._library.cuMemGetAllocationGranularity(
             ctypes.byref(step), ctypes.byref(self._properties()), ctypes.c_int(MINIMUM)
         )
-        self._check(asked, "share memory")
+        self._check(status, "share memory")
         return -(-max(size, 1) // step.value) * step.value
 
     def _mapped(self, rights: int) -> int:
@@ -95,10 +95,10 @@ class DeviceMemory:
     def export(self) -> int:
         """Return a file descriptor of the memory, for another process. Raises DriverError."""
         descriptor = ctypes.c_int(-1)
-        made = self._library.cuMemExportToShareableHandle(
+        status = self._library.cuMemExportToShareableHandle(
             ctypes.byref(descriptor), self._handle, ctypes.c_int(AS_DESCRIPTOR), _NO_FLAGS
         )
-        self._check(made, "export memory")
+        self._check(status, "export memory")
         return descriptor.value
 
     def write(self, source: int, size: int) -> None:

@@ -63,8 +63,8 @@ class Engine:
 
         ``plan`` has to live as long as the function.
         """
-        made: Callable[..., None] = self._function(ctypes.addressof(plan))
-        return made
+        function: Callable[..., None] = self._function(ctypes.addressof(plan))
+        return function
 
 
 _loaded: list[Engine] = []

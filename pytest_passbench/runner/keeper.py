@@ -42,9 +42,9 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
     os.close(descriptor)
     while True:
         try:
-            asked, _none = receive(channel, max_fds=0)
+            request, _none = receive(channel, max_fds=0)
         except ProtocolError:
             return
-        memory.write(pages.address, asked["bytes"])
+        memory.write(pages.address, request["bytes"])
         torch.cuda.synchronize(index)
-        send(channel, {"written": asked["bytes"]})
+        send(channel, {"written": request["bytes"]})

@@ -31,7 +31,7 @@ class AskedKernels:
 
     def __init__(self, channel: socket.socket, device: str) -> None:
         self._channel, self._device = channel, device
-        self._known: dict[Request, Replayed] = {}
+        self._plans: dict[Request, Replayed] = {}
         self._libraries: dict[bytes, ctypes.CDLL] = {}  # by the digest of the file
         self.engine = loaded() if device == "cpu" else None
         self.triton = False
@@ -39,25 +39,25 @@ class AskedKernels:
     @property
     def replayed(self) -> list[Replayed]:
         """The plans that were put in place."""
-        return list(self._known.values())
+        return list(self._plans.values())
 
     def kernel(self, request: Request) -> Any:
         """Return the replayed plan for a match. Raises ProtocolError if the judge has none and so hangs up."""
         key = replace(request, arguments=(repr(request.arguments),))
-        if key not in self._known:
-            self._known[key] = self._asked(request)
-        return self._known[key].call
+        if key not in self._plans:
+            self._plans[key] = self._request_plan(request)
+        return self._plans[key].call
 
-    def _asked(self, request: Request) -> Replayed:
-        wanted: dict[str, Any] = {"status": "wanted", "request": request.to_data()}
+    def _request_plan(self, request: Request) -> Replayed:
+        message: dict[str, Any] = {"status": "wanted", "request": request.to_data()}
         if torch.device(self._device).type == "cuda":
             major, minor = torch.cuda.get_device_capability(self._device)
-            wanted["capability"] = 10 * major + minor
-        send(self._channel, wanted)
+            message["capability"] = 10 * major + minor
+        send(self._channel, message)
         answer, descriptors = receive(self._channel)
         try:
             plan = parse.plan(answer["plan"], request.tensors)
-            kernels = [self._kernel(told, descriptors) for told in answer["kernels"]]
+            kernels = [self._kernel(entry, descriptors) for entry in answer["kernels"]]
             code = None
             if "machine" in answer:
                 data = Path(f"/proc/self/fd/{descriptors[-1]}").read_bytes()
@@ -74,15 +74,15 @@ class AskedKernels:
         replayed.rest()
         return replayed
 
-    def _kernel(self, told: dict[str, Any], descriptors: Sequence[int]) -> Any:
-        if "machine" in told:
+    def _kernel(self, description: dict[str, Any], descriptors: Sequence[int]) -> Any:
+        if "machine" in description:
             return None  # each launch has machine code of its own
-        if "triton" in told:
+        if "triton" in description:
             from pytest_passbench.runner.triton_kernels import make_kernel
 
-            return make_kernel(told["triton"])
-        library = self._library(descriptors[told["library"]])
-        return cpp_function(library, told["function"], told["parameters"])
+            return make_kernel(description["triton"])
+        library = self._library(descriptors[description["library"]])
+        return cpp_function(library, description["function"], description["parameters"])
 
     def _library(self, descriptor: int) -> ctypes.CDLL:
         """Return the library in a file, and load it if it is not loaded yet.

@@ -32,8 +32,8 @@ def check(driver: Any, code: int, what: str) -> None:
     if code:
         text = ctypes.c_char_p()
         driver.cuGetErrorString(code, ctypes.byref(text))
-        said = text.value.decode(errors="replace") if text.value else "unknown"
-        raise DriverError(f"the CUDA driver cannot {what}: {said} (error {code})")
+        reason = text.value.decode(errors="replace") if text.value else "unknown"
+        raise DriverError(f"the CUDA driver cannot {what}: {reason} (error {code})")
 
 
 class LaunchAttribute(ctypes.Structure):
@@ -84,8 +84,8 @@ class Driver:
         """
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         self.check(self._library.cuModuleLoadData(ctypes.byref(module), code), f"load the kernel {name}")
-        found = self._library.cuModuleGetFunction(ctypes.byref(function), module, name.encode())
-        self.check(found, f"find the kernel {name}")
+        status = self._library.cuModuleGetFunction(ctypes.byref(function), module, name.encode())
+        self.check(status, f"find the kernel {name}")
         self._check_parameters(function, name, sizes)
         if shared > _DEFAULT_SHARED_BYTES:
             self.check(self._library.cuFuncSetCacheConfig(function, _PREFER_SHARED), f"prepare the kernel {name}")
@@ -102,15 +102,15 @@ class Driver:
         tell = getattr(self._library, "cuFuncGetParamInfo", None)
         if tell is None:
             return
-        found: list[int] = []
+        declared: list[int] = []
         offset, size = ctypes.c_size_t(), ctypes.c_size_t()
         code = 0
-        while code == 0 and len(found) <= len(sizes):
-            code = tell(function, ctypes.c_size_t(len(found)), ctypes.byref(offset), ctypes.byref(size))
+        while code == 0 and len(declared) <= len(sizes):
+            code = tell(function, ctypes.c_size_t(len(declared)), ctypes.byref(offset), ctypes.byref(size))
             if code == 0:
-                found.append(size.value)
-        if code in (0, _INVALID_VALUE) and found != list(sizes):
-            raise DriverError(f"{name} has parameters of {found} bytes, and is launched with {list(sizes)}")
+                declared.append(size.value)
+        if code in (0, _INVALID_VALUE) and declared != list(sizes):
+            raise DriverError(f"{name} has parameters of {declared} bytes, and is launched with {list(sizes)}")
 
     def check(self, code: int, what: str) -> None:
         """Raise DriverError for a code other than success. ``what`` completes the sentence "cannot ..."."""

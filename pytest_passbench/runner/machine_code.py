@@ -35,14 +35,14 @@ class NotCompiled(RuntimeError):
 class MachineCode:
     """The machine code of a plan.
 
-    ``data`` holds all binaries in one piece. ``told`` has the place of each binary, and the binary of each launch. A
-    binary is loaded when its first launch is prepared.
+    ``data`` holds all binaries in one piece. ``layout`` has the place of each binary, and the binary of each launch.
+    A binary is loaded when its first launch is prepared.
     """
 
-    def __init__(self, data: bytes, told: dict[str, Any], driver: Driver, device: str) -> None:
+    def __init__(self, data: bytes, layout: dict[str, Any], driver: Driver, device: str) -> None:
         self._data, self._driver, self._device = data, driver, device
-        self._binaries = [(Binary.from_data(one["binary"]), one["place"]) for one in told["binaries"]]
-        self._launches: list[int | str] = told["launches"]
+        self._binaries = [(Binary.from_data(entry["binary"]), entry["place"]) for entry in layout["binaries"]]
+        self._launches: list[int | str] = layout["launches"]
         self._functions: dict[int, ctypes.c_void_p] = {}
 
     def prepare(self, number: int, step: TritonLaunch) -> PreparedLaunch:
@@ -76,7 +76,7 @@ class PreparedLaunch:
         hidden = [0 if self._scratch is None else self._scratch.data_ptr(), 0][: binary.hidden]
         self._constants = _constants([*zip(binary.passed, values, strict=True)], hidden)
         places = iter(range(ctypes.addressof(self._addresses), 1 << 64, ctypes.sizeof(ctypes.c_uint64)))
-        at = [next(places) if one is None else ctypes.addressof(one) for one in self._constants]
+        at = [next(places) if constant is None else ctypes.addressof(constant) for constant in self._constants]
         self._parameters = (ctypes.c_void_p * len(at))(*at)
         self._attributes = _attributes(binary)
         x, y, z = step.grid
@@ -112,10 +112,10 @@ def _value(step: TritonLaunch, passed: Passed) -> Any:
 
 def _constants(passed: Sequence[tuple[Passed, Any]], hidden: Sequence[int]) -> list[Any]:
     """Return memory with the value of each parameter, or None for an operand, whose address comes with each call."""
-    found: list[Any] = []
-    for one, value in passed:
-        found.append(None if isinstance(value, Operand) else _buffer(_packed(one.kind, value)))
-    return found + [_buffer(struct.pack("<Q", address)) for address in hidden]
+    buffers: list[Any] = []
+    for parameter, value in passed:
+        buffers.append(None if isinstance(value, Operand) else _buffer(_packed(parameter.kind, value)))
+    return buffers + [_buffer(struct.pack("<Q", address)) for address in hidden]
 
 
 def _packed(kind: str, value: float) -> bytes:
@@ -139,16 +139,16 @@ def _scratch(binary: Binary, grid: tuple[int, int, int], device: str) -> torch.T
 
 
 def _attributes(binary: Binary) -> Any:
-    wanted: list[tuple[int, tuple[int, ...]]] = []
+    pairs: list[tuple[int, tuple[int, ...]]] = []
     if binary.dependent:
-        wanted.append((libcuda.DEPENDENT, (1,)))
+        pairs.append((libcuda.DEPENDENT, (1,)))
     if binary.cooperative:
-        wanted.append((libcuda.COOPERATIVE, (1,)))
+        pairs.append((libcuda.COOPERATIVE, (1,)))
     if binary.num_ctas != 1:
-        wanted.append((libcuda.CLUSTER_DIMENSION, (binary.num_ctas, 1, 1)))
-        wanted.append((libcuda.CLUSTER_SCHEDULING, (libcuda.SPREAD,)))
-    found = (LaunchAttribute * len(wanted))()
-    for place, (attribute, values) in enumerate(wanted):
-        found[place].id = attribute
-        found[place].value[: len(values)] = values
-    return found
+        pairs.append((libcuda.CLUSTER_DIMENSION, (binary.num_ctas, 1, 1)))
+        pairs.append((libcuda.CLUSTER_SCHEDULING, (libcuda.SPREAD,)))
+    attributes = (LaunchAttribute * len(pairs))()
+    for place, (attribute, values) in enumerate(pairs):
+        attributes[place].id = attribute
+        attributes[place].value[: len(values)] = values
+    return attributes

@@ -202,16 +202,16 @@ class Spacer:
         self._room = PIECE_BYTES + self._sizes[-1] + outputs
         _fill_caches()
         self._start = self._free()
-        self._taken = _libc.malloc(self._sizes[-1])
-        ctypes.memset(self._taken, 0, self._sizes[-1])
+        self._block = _libc.malloc(self._sizes[-1])
+        ctypes.memset(self._block, 0, self._sizes[-1])
 
     def take(self, depth: int) -> None:
         """Replace the allocation by one of this depth's size."""
-        _libc.free(self._taken)
+        _libc.free(self._block)
         if self._free() != self._start:  # a small allocation left glibc's caches and lies in between
             _fill_caches()
             self._start = self._free()
-        self._taken = _libc.malloc(self._sizes[depth])
+        self._block = _libc.malloc(self._sizes[depth])
 
     def _free(self) -> int:
         """Return the address of the room for this and the outputs, which is larger than any piece."""

@@ -38,7 +38,7 @@ class OutputTables:
         self.entries = bytearray(ENTRY.size * calls * self.width)
         self.forms = bytearray(FORM.size * MAX_FORMS)
         self.text = bytearray(TEXT_BYTES)
-        self._known: dict[Any, int] = {}
+        self._indices: dict[Any, int] = {}
 
     def addresses(self) -> dict[str, int]:
         """Return the addresses of the tables, and the number of outputs of a call (``width``)."""
@@ -51,7 +51,7 @@ class OutputTables:
 
     def write(self, results: Sequence[Any]) -> None:
         """Write an entry for each output of each call of a block."""
-        pack, known, width, offset = ENTRY.pack_into, self._known, self.width, 0
+        pack, indices, width, offset = ENTRY.pack_into, self._indices, self.width, 0
         for outputs in results:
             if type(outputs) is not tuple or len(outputs) != width:
                 self._wrong_count(outputs, offset)
@@ -60,7 +60,7 @@ class OutputTables:
             for output in outputs:
                 if type(output) is torch.Tensor:
                     key = (output.dtype, output.shape, output.stride(), output.device.type)
-                    form = known.get(key)
+                    form = indices.get(key)
                     if form is None:
                         form = self._form(key, KIND_TENSOR)
                     pack(self.entries, offset, output.data_ptr(), form)
@@ -84,18 +84,18 @@ class OutputTables:
         return 0, self._form(KIND_OTHER_TYPE, KIND_OTHER_TYPE)
 
     def _form(self, key: Any, kind: int, dims: int = 0) -> int:
-        if key in self._known:
-            return self._known[key]
-        index = min(len(self._known), MAX_FORMS - 1)
+        if key in self._indices:
+            return self._indices[key]
+        index = min(len(self._indices), MAX_FORMS - 1)
         sizes = [0] * (2 * MAX_DIMS)
         dtype = device = -1
         if kind == KIND_TENSOR:
             dtype, device = _DTYPE_CODE.get(key[0], -1), _DEVICE_CODE.get(key[3], -1)
             dims = len(key[1])
-            shown = min(dims, MAX_DIMS)
-            sizes[:shown], sizes[MAX_DIMS : MAX_DIMS + shown] = key[1][:shown], key[2][:shown]
+            rank = min(dims, MAX_DIMS)
+            sizes[:rank], sizes[MAX_DIMS : MAX_DIMS + rank] = key[1][:rank], key[2][:rank]
         FORM.pack_into(self.forms, index * FORM.size, kind, dtype, device, dims, *sizes)
-        self._known[key] = index
+        self._indices[key] = index
         return index
 
     def say(self, text: str) -> None:

@@ -132,7 +132,7 @@ def triton_type(value: TritonType) -> Any:
     """Return the dtype of Triton's. Raises WrongArgument if this Triton has none of that name."""
     import triton.language as tl
 
-    found = getattr(tl, value.name, None)
-    if not isinstance(found, tl.dtype):
+    dtype = getattr(tl, value.name, None)
+    if not isinstance(dtype, tl.dtype):
         raise WrongArgument(f"Triton has no dtype {value.name[:40]!r}")
-    return found
+    return dtype

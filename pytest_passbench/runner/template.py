@@ -59,7 +59,7 @@ class Ready:
     pieces: tuple[int, int] = (0, 0)  # of memory: address and bytes
     null: int = field(default_factory=lambda: os.open(os.devnull, os.O_WRONLY))
     filter: seccomp.Measured | None = None
-    kept: bool = False  # the process serves further subgraphs
+    lasting: bool = False  # the process serves further subgraphs
     code: list[code.CodePages] = field(default_factory=list)
 
 
@@ -83,16 +83,16 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
     first = True
     while ready is not None:
         gc.collect()
-        ready.kept = message["kept"]
+        ready.lasting = message["kept"]
         ready.code = code.made_here()
-        ready.filter = None if ready.kept else seccomp.measured(driver=is_cuda(ready.device))
+        ready.filter = None if ready.lasting else seccomp.measured(driver=is_cuda(ready.device))
         gc.freeze()  # so that no collection in a fork touches and thereby copies older objects
         send(channel, {"status": "ready", **ready.report})
         sys.stdout.flush()  # or each fork would write what is in the buffer
         if first:
             ready.pieces = memory.release()  # last, since even a report's length moves the heap's end
         _fork_on_request(channel, ready)
-        if not ready.kept:
+        if not ready.lasting:
             return
         os.close(ready.null)
         ready, first = None, False
@@ -243,7 +243,7 @@ def _fork_on_request(channel: socket.socket, ready: Ready) -> None:
         if message["op"] == "reap":
             send(channel, {"ended": reap()})
             continue
-        if ready.kept:
+        if ready.lasting:
             _serve(socket.socket(fileno=fds[0]), message, ready, fds[1:])
             return
         if is_cuda(ready.device):  # a device's context does not survive a fork

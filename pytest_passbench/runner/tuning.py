@@ -24,10 +24,10 @@ def tune(plan: LaunchPlan, kernels: Sequence[Any], device: str, code: Code) -> l
         torch.empty_strided(form.shape, form.strides, dtype=getattr(torch, form.dtype), device=device).zero_()
         for form in (tensor.form for tensor in plan.tensors)
     ]
-    chosen: list[int] = []
+    choices: list[int] = []
     for step in [step for step in plan.steps if isinstance(step, Tuned)]:
-        chosen.append(_fastest(plan, kernels, device, code, chosen, len(step.choices), tensors))
-    return chosen
+        choices.append(_fastest(plan, kernels, device, code, choices, len(step.choices), tensors))
+    return choices
 
 
 def _fastest(
@@ -35,14 +35,14 @@ def _fastest(
     kernels: Sequence[Any],
     device: str,
     code: Code,
-    chosen: list[int],
+    choices: list[int],
     count: int,
     tensors: list[torch.Tensor],
 ) -> int:
     best, fastest, failed = -1, math.inf, RuntimeError("no configuration")
     for number in range(count):
         try:
-            seconds = _seconds(replay(plan, kernels, device, True, [*chosen, number], code=code).call, tensors)
+            seconds = _seconds(replay(plan, kernels, device, True, [*choices, number], code=code).call, tensors)
         except Exception as error:
             failed = RuntimeError(f"no configuration of the kernel can be launched; the last one says: {error}")
             continue

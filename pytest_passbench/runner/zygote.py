@@ -112,11 +112,11 @@ def _import_compilers() -> None:
 
 def opened_devices(descriptors: Path = Path("/proc/self/fd")) -> list[str]:
     """Return the NVIDIA device files that this process has open."""
-    found: set[str] = set()
+    targets: set[str] = set()
     for link in descriptors.iterdir():
         with contextlib.suppress(OSError):  # the listing's own descriptor is closed by now
-            found.add(str(link.readlink()))
-    return sorted(path for path in found if path.startswith("/dev/nvidia"))
+            targets.add(str(link.readlink()))
+    return sorted(path for path in targets if path.startswith("/dev/nvidia"))
 
 
 def _import_triton() -> str:

@@ -81,10 +81,10 @@ def _check(part: Part, stem: str) -> list[str]:
     """Return a guard: the kernels read what they are given as the dtypes that the task has."""
     if not part.refused:
         return []
-    (found, wanted), *more = part.refused
-    one, other = (", ".join(side) for side in zip(*part.refused, strict=True))
-    condition = f"if ({one}) != ({other}):" if more else f"if {found} != {wanted}:"
-    return [condition, f'    raise ValueError(f"{stem}: no kernel for {{{found}}}")']
+    (actual, expected), *more = part.refused
+    actuals, other = (", ".join(side) for side in zip(*part.refused, strict=True))
+    condition = f"if ({actuals}) != ({other}):" if more else f"if {actual} != {expected}:"
+    return [condition, f'    raise ValueError(f"{stem}: no kernel for {{{actual}}}")']
 
 
 def stem_of(ops: Sequence[str]) -> str:

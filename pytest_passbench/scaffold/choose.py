@@ -17,7 +17,7 @@ from pytest_passbench.suite.opnames import is_metadata, op_name
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RequestedRun:
     """The run that the user asks for: lines ``first`` to ``last`` of the graph, or a sequence of operators."""
 
     first: int = -1
@@ -25,20 +25,20 @@ class Wanted:
     operators: tuple[str, ...] = ()
 
 
-def choose(task: Task, wanted: Wanted | None, lowering: type[Lowering]) -> list[Part]:
+def choose(task: Task, requested: RequestedRun | None, lowering: type[Lowering]) -> list[Part]:
     """Return a part for each form of a task. Raises UserError if a form has none, or not the one that is wanted."""
-    parts = [_chosen(task, form, wanted, lowering) for form in forms(task)]
+    parts = [_part_of(task, form, requested, lowering) for form in forms(task)]
     # A pattern may match other forms too. So those come first whose kernels refuse nothing that they are given.
     return sorted(parts, key=lambda part: bool(part.refused))
 
 
-def _chosen(task: Task, form: Form, wanted: Wanted | None, lowering: type[Lowering]) -> Part:
-    if wanted is None:
-        found, reasons = largest(form, lowering)
-        if found is None:
+def _part_of(task: Task, form: Form, requested: RequestedRun | None, lowering: type[Lowering]) -> Part:
+    if requested is None:
+        best, reasons = largest(form, lowering)
+        if best is None:
             raise UserError(f"no plain kernel for {_listed(reasons)}", where=task.id, remedy=_remedy(form, lowering))
-        return found
-    nodes = _named(task, form, wanted)
+        return best
+    nodes = _named(task, form, requested)
     try:
         return part(form, nodes, lowering)
     except Unsupported as reason:
@@ -47,27 +47,27 @@ def _chosen(task: Task, form: Form, wanted: Wanted | None, lowering: type[Loweri
         raise UserError(f"no plain kernel for {span(form, nodes)}: {reason}", where=task.id, remedy=remedy) from None
 
 
-def _named(task: Task, form: Form, wanted: Wanted) -> list[Node]:
+def _named(task: Task, form: Form, requested: RequestedRun) -> list[Node]:
     calls = form.operators
-    if not wanted.operators:
-        if not 0 <= wanted.first <= wanted.last < len(calls):
+    if not requested.operators:
+        if not 0 <= requested.first <= requested.last < len(calls):
             raise UserError(
-                f"--operators {wanted.first}..{wanted.last}: the graph has the lines 0 to {len(calls) - 1}",
+                f"--operators {requested.first}..{requested.last}: the graph has the lines 0 to {len(calls) - 1}",
                 where=task.id,
                 remedy=f"see `passbench tasks show {task.id}`",
             )
-        return calls[wanted.first : wanted.last + 1]
+        return calls[requested.first : requested.last + 1]
     counted = [node for node in calls if not is_metadata(node)]
     names = [op_name(node) for node in counted]
-    size = len(wanted.operators)
+    size = len(requested.operators)
     for start in range(len(counted) - size + 1):
-        if tuple(names[start : start + size]) == wanted.operators:
+        if tuple(names[start : start + size]) == requested.operators:
             begin, end = calls.index(counted[start]), calls.index(counted[start + size - 1])
             while end + 1 < len(calls) and is_metadata(calls[end + 1]):
                 end += 1
             return calls[begin : end + 1]
     raise UserError(
-        f"--ops {','.join(wanted.operators)}: the graph has no such run",
+        f"--ops {','.join(requested.operators)}: the graph has no such run",
         where=task.id,
         remedy=f"it has {','.join(names)}",
     )

@@ -37,10 +37,10 @@ def expression(call: Call, kind: str, rounded: Callable[[str], str], at: Operand
     return make(call, kind, rounded, at)
 
 
-def _unary(known: Formula) -> Callable[..., str]:
+def _unary(template: Formula) -> Callable[..., str]:
     def make(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
-        refuse(kind in ("int", "bool") and not known.whole, f"{call.op} of whole numbers")
-        return formula(known.cpp, at(call.args["input"]))
+        refuse(kind in ("int", "bool") and not template.whole, f"{call.op} of whole numbers")
+        return formula(template.cpp, at(call.args["input"]))
 
     return make
 
@@ -141,8 +141,8 @@ def _softplus(call: Call, _kind: str, _rounded: Any, at: Operand) -> str:
 
 
 def _where(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
-    condition, one, other = (at(call.args[name]) for name in ("condition", "input", "other"))
-    return f"{condition} ? {_cast(kind)}({one}) : {_cast(kind)}({other})"
+    condition, when_true, other = (at(call.args[name]) for name in ("condition", "input", "other"))
+    return f"{condition} ? {_cast(kind)}({when_true}) : {_cast(kind)}({other})"
 
 
 def _masked_fill(call: Call, kind: str, _rounded: Any, at: Operand) -> str:
@@ -175,15 +175,15 @@ def _batch_norm(call: Call, kind: str, rounded: Callable[[str], str], at: Operan
     """Return a call of the helper that has eager's formula."""
     refuse(literal(call.get("training")) is True, "batch_norm in training")
     refuse(kind != "float", "batch_norm of this type")
-    eps, one, zero = call.get("eps"), at(1.0), at(0.0)
+    eps, unit, zero = call.get("eps"), at(1.0), at(0.0)
     weight, bias = (call.get(name) for name in ("weight", "bias"))
     values = [at(call.args[name]) for name in ("input", "running_mean", "running_var")]
-    values += [one if weight is None else at(weight), zero if bias is None else at(bias)]
+    values += [unit if weight is None else at(weight), zero if bias is None else at(bias)]
     return f"batch_norm<{rounded_type(rounded) or 'float'}>({', '.join(values)}, {at(1e-5 if eps is None else eps)})"
 
 
 _MAKERS: dict[str, Callable[..., str]] = {
-    **{op: _unary(known) for op, known in FORMULAS.items()},
+    **{op: _unary(formula) for op, formula in FORMULAS.items()},
     **{op: _infix(sign) for op, sign in ARITHMETIC.items()},
     **{op: _compare(sign) for op, sign in COMPARISONS.items()},
     "bitwise_xor": _infix("^"),

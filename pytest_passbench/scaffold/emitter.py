@@ -92,7 +92,7 @@ class Types:
             return str(dtypes[0])
         for node, name in named.items():
             if node in self.form.literals:
-                if self.form.chosen(node) == dtypes:
+                if self.form.literal_values(node) == dtypes:
                     return name
             elif node.op == "placeholder" and self.form.dtypes(node) == dtypes:
                 return f"{name}.dtype"
@@ -105,7 +105,7 @@ class Types:
 def template(kernel: Kernel, types: Types) -> str:
     """Return a kernel's C++ text: a comment, the loops, and the function that Python calls."""
     letters = [name for name in dict.fromkeys(types.name(p.dtypes) for p in kernel.pointers) if len(name) == 1]
-    taken = [
+    parameters = [
         *(f"{'' if p.written else 'const '}{types.name(p.dtypes)}* {p.name}" for p in kernel.pointers),
         *(f"{kind} {name}" for kind, name in kernel.numbers),
     ]
@@ -123,7 +123,7 @@ def template(kernel: Kernel, types: Types) -> str:
     comment = "".join(f"// {line}\n" for line in kernel.comment.splitlines())
     return (
         f"{comment}{head}"
-        + _wrapped(f"void {kernel.name}_loop(", taken, ") {")
+        + _wrapped(f"void {kernel.name}_loop(", parameters, ") {")
         + f"\n{kernel.body.rstrip()}\n}}\n"
         + _wrapped(f'extern "C" void {kernel.name}(', outer, ") {")
         + f"\n  {call}\n}}\n"

@@ -18,7 +18,7 @@ from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.rewrite.inplace import thread_inplace
 from pytest_passbench.rewrite.normalise import Call, canonical
 from pytest_passbench.scaffold.likeness import meaning, same, skeleton
-from pytest_passbench.scaffold.seen import Seen, in_other_dtypes, values_of
+from pytest_passbench.scaffold.value_metadata import ValueMetadata, in_other_dtypes, values_of
 from pytest_passbench.suite.build import build_graph
 
 
@@ -26,16 +26,17 @@ from pytest_passbench.suite.build import build_graph
 class Form:
     """Graphs of a task that one pattern can match.
 
-    ``graph`` is the first of them, with a placeholder for each hole. ``values`` has, for a node, one :class:`Seen`
-    per column. A column is a subgraph, or one in another floating dtype: a pass should not break on those.
-    The subgraphs, ``real`` of them, come first. ``literals`` has, for a hole, its value in each graph.
+    ``graph`` is the first of them, with a placeholder for each hole. ``values`` has, for a node, one
+    :class:`ValueMetadata` per column. A column is a subgraph, or one in another floating dtype: a pass
+    should not break on those. The subgraphs, ``real`` of them, come first. ``literals`` has, for a
+    hole, its value in each graph.
     """
 
     keys: list[str]
     graph: Graph
     columns: list[Subgraph]
     real: int
-    values: dict[Node, list[Seen]] = field(default_factory=dict)
+    values: dict[Node, list[ValueMetadata]] = field(default_factory=dict)
     literals: dict[Node, list[Any]] = field(default_factory=dict)
 
     @property
@@ -47,30 +48,32 @@ class Form:
         """Return a node's call in canonical form."""
         return canonical(node)
 
-    def chosen(self, hole: Node) -> tuple[Any, ...]:
+    def literal_values(self, hole: Node) -> tuple[Any, ...]:
         """Return a hole's value in each column."""
         return tuple(self.literals[hole][self.keys.index(column.graph)] for column in self.columns)
 
     def dtypes(self, node: Node) -> tuple[torch.dtype | None, ...]:
         """Return a value's dtype in each column."""
-        return tuple(seen.dtype for seen in self.values[node])
+        return tuple(value.dtype for value in self.values[node])
 
     def order(self, node: Node) -> tuple[int, ...] | None:
         """Return the order in which a value's dimensions lie in memory in all subgraphs, or None if it differs."""
-        seen = self.values[node][: self.real]  # the strides of others may be guesses
-        first = seen[0]
+        values = self.values[node][: self.real]  # the strides of others may be guesses
+        first = values[0]
         ranks = tuple(range(len(first.shape)))
         sorted_ = {
-            tuple(sorted(ranks, key=lambda d: -one.strides[d])) for one in seen if len(one.shape) == len(ranks)
+            tuple(sorted(ranks, key=lambda d: -value.strides[d]))
+            for value in values
+            if len(value.shape) == len(ranks)
         }
         for order in (ranks, *sorted_):
-            if all(len(one.shape) == len(ranks) and one.dense(order) for one in seen):
+            if all(len(value.shape) == len(ranks) and value.dense(order) for value in values):
                 return order
         return None
 
     def shapes(self, node: Node) -> tuple[tuple[int, ...], ...]:
         """Return a value's shape in each column."""
-        return tuple(seen.shape for seen in self.values[node])
+        return tuple(value.shape for value in self.values[node])
 
 
 def forms(task: Task) -> list[Form]:
@@ -88,10 +91,11 @@ def forms(task: Task) -> list[Form]:
             groups.setdefault(skeleton(gm, numbers), []).append((key, gm))
         if len(groups) == 1:
             break
-    found = [_form(task, members, twins) for members, twins in _with_twins(list(groups.values()))]
+    result = [_form(task, members, twins) for members, twins in _with_twins(list(groups.values()))]
     # A pattern with a number in it may be a case of one with an argument there, so it comes first.
     return sorted(
-        found, key=lambda form: (sum(n.op == "placeholder" and n in form.values for n in form.graph.nodes), form.keys)
+        result,
+        key=lambda form: (sum(n.op == "placeholder" and n in form.values for n in form.graph.nodes), form.keys),
     )
 
 
@@ -104,42 +108,42 @@ def _with_twins(groups: list[list[_Member]]) -> Iterator[tuple[list[_Member], di
     A further graph is given by its key, with the key of the member that it equals and its module.
     """
     owners: dict[Any, tuple[int, str]] = {}
-    kept: list[list[_Member]] = []
+    distinct: list[list[_Member]] = []
     twins: list[dict[str, _Member]] = []
     for group in sorted(groups, key=lambda members: -len(members)):
-        own = []
+        group_members = []
         for key, gm in group:
-            meant = meaning(gm)
-            if meant in owners and owners[meant][0] != len(kept):
-                place, member = owners[meant]
+            calls = meaning(gm)
+            if calls in owners and owners[calls][0] != len(distinct):
+                place, member = owners[calls]
                 twins[place][key] = (member, gm)
             else:
-                owners.setdefault(meant, (len(kept), key))
-                own.append((key, gm))
-        if own:
-            kept.append(own)
+                owners.setdefault(calls, (len(distinct), key))
+                group_members.append((key, gm))
+        if group_members:
+            distinct.append(group_members)
             twins.append({})
-    yield from zip(kept, twins, strict=True)
+    yield from zip(distinct, twins, strict=True)
 
 
 def _form(task: Task, members: list[_Member], twins: dict[str, _Member]) -> Form:
     keys = [*(key for key, _gm in members), *twins]
-    own = [subgraph for subgraph in task.subgraphs if subgraph.graph in keys]
+    columns = [subgraph for subgraph in task.subgraphs if subgraph.graph in keys]
     by_key = {**dict(members), **{key: gm for key, (_member, gm) in twins.items()}}
-    real = len(own)
-    recorded: list[dict[int, Seen]] = [values_of(by_key[subgraph.graph], subgraph) for subgraph in own]
-    known = {tuple(spec.dtype for spec in subgraph.inputs) for subgraph in own}
-    for subgraph in in_other_dtypes(own[0]):
+    real = len(columns)
+    recorded: list[dict[int, ValueMetadata]] = [values_of(by_key[subgraph.graph], subgraph) for subgraph in columns]
+    signatures = {tuple(spec.dtype for spec in subgraph.inputs) for subgraph in columns}
+    for subgraph in in_other_dtypes(columns[0]):
         dtypes = tuple(spec.dtype for spec in subgraph.inputs)
-        if dtypes not in known:
+        if dtypes not in signatures:
             with contextlib.suppress(Exception):  # a graph that cannot have these dtypes has no such column
                 recorded.append(values_of(by_key[subgraph.graph], subgraph, examples=False))
-                own.append(subgraph)
-    form = Form(keys, Graph(), own, real)
+                columns.append(subgraph)
+    form = Form(keys, Graph(), columns, real)
     nodes = [list(gm.graph.nodes) for _key, gm in members]
     copies = _copy(form, nodes)
-    for found in form.literals.values():
-        found += [found[keys.index(member)] for member, _gm in twins.values()]
+    for literals in form.literals.values():
+        literals += [literals[keys.index(member)] for member, _gm in twins.values()]
     for place, node in enumerate(nodes[0]):
         if node.op != "output":
             form.values[copies[node]] = [values[place] for values in recorded]

@@ -44,19 +44,19 @@ def skeleton(gm: GraphModule, numbers: bool) -> Any:
             return float(value)  # 2 and 2.0 match each other
         return type(value).__name__
 
-    found: list[Any] = []
+    calls: list[Any] = []
     for node in gm.graph.nodes:
         names = _parameters(node)
         fixed = node.target is torch.tensor or (
             numbers and str(getattr(node.target, "__name__", node.target)) in _ARITHMETIC
         )
         # The first number of a subscript selects a part of a tuple, so it is structure.
-        own = [bones(arg, names[i] if i < len(names) else "") for i, arg in enumerate(node.args)]
-        own += [(name, bones(value, name)) for name, value in node.kwargs.items()]
+        arguments = [bones(arg, names[i] if i < len(names) else "") for i, arg in enumerate(node.args)]
+        arguments += [(name, bones(value, name)) for name, value in node.kwargs.items()]
         if node.target is operator.getitem and isinstance(node.args[1], int):
-            own.append(node.args[1])
-        found.append((node.op, str(node.target), tuple(own)))
-    return tuple(found)
+            arguments.append(node.args[1])
+        calls.append((node.op, str(node.target), tuple(arguments)))
+    return tuple(calls)
 
 
 def _parameters(node: Node) -> list[str]:
@@ -64,7 +64,7 @@ def _parameters(node: Node) -> list[str]:
     if node.op == "output" or not node.args:
         return []
     name = str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", "")
-    known = {
+    parameters = {
         "transpose": ["", "dim0", "dim1"], "permute": ["", *["dims"] * 8], "movedim": ["", "source", "destination"],
         "softmax": ["", "dim"], "flatten": ["", "start_dim", "end_dim"], "unsqueeze": ["", "dim"],
         "squeeze": ["", "dim"], "cat": ["", "dim"], "mean": ["", "dim", "keepdim"], "sum": ["", "dim", "keepdim"],
@@ -74,7 +74,7 @@ def _parameters(node: Node) -> list[str]:
         "split": ["", "sections", "dim"], "unflatten": ["", "dim"], "select": ["", "dim"],
         "scatter_add_": ["", "dim"],
     }  # fmt: skip
-    return known.get(name, [])
+    return parameters.get(name, [])
 
 
 def meaning(gm: GraphModule) -> Any:
@@ -90,19 +90,19 @@ def meaning(gm: GraphModule) -> Any:
             return ("slice", bones(value.start), bones(value.stop), bones(value.step))
         return repr(float(value)) if type(value) in (int, float) else repr(value)
 
-    found: list[Any] = []
+    calls: list[Any] = []
     for node in gm.graph.nodes:
         if node.op not in ("call_function", "call_method"):
-            found.append((node.op, bones(node.args)))
+            calls.append((node.op, bones(node.args)))
             continue
         call = canonical(node)
         args = {name: bones(value) for name, value in call.args.items()}
         if call.op in COMMUTATIVE and {"input", "other"} <= set(args):
             args["input"], args["other"] = sorted((args["input"], args["other"]), key=str)
-        found.append((call.op, tuple(sorted((name, value) for name, value in args.items() if value != "None"))))
-    return tuple(found)
+        calls.append((call.op, tuple(sorted((name, value) for name, value in args.items() if value != "None"))))
+    return tuple(calls)
 
 
-def same(one: Any, other: Any) -> bool:
+def same(first: Any, other: Any) -> bool:
     """Return True if two literals are equal and of one type."""
-    return type(one) is type(other) and repr(one) == repr(other)
+    return type(first) is type(other) and repr(first) == repr(other)

@@ -36,14 +36,14 @@ class Part:
     def refused(self) -> list[tuple[str, str]]:
         """The dtypes that the kernels do not take, as pairs of Python expressions that have to be equal."""
         first: dict[tuple[torch.dtype | None, ...], Node] = {}
-        found = []
+        pairs = []
         for value in self.arguments:
             if value not in self.form.literals:
                 dtypes = self.form.dtypes(value)
                 like = first.setdefault(dtypes, value)
-                wanted = str(dtypes[0]) if len(set(dtypes)) == 1 else f"{self.names[like]}.dtype"
-                found.append((f"{self.names[value]}.dtype", wanted))
-        return [pair for pair in found if pair[0] != pair[1]]
+                expected = str(dtypes[0]) if len(set(dtypes)) == 1 else f"{self.names[like]}.dtype"
+                pairs.append((f"{self.names[value]}.dtype", expected))
+        return [pair for pair in pairs if pair[0] != pair[1]]
 
 
 def part(form: Form, nodes: Sequence[Node], lowering: type[Lowering] = Lowering) -> Part:
@@ -109,7 +109,7 @@ def _copies(form: Form, node: Node) -> bool:
     call = form.call(node)
     if call.op not in ("reshape", "flatten", "contiguous"):
         return False
-    return not any(seen.dense(range(len(seen.shape))) for seen in form.values[call.args["input"]])
+    return not any(value.dense(range(len(value.shape))) for value in form.values[call.args["input"]])
 
 
 def largest(
@@ -133,11 +133,11 @@ def largest(
             if any(node in reasons for node in run) or _also_matches(form, run, reasons):
                 continue
             computing, copying = weight(form, run)
-            found = (computing, copying, len(run))
-            if found <= score or not computing + copying:
+            weights = (computing, copying, len(run))
+            if weights <= score or not computing + copying:
                 break
             try:
-                best, score = part(form, run, lowering), found
+                best, score = part(form, run, lowering), weights
                 break
             except Unsupported:
                 continue
@@ -146,7 +146,7 @@ def largest(
 
 def _also_matches(form: Form, run: Sequence[Node], reasons: dict[Node, str]) -> bool:
     """Return True if the run's pattern may match calls that are to be left to eager."""
-    calls, wanted = form.operators, [form.call(node).op for node in run]
+    calls, ops = form.operators, [form.call(node).op for node in run]
     names = [form.call(node).op for node in calls]
-    places = (calls[i : i + len(run)] for i in range(len(calls)) if names[i : i + len(run)] == wanted)
+    places = (calls[i : i + len(run)] for i in range(len(calls)) if names[i : i + len(run)] == ops)
     return any(node in reasons for place in places for node in place)

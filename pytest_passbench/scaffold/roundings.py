@@ -40,12 +40,12 @@ def shows_later(form: Form, node: Node, inexact: Set[str]) -> str:
     if any(spec.dtype == "float16" for spec in form.columns[0].inputs) or torch.float16 in half:
         # t = -5 allows one unit in the last place there, and a product makes two of it
         cancelling = cancelling | {"mul", "div", "silu", "exp", "pow"}
-    front, seen = [(user, bool(half)) for user in node.users], set[tuple[Node, bool]]()
+    front, visited = [(user, bool(half)) for user in node.users], set[tuple[Node, bool]]()
     while front:
         user, rounded = front.pop()
-        if (user, rounded) in seen or user.op == "output":
+        if (user, rounded) in visited or user.op == "output":
             continue
-        seen.add((user, rounded))
+        visited.add((user, rounded))
         if form.call(user).op in (cancelling if rounded else _CANCELLING_PRODUCTS if op in PRODUCTS else ()):
             return f"{op}, since its roundings would show behind {form.call(user).op}"
         rounded = rounded or bool(set(form.dtypes(user)) & {torch.float16, torch.bfloat16})

@@ -40,7 +40,7 @@ _ROLES = {
     "fill_value": "value", "momentum": "momentum", "sections": "parts",
 }  # fmt: skip
 _PLAIN = ("x", "y", "z", "u", "v", "w", "q", "k")
-_TAKEN = {
+_RESERVED = {
     "torch", "cpp", "lib", "math", "inf", "nan", "out", "rows", "n", "i", "j", "r", "operator", "windows", "batched",
     "moved", "join", "padded", "pattern", "replacement_args", "replacement_func", "triton", "tl", "width", "height",
     "SPAN", "at", "inside", "row"}  # fmt: skip
@@ -50,37 +50,37 @@ class Names:
     """The names of a run's values: arguments by the part they play, results by the operator that made them."""
 
     def __init__(self) -> None:
-        self._taken = set(_TAKEN)
+        self._used = set(_RESERVED)
 
     def fresh(self, wish: str) -> str:
         """Return ``wish``, with a number behind it if the name is taken."""
         wish = re.sub(r"\W", "_", wish) or "value"
         wish = f"{wish}_" if keyword.iskeyword(wish) or wish[0].isdigit() else wish
         name, number = wish, 2
-        while name in self._taken:
+        while name in self._used:
             name, number = f"{wish}{'' if not wish[-1].isdigit() else '_'}{number}", number + 1
-        self._taken.add(name)
+        self._used.add(name)
         return name
 
     def plain(self) -> str:
         """Return the next of x, y, z, ..."""
         for name in _PLAIN:
-            if name not in self._taken:
-                self._taken.add(name)
+            if name not in self._used:
+                self._used.add(name)
                 return name
         return self.fresh("x1")
 
 
 def named(form: Form, arguments: Iterable[Node], nodes: Iterable[Node]) -> dict[Node, str]:
     """Return a name for each argument and each result of a run."""
-    names, found = Names(), dict[Node, str]()
+    names, result = Names(), dict[Node, str]()
     calls = {node: form.call(node) for node in nodes}
     arguments = list(arguments)
     for argument in arguments:
-        found[argument] = _argument(form, argument, calls, names)
+        result[argument] = _argument(form, argument, calls, names)
     for node, call in calls.items():
-        found[node] = names.fresh(_RESULTS.get(call.op, f"{call.op}_result"))
-    return found
+        result[node] = names.fresh(_RESULTS.get(call.op, f"{call.op}_result"))
+    return result
 
 
 def _argument(form: Form, argument: Node, calls: dict[Node, Call], names: Names) -> str:
@@ -104,10 +104,10 @@ def _argument(form: Form, argument: Node, calls: dict[Node, Call], names: Names)
     return names.plain()
 
 
-def _holds(value: Any, wanted: Node) -> bool:
+def _holds(value: Any, node: Node) -> bool:
     if isinstance(value, slice):
-        return any(end is wanted for end in (value.start, value.stop, value.step))
-    return any(item is wanted or (isinstance(item, (tuple, list, slice)) and _holds(item, wanted)) for item in value)
+        return any(end is node for end in (value.start, value.stop, value.step))
+    return any(item is node or (isinstance(item, (tuple, list, slice)) and _holds(item, node)) for item in value)
 
 
 class Python(Printer):

@@ -26,7 +26,7 @@ from pytest_passbench.scaffold.lowering.wrapper import Stage
 from pytest_passbench.scaffold.parts import Part
 
 _FIXED = {"float": "tl.float32", "pb::bf16": "tl.bfloat16", "pb::f16": "tl.float16", "double": "tl.float64"}
-_FORMULAS = {op: known.triton for op, known in FORMULAS.items() if known.triton} | {"to": "(x).to(tl.float32)"}
+_FORMULAS = {op: formula.triton for op, formula in FORMULAS.items() if formula.triton} | {"to": "(x).to(tl.float32)"}
 _GELU = "0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))"
 _GELU_TANH = "x * (1.0 - 1.0 / (1.0 + tl.exp(1.5957691216057308 * (x + 0.044715 * x * x * x))))"
 _INFIX = ARITHMETIC | COMPARISONS
@@ -150,11 +150,11 @@ class TritonLowering(Lowering):
     def _power(self, call: Call, rounded: Callable[[str], str], at: elementwise.Operand) -> str:
         x, exponent = at(call.args["input"]), literal(call.args["exponent"])
         kind = elementwise.rounded_type(rounded)
-        known = {2: f"{x} * {x}", 3: f"cube({x}, <{kind}>)" if kind else f"{x} * {x} * {x}", 0.5: f"tl.sqrt({x})",
+        powers = {2: f"{x} * {x}", 3: f"cube({x}, <{kind}>)" if kind else f"{x} * {x} * {x}", 0.5: f"tl.sqrt({x})",
                  -0.5: f"1.0 / tl.sqrt({x})", -1: f"1.0 / {x}", 1: x}  # fmt: skip
-        if exponent not in known:
+        if exponent not in powers:
             raise Unsupported("this power in Triton")
-        return known[exponent]
+        return powers[exponent]
 
     def _rounded(self, text: str, c_type: str) -> str:
         return f"rounded({text}, <{c_type}>)"
@@ -210,19 +210,19 @@ class TritonLowering(Lowering):
         if not kernel.body.startswith("    "):
             raise Unsupported(f"{kernel.name} in Triton")
         like = (kernel.pointers, kernel.numbers, kernel.body)
-        known = next((k for k in self.kernels if (k.pointers, k.numbers, k.body) == like), None)
-        if known is None:
-            self._taken.add(kernel.name)
+        earlier = next((k for k in self.kernels if (k.pointers, k.numbers, k.body) == like), None)
+        if earlier is None:
+            self._used.add(kernel.name)
             self.kernels.append(kernel)
         names = [*(p.name for p in kernel.pointers), *(name for _kind, name in kernel.numbers)]
-        given = dict(zip(names, arguments, strict=True))
-        if "rows" in given:
-            self.lines.append(f"width = triton.next_power_of_2({given['n']})")
+        operands = dict(zip(names, arguments, strict=True))
+        if "rows" in operands:
+            self.lines.append(f"width = triton.next_power_of_2({operands['n']})")
             self.lines.append("height = max(1, SPAN // width)")
-            grid, blocks = f"triton.cdiv({given['rows']}, height)", ["BLOCK=width", "HEIGHT=height"]
+            grid, blocks = f"triton.cdiv({operands['rows']}, height)", ["BLOCK=width", "HEIGHT=height"]
         else:
-            grid, blocks = f"triton.cdiv({given['n']}, SPAN)", ["BLOCK=SPAN"]
-        call = wrapped_call(f"{(known or kernel).name}_kernel[({grid},)]", [*given.values(), *blocks], 0)
+            grid, blocks = f"triton.cdiv({operands['n']}, SPAN)", ["BLOCK=SPAN"]
+        call = wrapped_call(f"{(earlier or kernel).name}_kernel[({grid},)]", [*operands.values(), *blocks], 0)
         self.lines += call.split("\n")
         self.launches += 1
 
@@ -262,5 +262,5 @@ def _kernel(kernel: Kernel) -> str:
 
 
 def _on_device(line: str, like: str) -> str:
-    made = re.match(r"\w+ = torch\.(empty|zeros|ones|full)\(.*\)$", line)
-    return f"{line[:-1]}, device={like}.device)" if made else line
+    match = re.match(r"\w+ = torch\.(empty|zeros|ones|full)\(.*\)$", line)
+    return f"{line[:-1]}, device={like}.device)" if match else line

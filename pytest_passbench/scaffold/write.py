@@ -11,7 +11,7 @@ from torch.fx import Node
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.task import Task
 from pytest_passbench.scaffold.assemble import cpp_pass, stem_of
-from pytest_passbench.scaffold.choose import Wanted, choose
+from pytest_passbench.scaffold.choose import RequestedRun, choose
 from pytest_passbench.scaffold.lowering.lower import Lowering
 from pytest_passbench.scaffold.parts import Part
 from pytest_passbench.scaffold.triton import TritonLowering, triton_pass
@@ -30,25 +30,25 @@ class Draft:
     left: dict[str, str] = field(default_factory=dict)
 
 
-def draft(task: Task, triton: bool = False, wanted: Wanted | None = None) -> Draft:
+def draft(task: Task, triton: bool = False, requested: RequestedRun | None = None) -> Draft:
     """Return the files of a pass for a task. Raises UserError if no plain kernel can be written for it."""
-    found = Draft()
-    parts = choose(task, wanted, TritonLowering if triton else Lowering)
+    result = Draft()
+    parts = choose(task, requested, TritonLowering if triton else Lowering)
     for part in parts:
         names = operators(part.nodes)
         wish = stem_of([op_name(node) for node in part.nodes if not is_metadata(node)])
-        stem = wish if wish not in found.stems else next(
-            f"{wish}_{i}" for i in range(2, 1000) if f"{wish}_{i}" not in found.stems)  # fmt: skip
+        stem = wish if wish not in result.stems else next(
+            f"{wish}_{i}" for i in range(2, 1000) if f"{wish}_{i}" not in result.stems)  # fmt: skip
         doc = document(task, part)
         text = triton_pass(part, stem, doc) if triton else cpp_pass(part, stem, doc)
-        found.files[f"{stem}.py"] = text
-        found.stems.append(stem)
-        found.matched.append(names)
+        result.files[f"{stem}.py"] = text
+        result.stems.append(stem)
+        result.matched.append(names)
         for node in part.left:
             if not is_metadata(node):
                 reason = part.reasons.get(node, "it stands apart from the matched run")
-                found.left.setdefault(f"{node.name} ({op_name(node)})", reason)
-    return found
+                result.left.setdefault(f"{node.name} ({op_name(node)})", reason)
+    return result
 
 
 def operators(nodes: tuple[Node, ...]) -> str:
@@ -72,23 +72,23 @@ def document(task: Task, part: Part) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write(found: Draft, folder: Path, force: bool) -> list[Path]:
+def write(first_draft: Draft, folder: Path, force: bool) -> list[Path]:
     """Write a draft's files into a folder and add its passes to the folder's list. Return the written files.
 
     Raises UserError if a file of the draft exists, unless ``force`` is given, or if the list is damaged.
     """
     if folder.exists() and not folder.is_dir():
         raise UserError("is no folder", where=folder, remedy="name a folder for the pass")
-    paths = [folder / name for name in found.files]
+    paths = [folder / name for name in first_draft.files]
     for path in paths:
         if path.exists() and not force:
             raise UserError("exists already", where=path, remedy="name another folder, or add --force")
     manifest = folder / MANIFEST
     stems = _listed(manifest)
-    listed = json.dumps([*stems, *(stem for stem in found.stems if stem not in stems)]) + "\n"
+    listed = json.dumps([*stems, *(stem for stem in first_draft.stems if stem not in stems)]) + "\n"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for path, text in zip([*paths, manifest], [*found.files.values(), listed], strict=True):
+        for path, text in zip([*paths, manifest], [*first_draft.files.values(), listed], strict=True):
             path.write_text(text)
     except OSError as error:
         raise UserError(f"cannot be written: {error.strerror}", where=folder, remedy="name another folder") from None

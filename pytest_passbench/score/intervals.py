@@ -117,10 +117,10 @@ def contrast(upper: Terms, lower: Terms, shared: float, comparisons: int) -> Con
     for task, names in both.items():
         pairs = [(upper[task][name], lower[task][name]) for name in names]
         share = 1.0 / len(both) / len(pairs)
-        means[task] = fmean(mine.log - other.log for mine, other in pairs)
-        down += [share * side for mine, other in pairs for side in (mine.down, other.up)]
-        up += [share * side for mine, other in pairs for side in (mine.up, other.down)]
-        slope += share * sum(max(mine.slope, other.slope) for mine, other in pairs)
+        means[task] = fmean(term.log - other.log for term, other in pairs)
+        down += [share * side for term, other in pairs for side in (term.down, other.up)]
+        up += [share * side for term, other in pairs for side in (term.up, other.down)]
+        slope += share * sum(max(term.slope, other.slope) for term, other in pairs)
     wider, common = _bonferroni(comparisons), shared * slope
     judged = {(task, name) for row_terms in (upper, lower) for task, group in row_terms.items() for name in group}
     return Contrast(

@@ -56,10 +56,10 @@ def shape_problem(shape: Sequence[int]) -> str | None:
 
 def check_memory(subgraph: Subgraph, where: Path | None = None) -> None:
     """Raise UserError if a subgraph's inputs alone take more memory than the machine has."""
-    needed = sum(math.prod(spec.shape) * _item_bytes(spec.dtype) for spec in subgraph.inputs)
+    total_bytes = sum(math.prod(spec.shape) * _item_bytes(spec.dtype) for spec in subgraph.inputs)
     present = machine_bytes()
-    if needed > present:
-        sizes = f"{needed / 2**30:,.0f} GiB, and the machine has {present / 2**30:,.0f} GiB"
+    if total_bytes > present:
+        sizes = f"{total_bytes / 2**30:,.0f} GiB, and the machine has {present / 2**30:,.0f} GiB"
         what = f"the inputs of subgraph {subgraph.id} take {sizes}"
         raise UserError(what, where=where, remedy="choose smaller shapes, or a machine with more memory")
 

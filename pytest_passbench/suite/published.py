@@ -25,7 +25,7 @@ from pytest_passbench.suite.tensormeta import print_specs, read_specs, read_symb
 
 LIST = "graph_list.txt"
 MODEL = "model.py"
-_OURS = "passbench"  # graph_net.json's key for the facts that the layout has no place for
+_PASSBENCH = "passbench"  # graph_net.json's key for the facts that the layout has no place for
 
 
 def read_sample(folder: Path) -> Task:
@@ -47,8 +47,8 @@ def read_folder_header(folder: Path) -> TaskHeader:
     the file.
     """
     names = _listed(folder) if kind_of(folder / LIST) is not None else [""]
-    ours = _graph_net(folder / names[0]).get(_OURS, {})
-    return _header(folder, len(names), ours)
+    extras = _graph_net(folder / names[0]).get(_PASSBENCH, {})
+    return _header(folder, len(names), extras)
 
 
 def write_sample(task: Task, folder: Path, device: str = "cpu") -> None:
@@ -91,7 +91,7 @@ def _graph_net(folder: Path) -> dict[str, Any]:
     if kind_of(path) is None:
         return {}
     data = parse_json(_read(path), path)
-    if not isinstance(data, dict) or not isinstance(data.get(_OURS, {}), dict):
+    if not isinstance(data, dict) or not isinstance(data.get(_PASSBENCH, {}), dict):
         raise UserError("not a JSON object", where=path, remedy="correct the file")
     return data
 
@@ -109,13 +109,13 @@ def distinct(name: str, names: Container[str]) -> str:
     return name if name not in names else next(numbered for numbered in numbers if numbered not in names)
 
 
-def _header(folder: Path, count: int, ours: dict[str, Any]) -> TaskHeader:
-    lists = {key: ours.get(key) for key in ("ops", "sources", "tags")}
+def _header(folder: Path, count: int, extras: dict[str, Any]) -> TaskHeader:
+    lists = {key: extras.get(key) for key in ("ops", "sources", "tags")}
     header = {key: tuple(map(str, items)) if isinstance(items, list) else () for key, items in lists.items()}
-    name = identifier(str(ours.get("task", folder.resolve().name)))
-    ratio = ours.get("headroom")
+    name = identifier(str(extras.get("task", folder.resolve().name)))
+    ratio = extras.get("headroom")
     headroom = float(ratio) if isinstance(ratio, int | float) and math.isfinite(ratio) else 0.0
-    return TaskHeader(id=name, subgraphs=count, modality=str(ours.get("modality", "")), headroom=headroom, **header)
+    return TaskHeader(id=name, subgraphs=count, modality=str(extras.get("modality", "")), headroom=headroom, **header)
 
 
 def _task(folder: Path, members: list[tuple[str, Path]]) -> Task:
@@ -130,7 +130,7 @@ def _task(folder: Path, members: list[tuple[str, Path]]) -> Task:
         subgraph = replace(subgraph, id=distinct(subgraph.id, ids))
         ids.add(subgraph.id)
         subgraphs.append(subgraph)
-    header = _header(folder, len(subgraphs), first_record.get(_OURS, {}))
+    header = _header(folder, len(subgraphs), first_record.get(_PASSBENCH, {}))
     header = replace(header, sources=header.sources or tuple(dict.fromkeys(s.source for s in subgraphs if s.source)))
     if not header.ops:
         header = replace(header, ops=_operators(first_program))
@@ -155,14 +155,14 @@ def _subgraph(
     name: str, folder: Path, program: ParsedSource, record: dict[str, Any], graphs: dict[str, str]
 ) -> Subgraph:
     inputs = _inputs(folder, program.inputs)
-    ours = record.get(_OURS, {})
-    meta = ours.get("meta", {k: v for k, v in record.items() if k not in ("framework", _OURS)})
+    extras = record.get(_PASSBENCH, {})
+    meta = extras.get("meta", {k: v for k, v in record.items() if k not in ("framework", _PASSBENCH)})
     return Subgraph(
         id=identifier(name),
-        graph=_key(_bare_source(program), graphs, ours.get("graph")),
-        dtype=str(ours.get("dtype", _main_dtype(inputs))),
+        graph=_key(_bare_source(program), graphs, extras.get("graph")),
+        dtype=str(extras.get("dtype", _main_dtype(inputs))),
         inputs=inputs,
-        source=str(ours.get("source", record.get("model_name", record.get("source", "")))),
+        source=str(extras.get("source", record.get("model_name", record.get("source", "")))),
         meta=meta,
     )
 
@@ -245,10 +245,16 @@ def _write_subgraph(task: Task, subgraph: Subgraph, folder: Path, device: str) -
 
 
 def _record(header: TaskHeader, subgraph: Subgraph) -> dict[str, Any]:
-    ours = {key: value for key, value in asdict(header).items() if key not in ("id", "subgraphs")}
-    ours |= {"task": header.id, "graph": subgraph.graph, "dtype": subgraph.dtype}
-    ours |= {"source": subgraph.source, "meta": subgraph.meta}
-    return {"framework": "torch", "dynamic": False, "model_name": subgraph.source, **subgraph.meta, _OURS: ours}
+    extras = {key: value for key, value in asdict(header).items() if key not in ("id", "subgraphs")}
+    extras |= {"task": header.id, "graph": subgraph.graph, "dtype": subgraph.dtype}
+    extras |= {"source": subgraph.source, "meta": subgraph.meta}
+    return {
+        "framework": "torch",
+        "dynamic": False,
+        "model_name": subgraph.source,
+        **subgraph.meta,
+        _PASSBENCH: extras,
+    }
 
 
 def _model_text(source: str, origin: str) -> str:

@@ -38,10 +38,10 @@ def confine(readable: Sequence[str], writable: Sequence[str], named: bool = Fals
     enabled = ctypes.c_ulong(1)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, enabled, zero, zero, zero)  # so that the judge finds all orphans
     libc.prctl(_PR_SET_NO_NEW_PRIVS, enabled, zero, zero, zero)
-    held = _landlock(libc, readable, writable, ("/proc",) if named else ())
+    rights = _landlock(libc, readable, writable, ("/proc",) if named else ())
     header = struct.pack("<Ii", _CAPABILITY_VERSION_3, 0)
     libc.capset(header, bytes(24))  # drops all capabilities
-    return held
+    return rights
 
 
 def keep_own_names(writable: Sequence[str]) -> bool:

@@ -38,9 +38,9 @@ def die_with_parent() -> None:
     _prctl(_PR_SET_PDEATHSIG, 9)
 
 
-def keep_descriptors(*kept: int) -> None:
+def keep_descriptors(*descriptors: int) -> None:
     """Close every descriptor but these. A memory map of Python's, for example, holds a copy of its file's."""
-    ends = [-1, *sorted(kept), resource.getrlimit(resource.RLIMIT_NOFILE)[0]]
+    ends = [-1, *sorted(descriptors), resource.getrlimit(resource.RLIMIT_NOFILE)[0]]
     for before, after in pairwise(ends):
         os.closerange(before + 1, after)
 

@@ -27,20 +27,20 @@ def plain(names: str, **arguments: Any) -> Table:
     return {name: dict(arguments) for name in names.split()}
 
 
-ONES, TWOS = (1, 1, 1, 1), (2, 2, 2, 2)
+UNIT, TWOS = (1, 1, 1, 1), (2, 2, 2, 2)
 CONVOLUTIONAL: Table = {
     **plain("resnet18 resnet50d resnext50_32x4d seresnet50 ecaresnet26t res2net50_26w_4s", layers=TWOS),
-    **plain("skresnet18 tresnet_m legacy_seresnext26_32x4d", layers=list(ONES)),
+    **plain("skresnet18 tresnet_m legacy_seresnext26_32x4d", layers=list(UNIT)),
     **plain("resnest14d gcresnet33ts mobilenetv2_100 mobilenetv3_small_100 mobilenetv4_conv_small lcnet_050 tinynet_e"
             " efficientnet_b0 efficientnetv2_rw_t fbnetv3_b hardcorenas_a regnetx_004 regnety_004 xception41"
             " inception_v3 inception_v4 ghostnet_100 ghostnetv2_100 hrnet_w18_small vgg11_bn darknet53 cspresnet50"
             " cs3darknet_s eca_nfnet_l0 nf_regnet_b0 nf_resnet26 repvgg_a0 rexnet_100 selecsls42b dla34"
             " ese_vovnet19b_dw dpn48b"),
-    "resnetv2_50": {"layers": list(ONES)},
+    "resnetv2_50": {"layers": list(UNIT)},
     "densenet121": {"block_config": (3, 3, 3, 3)},
     "convmixer_768_32": {"variants": [(1, 224), (4, 112)]},
     **plain("convnext_atto convnextv2_atto inception_next_tiny", depths=TWOS),
-    **plain("starnet_s1 mambaout_femto", depths=list(ONES)),
+    **plain("starnet_s1 mambaout_femto", depths=list(UNIT)),
     "repvit_m0_9": {"depth": TWOS},
 }  # fmt: skip
 """Networks of convolutions, which take images of any size."""
@@ -55,10 +55,10 @@ TRANSFORMERS: Table = {
             " naflexvit_base_patch16_map poolformer_s12 caformer_s18 convformer_s18"),
     **plain("swin_tiny_patch4_window7_224 swinv2_cr_tiny_ns_224 pvt_v2_b0 twins_svt_small edgenext_xx_small",
             depths=TWOS),
-    "davit_tiny": {"depths": ONES},
+    "davit_tiny": {"depths": UNIT},
     "fastvit_t8": {"layers": TWOS},
     "swiftformer_xs": {"layers": list(TWOS)},
-    "sequencer2d_s": {"layers": list(ONES)},
+    "sequencer2d_s": {"layers": list(UNIT)},
     **plain("swinv2_tiny_window8_256", depths=TWOS, variants=[(1, 256), (4, 256)]),
     **plain("maxvit_pico_rw_256 botnet26t_256 halonet26t lambda_resnet26t", variants=[(1, 256), (4, 256)]),
 }  # fmt: skip

@@ -81,15 +81,15 @@ class Arm:
         self.settings = settings
         self.versions: dict[str, str] = {}
         self.zygote = 0
-        self._own: set[int] = set()
+        self._processes: set[int] = set()
         #: Processes that stay when their case has ended. No code of a candidate's runs in their sandbox.
         self.lasting: set[int] = set()
         #: Those of them that wait for the next subgraph, by the name of their program.
         self.parked: dict[str, Parked] = {}
         with contextlib.ExitStack() as lasting, contextlib.ExitStack() as passing:
-            self._channel, theirs = socket_pair()
+            self._channel, child_end = socket_pair()
             lasting.callback(self._channel.close)
-            passing.callback(theirs.close)
+            passing.callback(child_end.close)
             status_read, status_write = os.pipe()
             lasting.callback(os.close, status_read)
             passing.callback(os.close, status_write)
@@ -101,8 +101,8 @@ class Arm:
             lasting.callback(self._errors.close)
             send(self._channel, self._wants(), self._engine())
             self._process = subprocess.Popen(
-                self._command(theirs.fileno(), status_write),
-                pass_fds=(theirs.fileno(), status_write),
+                self._command(child_end.fileno(), status_write),
+                pass_fds=(child_end.fileno(), status_write),
                 stdin=subprocess.DEVNULL,
                 stdout=self._errors,
                 stderr=self._errors,
@@ -112,10 +112,10 @@ class Arm:
             self._files = lasting.pop_all()
 
     def _environment(self) -> dict[str, str]:
-        own = {} if self._scratch is None else dict.fromkeys(("HOME", "TMPDIR"), str(self._scratch.path))
+        extra = {} if self._scratch is None else dict.fromkeys(("HOME", "TMPDIR"), str(self._scratch.path))
         if self.settings.pipeline == READ:
-            own["TRITON_INTERPRET"] = ""  # launches are recorded, not interpreted
-        return sandbox.environment(self.settings.threads, self.settings.device, own)
+            extra["TRITON_INTERPRET"] = ""  # launches are recorded, not interpreted
+        return sandbox.environment(self.settings.threads, self.settings.device, extra)
 
     def _wants(self) -> dict[str, Any]:
         """Return the zygote's first message. Eager's is the same as the candidate's.
@@ -158,9 +158,9 @@ class Arm:
             hello = hear(self._channel, replies.ZYGOTE, "start")
         except (ProtocolError, TimeoutError, ArmFailure) as error:
             self._errors.seek(0)
-            said = self._errors.read()[-MAX_OUTPUT_BYTES:].decode("utf-8", "replace").strip() or "no message"
+            message = self._errors.read()[-MAX_OUTPUT_BYTES:].decode("utf-8", "replace").strip() or "no message"
             raise SandboxFailed(
-                f"the sandbox of the arm {self.settings.name!r} did not start: {said}",
+                f"the sandbox of the arm {self.settings.name!r} did not start: {message}",
                 remedy="`passbench doctor` says what this machine lacks",
             ) from error
         self.versions = hello["versions"]
@@ -176,10 +176,10 @@ class Arm:
         folder = scratch + sandbox.CANDIDATE_FOLDER
         files.seek(0)  # the other side reads from the same place
         try:
-            shown = self._ask({"op": "show", "folder": folder}, (files.fileno(),), replies.SHOWN)["shown"]
+            mounted = self._ask({"op": "show", "folder": folder}, (files.fileno(),), replies.MOUNTED)["shown"]
         except ArmFailure:
             return None
-        return folder if shown else None
+        return folder if mounted else None
 
     def patience(self, phase: str, what: str = "no answer") -> float:
         """Return the seconds that the next answer may take. Raises :meth:`late` if none are left."""
@@ -226,15 +226,15 @@ class Arm:
         self.ready()
         limits = self._limits()
         with contextlib.ExitStack() as lasting:
-            mine, theirs = socket_pair()
-            lasting.callback(mine.close)
-            with theirs:
+            parent_end, child_end = socket_pair()
+            lasting.callback(parent_end.close)
+            with child_end:
                 log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the caller
                 lasting.callback(log.close)
-                sent = theirs.fileno(), *descriptors, log.fileno()
+                sent = child_end.fileno(), *descriptors, log.fileno()
                 number = int(self._ask({**message, "limits": limits}, sent, replies.FORKED)["forked"])
             lasting.pop_all()
-        return mine, log, number
+        return parent_end, log, number
 
     def _limits(self) -> dict[str, Any]:
         """Return the limits of a child. On a device it has none of address space and files.
@@ -275,7 +275,7 @@ class Arm:
 
         Raises ArmFailure if new processes keep appearing.
         """
-        self._own.add(template)
+        self._processes.add(template)
         for _ in range(MAX_ATTEMPTS):
             strays = self.strays()
             if not strays:
@@ -287,7 +287,7 @@ class Arm:
 
     def note_runner(self, pid: int) -> None:
         """Register a runner as the harness's own. Raises ArmFailure if any unknown process runs beside it."""
-        self._own.add(pid)
+        self._processes.add(pid)
         if self.strays():
             raise ArmFailure("integrity", "fork", "a process that the candidate started still runs beside its runner")
 
@@ -298,7 +298,7 @@ class Arm:
         """
         if not self.settings.judged:
             return []
-        return [pid for pid in self.everything_inside() if pid not in self._own]
+        return [pid for pid in self.everything_inside() if pid not in self._processes]
 
     def end_children(self) -> None:
         """Kill all processes of the sandbox but the zygote, wait until they end, and have the zygote reap them.
@@ -313,7 +313,7 @@ class Arm:
             if not self.kill_children():
                 break
             time.sleep(0.001)
-        self._own.clear()
+        self._processes.clear()
         self.reap()
 
     def signal_all(self, number: signal.Signals) -> None:

@@ -96,7 +96,7 @@ class CudaTemplate(Template):
         With ``audit`` the runner stays poisoned, so this comes last.
         """
         if self.runner is not None:
-            return _Known(self, self.runner, audit)
+            return _ExistingRunner(self, self.runner, audit)
         return _Turning(self, super().start_fork(program, calls, place, audit=audit))
 
     def keep_inputs(self, keeper: Keeper) -> None:
@@ -160,7 +160,7 @@ class _Turning(Fork):
         return self._cuda.runner
 
 
-class _Known(Fork):
+class _ExistingRunner(Fork):
     """A runner that already exists."""
 
     def __init__(self, template: Template, runner: CudaRunner, poisoned: bool) -> None:
@@ -212,12 +212,12 @@ class CudaRunner(Runner):
             if self.keeper is not None:
                 self.keeper.put(calls)
             self._step(calls, FLAG_PREPARE)
-        taken = super().block(calls, empty, depth)
+        duration = super().block(calls, empty, depth)
         if not empty:
             self._step(calls, FLAG_DESCRIBE)
         if self.watch.threads != self._settled:
             self.settle_threads(self._cores)
-        return taken
+        return duration
 
     def poison(self) -> None:
         """Have the program's plans allocate memory full of drawn contents from now on. Raises ArmFailure."""
@@ -229,8 +229,8 @@ class CudaRunner(Runner):
         The runner states them, so they are evidence only. The device does not wait for the process meanwhile.
         """
         self._step(calls, FLAG_DEVICE_TIME)
-        (said,) = _DOUBLE.unpack(self.memory(self.hello["device_seconds"], _DOUBLE.size))
-        return float(said) if math.isfinite(said) and said > 0 else 0.0
+        (seconds,) = _DOUBLE.unpack(self.memory(self.hello["device_seconds"], _DOUBLE.size))
+        return float(seconds) if math.isfinite(seconds) and seconds > 0 else 0.0
 
     def fetch(self, call: int) -> list[int] | None:
         """Have a call's outputs and inputs copied to the host. Return the outputs' addresses there.

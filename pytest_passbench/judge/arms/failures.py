@@ -35,8 +35,8 @@ def unexpected(error: Exception) -> ArmFailure:
     """
     place = traceback.extract_tb(error.__traceback__)[-1:]
     where = "".join(f" ({Path(frame.filename).name}:{frame.lineno})" for frame in place)
-    said = f"the judge could not handle what it said: {type(error).__name__}{where}: {error}"
-    return ArmFailure("integrity", "judge", said[:1000])
+    message = f"the judge could not handle what it said: {type(error).__name__}{where}: {error}"
+    return ArmFailure("integrity", "judge", message[:1000])
 
 
 def ending(number: int, who: str) -> str:

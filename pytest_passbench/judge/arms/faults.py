@@ -34,16 +34,16 @@ def is_fault(error: BaseException) -> bool:
 
 def fault_line(error: BaseException) -> str:
     """Return a fault in one line: the machine's, if one is behind it."""
-    told = next(filter(_is_of_the_machine, _causes(error)), error)
-    own = isinstance(told, HarnessFault | UserError)
-    return line(str(told) if own else f"{type(told).__name__}: {told}", MAX_CHARACTERS)
+    cause = next(filter(_is_of_the_machine, _causes(error)), error)
+    is_own = isinstance(cause, HarnessFault | UserError)
+    return line(str(cause) if is_own else f"{type(cause).__name__}: {cause}", MAX_CHARACTERS)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    seen: BaseException | None = error
-    while seen is not None:
-        yield seen
-        seen = seen.__cause__
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__
 
 
 def _is_of_the_machine(error: BaseException) -> bool:

@@ -15,7 +15,7 @@ from pytest_passbench.protocol import Layout, ProtocolError, send
 
 _CREDENTIALS_BYTES = 12  # of the sender, which the kernel adds
 START_SECONDS, WRITE_SECONDS = 60.0, 30.0
-KEPT = "device"  # the phase of its failures
+PHASE = "device"  # the phase of its failures
 
 
 class Keeper:
@@ -36,7 +36,7 @@ class Keeper:
             self.descriptor = self._received()
         except (ProtocolError, TimeoutError, OSError) as error:
             self._close_channel()
-            raise ArmFailure("crash", KEPT, f"no memory of the device is shared: {error}") from error
+            raise ArmFailure("crash", PHASE, f"no memory of the device is shared: {error}") from error
         except ArmFailure:
             self._close_channel()
             raise
@@ -46,19 +46,19 @@ class Keeper:
         # The descriptor comes with the first byte. The rest of the message is read as any other.
         room = socket.CMSG_SPACE(_CREDENTIALS_BYTES) + socket.CMSG_SPACE(array.array("i").itemsize)
         _data, ancillary, _flags, _address = self._channel.recvmsg(1, room, socket.MSG_PEEK)
-        found = array.array("i")
+        descriptors = array.array("i")
         for level, kind, data in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                found.frombytes(data[: len(data) - len(data) % found.itemsize])
+                descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
         try:
-            said = hear(self._channel, replies.KEEPER, KEPT)
-            if said["status"] != "ready" or len(found) != 1:
-                raise ArmFailure("crash", KEPT, said.get("message", "no memory came with the keeper's answer"))
+            answer = hear(self._channel, replies.KEEPER, PHASE)
+            if answer["status"] != "ready" or len(descriptors) != 1:
+                raise ArmFailure("crash", PHASE, answer.get("message", "no memory came with the keeper's answer"))
         except BaseException:
-            for descriptor in found:
+            for descriptor in descriptors:
                 os.close(descriptor)
             raise
-        return found[0]
+        return descriptors[0]
 
     def put(self, calls: int) -> None:
         """Have the inputs of ``calls`` calls copied to the device, if they are not there.
@@ -70,7 +70,7 @@ class Keeper:
         self._channel.settimeout(WRITE_SECONDS)
         try:
             send(self._channel, {"bytes": calls * self._stride})
-            hear(self._channel, replies.KEPT, KEPT)
+            hear(self._channel, replies.INPUTS_WRITTEN, PHASE)
         except (ProtocolError, TimeoutError, ArmFailure) as error:
             raise HarnessFault(f"the inputs cannot be copied to the device: {error}") from error
         self._there = (self.turn or 0, calls)

@@ -81,10 +81,10 @@ def _no_number(text: str) -> None:
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         raise BadMessage("", "names a field twice")
-    return found
+    return result
 
 
 _DECODER = json.JSONDecoder(
@@ -117,7 +117,7 @@ class Word(Schema):
 
     def check(self, value: object, path: str) -> str:
         if type(value) is not str or value not in self.words:
-            raise BadMessage(path, f"is {_shown(value)}, not one of {', '.join(self.words)}")
+            raise BadMessage(path, f"is {_abbreviated(value)}, not one of {', '.join(self.words)}")
         return value
 
 
@@ -132,7 +132,7 @@ class Whole(Schema):
         if type(value) is not int:
             raise BadMessage(path, f"is {_kind(value)}, not an integer")
         if not self.least <= value <= self.most:
-            raise BadMessage(path, f"is {_shown(value)}, not in {self.least} to {self.most}")
+            raise BadMessage(path, f"is {_abbreviated(value)}, not in {self.least} to {self.most}")
         return value
 
 
@@ -144,7 +144,7 @@ class Share(Schema):
         if type(value) is not float and type(value) is not int:
             raise BadMessage(path, f"is {_kind(value)}, not a number")
         if not 0 <= value <= 1:
-            raise BadMessage(path, f"is {_shown(value)}, not in 0 to 1")
+            raise BadMessage(path, f"is {_abbreviated(value)}, not in 0 to 1")
         return float(value)
 
 
@@ -171,10 +171,10 @@ class Items(Schema):
     least: int = 0
 
     def check(self, value: object, path: str) -> list[Any]:
-        found = _list(value, path)
-        if not self.least <= len(found) <= self.most:
-            raise BadMessage(path, f"has {len(found)} items, not {self.least} to {self.most}")
-        return [self.item.check(item, f"{path}[{index}]") for index, item in enumerate(found)]
+        items = _list(value, path)
+        if not self.least <= len(items) <= self.most:
+            raise BadMessage(path, f"has {len(items)} items, not {self.least} to {self.most}")
+        return [self.item.check(item, f"{path}[{index}]") for index, item in enumerate(items)]
 
 
 @dataclass(frozen=True)
@@ -187,10 +187,10 @@ class Row(Schema):
         object.__setattr__(self, "columns", columns)
 
     def check(self, value: object, path: str) -> list[Any]:
-        found = _list(value, path)
-        if len(found) != len(self.columns):
-            raise BadMessage(path, f"has {len(found)} items, not {len(self.columns)}")
-        columns = enumerate(zip(self.columns, found, strict=True))
+        items = _list(value, path)
+        if len(items) != len(self.columns):
+            raise BadMessage(path, f"has {len(items)} items, not {len(self.columns)}")
+        columns = enumerate(zip(self.columns, items, strict=True))
         return [column.check(item, f"{path}[{index}]") for index, (column, item) in columns]
 
 
@@ -202,15 +202,15 @@ class Fields(Schema):
     optional: Mapping[str, Schema] = field(default_factory=dict)
 
     def check(self, value: object, path: str) -> dict[str, Any]:
-        found = _dict(value, path)
+        items = _dict(value, path)
         for name in self.required:
-            if name not in found:
+            if name not in items:
                 raise BadMessage(path, f"lacks the field {name}")
-        for other in found:
+        for other in items:
             if other not in self.required and other not in self.optional:
-                raise BadMessage(path, f"has the unknown field {_shown(other)}")
-        known = chain(self.required.items(), self.optional.items())
-        return {name: item.check(found[name], _below(path, name)) for name, item in known if name in found}
+                raise BadMessage(path, f"has the unknown field {_abbreviated(other)}")
+        fields = chain(self.required.items(), self.optional.items())
+        return {name: item.check(items[name], _below(path, name)) for name, item in fields if name in items}
 
 
 @dataclass(frozen=True)
@@ -228,10 +228,10 @@ class OneOf(Schema):
     fields: Mapping[str, Schema]
 
     def check(self, value: object, path: str) -> dict[str, Any]:
-        found = _dict(value, path)
-        if len(found) != 1:
-            raise BadMessage(path, f"has {len(found)} fields, not one of {', '.join(self.fields)}")
-        return Fields({}, self.fields).check(found, path)
+        items = _dict(value, path)
+        if len(items) != 1:
+            raise BadMessage(path, f"has {len(items)} fields, not one of {', '.join(self.fields)}")
+        return Fields({}, self.fields).check(items, path)
 
 
 @dataclass(frozen=True)
@@ -242,11 +242,11 @@ class Kinds(Schema):
     kinds: Mapping[str, Fields]
 
     def check(self, value: object, path: str) -> dict[str, Any]:
-        found = _dict(value, path)
-        if self.tag not in found:
+        items = _dict(value, path)
+        if self.tag not in items:
             raise BadMessage(path, f"lacks the field {self.tag}")
-        kind = Word(*self.kinds).check(found[self.tag], _below(path, self.tag))
-        rest = {name: item for name, item in found.items() if name != self.tag}
+        kind = Word(*self.kinds).check(items[self.tag], _below(path, self.tag))
+        rest = {name: item for name, item in items.items() if name != self.tag}
         return {self.tag: kind, **self.kinds[kind].check(rest, path)}
 
 
@@ -276,7 +276,7 @@ def _kind(value: object) -> str:
     return _KINDS.get(type(value), "something else")
 
 
-def _shown(value: object) -> str:
+def _abbreviated(value: object) -> str:
     """Return a string or an integer, shortened, for an error message. Return the kind of any other value."""
     if type(value) is int and value.bit_length() > MAX_DIGITS:
         return f"a number of {value.bit_length()} bits"

@@ -32,7 +32,7 @@ def own_pages(pid: int, address: int, size: int) -> list[range] | None:
     flags = np.frombuffer(data, np.uint64)
     if len(flags) <= last - first:
         return None
-    own = (flags & _SWAPPED != 0) | ((flags & _PRESENT != 0) & (flags & _SHARED == 0))
-    begin, edges = first * PAGE - address, np.flatnonzero(np.diff(own, prepend=False, append=False))
+    private = (flags & _SWAPPED != 0) | ((flags & _PRESENT != 0) & (flags & _SHARED == 0))
+    begin, edges = first * PAGE - address, np.flatnonzero(np.diff(private, prepend=False, append=False))
     ends = (begin + edges * PAGE).clip(0, size).reshape(-1, 2).tolist()
     return [range(start, end) for start, end in ends]

@@ -73,14 +73,14 @@ def wait_stopped(pid: int, limit: float = 5.0) -> None:
     no new one appears.
     """
     deadline, stopped = time.monotonic() + limit, set[int]()
-    while (found := set(threads(pid))) != stopped:
-        for thread in found - stopped:
+    while (running := set(threads(pid))) != stopped:
+        for thread in running - stopped:
             try:
-                _wait_stopped(f"/proc/{pid}/task/{thread}/stat", deadline, alone=len(found) == 1)
+                _wait_stopped(f"/proc/{pid}/task/{thread}/stat", deadline, alone=len(running) == 1)
             except Gone:
                 if thread in threads(pid):  # a thread that ended since it was listed is no hindrance
                     raise
-        stopped = found
+        stopped = running
 
 
 def _wait_stopped(path: str, deadline: float, alone: bool) -> None:
@@ -118,12 +118,12 @@ def _states(pid: int) -> list[str]:
 
     All threads are asked, because the first may end before the others.
     """
-    found: list[str] = []
+    states: list[str] = []
     with contextlib.suppress(Gone):
         for thread in threads(pid):
             with contextlib.suppress(Gone):
-                found.append(_state(f"/proc/{pid}/task/{thread}/stat"))
-    return found
+                states.append(_state(f"/proc/{pid}/task/{thread}/stat"))
+    return states
 
 
 def stopped(pid: int) -> bool:
@@ -159,8 +159,8 @@ def inner(pid: int) -> int:
         status = Path(f"/proc/{pid}/status").read_text(errors="replace")
     except OSError as error:
         raise Gone(f"process {pid} ended") from error
-    found = _INNER.search(status)
-    return int(found.group(1)) if found is not None else pid
+    match = _INNER.search(status)
+    return int(match.group(1)) if match is not None else pid
 
 
 def cpu_clock(pid: int) -> int:
@@ -182,30 +182,30 @@ def cpu_seconds(clock: int) -> float:
 def threads(pid: int) -> list[int]:
     """Return the ids of a process's threads, ``pid`` itself among them. Raises Gone."""
     try:
-        with os.scandir(f"/proc/{pid}/task") as found:
-            return [int(thread.name) for thread in found]
+        with os.scandir(f"/proc/{pid}/task") as entries:
+            return [int(thread.name) for thread in entries]
     except OSError as error:
         raise Gone(f"process {pid} ended") from error
 
 
 def descendants(pid: int) -> list[int]:
     """Return the ids of all processes below ``pid``, in no special order."""
-    found: list[int] = []
+    pids: list[int] = []
     todo = [pid]
     while todo:
         children = _children(todo.pop())
-        found += children
+        pids += children
         todo += children
-    return found
+    return pids
 
 
 def _children(pid: int) -> list[int]:
-    found: list[int] = []
+    pids: list[int] = []
     with contextlib.suppress(Gone):  # the process may end meanwhile
         for thread in threads(pid):
             with contextlib.suppress(OSError):  # and so may a thread
-                found += [int(child) for child in _read(f"/proc/{pid}/task/{thread}/children").split()]
-    return found
+                pids += [int(child) for child in _read(f"/proc/{pid}/task/{thread}/children").split()]
+    return pids
 
 
 def name(pid: int) -> str:

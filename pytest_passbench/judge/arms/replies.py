@@ -40,7 +40,7 @@ FORKED = Fields({"forked": _PID})
 SIGNALLED = Fields({"signalled": Flag()})
 
 #: Another candidate's files are in place, or could not be put there.
-SHOWN = Fields({"shown": Flag()})
+MOUNTED = Fields({"shown": Flag()})
 
 #: Children that ended, with the signal that ended them.
 ENDED = Fields({"ended": Items(Row(_PID, Whole(0, 127)), most=1 << 12)})
@@ -119,7 +119,7 @@ CUDA_RUNNER = Kinds(
 KEEPER = Kinds("status", {"ready": Fields({}), "failed": Fields({"message": _LONG})})
 
 #: So many bytes of inputs are on the device.
-KEPT = Fields({"written": Whole(0, 1 << 60)})
+INPUTS_WRITTEN = Fields({"written": Whole(0, 1 << 60)})
 
 _REFUSED = Fields({"rule": Text(40), "message": _LONG, "file": _NAME, "line": Whole(0, 1 << 31)})
 

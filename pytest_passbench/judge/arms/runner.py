@@ -161,8 +161,8 @@ class Runner:
     def _check(self, answer: bytes, nonce: bytes, calls: int) -> None:
         if len(answer) != DONE.size:
             raise self._ended()
-        echoed, made, outcome = DONE.unpack(answer)
-        if echoed != nonce or made != calls:
+        echoed, calls_made, outcome = DONE.unpack(answer)
+        if echoed != nonce or calls_made != calls:
             raise ArmFailure("integrity", "run", "the runner's answer is not to the judge's question")
         if outcome == OUTCOME_RAISED:
             data = processes.read_memory(self.pid, self.hello["text"], TEXT_BYTES)

@@ -32,7 +32,7 @@ CANDIDATE_FOLDER = "/candidate"  # with a candidate's files, in the sandbox of i
 SCRATCH_BYTES = 2 << 30
 TRY_SECONDS = 20  # for bubblewrap to run a program that does nothing
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32")
-_KEPT = ("PATH", "LANG", "CUDA_VISIBLE_DEVICES", "CXX")  # of the judge's environment
+_INHERITED = ("PATH", "LANG", "CUDA_VISIBLE_DEVICES", "CXX")  # of the judge's environment
 _KEPT_ON_DEVICE = ("LD_LIBRARY_PATH", "CC", "TRITON_LIBCUDA_PATH", "CUDA_DEVICE_ORDER")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "group", "nsswitch.conf", "localtime")
 #: ``--as-pid-1`` makes the zygote process 1. Bubblewrap's own process 1 has no filter and is never stopped, and the
@@ -74,20 +74,20 @@ def walls() -> Walls:
             return Walls(False, "bubblewrap does not answer")
         if tried.returncode == 0:
             return Walls(True, disable_userns=bool(flags))
-    said = tried.stderr.strip().splitlines() or [f"it ends with {tried.returncode}"]
-    return Walls(False, f"bubblewrap does not work here: {said[-1][:120]}")
+    output = tried.stderr.strip().splitlines() or [f"it ends with {tried.returncode}"]
+    return Walls(False, f"bubblewrap does not work here: {output[-1][:120]}")
 
 
 def require(mode: str) -> Walls:
     """Return the walls. Raises UserError if ``mode`` is "required" and they are weak."""
-    found = walls()
-    if mode == "required" and not found.strong:
+    strength = walls()
+    if mode == "required" and not strength.strong:
         raise UserError(
-            f"no strong sandbox: {found.reason}",
+            f"no strong sandbox: {strength.reason}",
             where="passbench_sandbox = required",
             remedy="install the package bubblewrap and allow user namespaces, or set passbench_sandbox = auto",
         )
-    return found
+    return strength
 
 
 def interpreter() -> str:
@@ -178,34 +178,36 @@ def driver_folders() -> tuple[Path, ...]:
     """
     named = [*os.environ.get("LD_LIBRARY_PATH", "").split(":"), os.environ.get("TRITON_LIBCUDA_PATH", "")]
     with contextlib.suppress(OSError):
-        told = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=False).stdout
-        files = [line.rpartition("=> ")[2] for line in told.splitlines() if "libcuda.so" in line]
+        listing = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=False).stdout
+        files = [line.rpartition("=> ")[2] for line in listing.splitlines() if "libcuda.so" in line]
         named += [str(Path(file).parent) for path in files for file in (path, os.path.realpath(path))]
-    found = dict.fromkeys(Path(name) for name in named if name.startswith("/") and Path(name).is_dir())
+    folders = dict.fromkeys(Path(name) for name in named if name.startswith("/") and Path(name).is_dir())
     system = [Path("/"), *map(Path, _SYSTEM)]
-    return tuple(path for path in found if path not in system and not any(map(path.is_relative_to, system[1:])))
+    return tuple(path for path in folders if path not in system and not any(map(path.is_relative_to, system[1:])))
 
 
 def _python_folders() -> list[Path]:
     """Return the folders of the interpreter, its packages and this package, without folders inside each other."""
-    found = [Path(sys.prefix), Path(sys.base_prefix), Path(sys.exec_prefix), PACKAGE]
-    found += [Path(folder) for folder in site.getsitepackages()]
+    candidates = [Path(sys.prefix), Path(sys.base_prefix), Path(sys.exec_prefix), PACKAGE]
+    candidates += [Path(folder) for folder in site.getsitepackages()]
     if Path(site.getusersitepackages()).is_dir() and site.ENABLE_USER_SITE:
-        found.append(Path(site.getusersitepackages()))
-    found += [Path(os.path.realpath(sys.executable)).parent.parent]
-    folders = sorted({folder.resolve() for folder in found if folder.is_dir()} | {f for f in found if f.is_dir()})
+        candidates.append(Path(site.getusersitepackages()))
+    candidates += [Path(os.path.realpath(sys.executable)).parent.parent]
+    folders = sorted(
+        {folder.resolve() for folder in candidates if folder.is_dir()} | {f for f in candidates if f.is_dir()}
+    )
     system = [Path(folder) for folder in _SYSTEM]
-    kept: list[Path] = []
+    roots: list[Path] = []
     for folder in folders:
-        if folder != Path("/") and not any(folder.is_relative_to(other) for other in [*system, *kept]):
-            kept.append(folder)
-    return kept
+        if folder != Path("/") and not any(folder.is_relative_to(other) for other in [*system, *roots]):
+            roots.append(folder)
+    return roots
 
 
 def environment(threads: int, device: str, extra: dict[str, str]) -> dict[str, str]:
     """Return the whole environment of an arm. Only the variables listed here come from the judge's own."""
-    names = (*_KEPT, *_KEPT_ON_DEVICE) if is_cuda(device) else _KEPT
-    kept = {name: os.environ[name] for name in names if name in os.environ}
+    names = (*_INHERITED, *_KEPT_ON_DEVICE) if is_cuda(device) else _INHERITED
+    inherited = {name: os.environ[name] for name in names if name in os.environ}
     fixed = {
         "HOME": "/tmp",
         "TMPDIR": "/tmp",
@@ -225,8 +227,8 @@ def environment(threads: int, device: str, extra: dict[str, str]) -> dict[str, s
     }
     if is_cuda(device):
         # The order of nvidia-smi, whose report is about the device of this number. And no import may initialise CUDA.
-        kept.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+        inherited.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
         fixed["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     else:
         fixed["TRITON_INTERPRET"] = "1"
-    return {name: value for name, value in {**kept, **fixed, **extra}.items() if value != ""}
+    return {name: value for name, value in {**inherited, **fixed, **extra}.items() if value != ""}

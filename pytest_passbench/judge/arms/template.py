@@ -109,12 +109,12 @@ class Template:
     def _built(self, planner: Answering | None) -> dict[str, Any]:
         for _ in range(MAX_REQUESTS):
             self._channel.settimeout(self.arm.patience("build", _NOT_BUILT))
-            said: dict[str, Any] = hear(self._channel, replies.BUILT, "build")
-            if said["status"] != "wanted":
-                return said
+            built: dict[str, Any] = hear(self._channel, replies.BUILT, "build")
+            if built["status"] != "wanted":
+                return built
             if planner is None:
                 break
-            answer = planner.answer(said["request"], said.get("capability"))
+            answer = planner.answer(built["request"], built.get("capability"))
             self._channel.settimeout(self.arm.patience("build", _NOT_BUILT))
             descriptors = answer.descriptors()
             try:
@@ -124,20 +124,20 @@ class Template:
                     os.close(descriptor)
             self.findings += [finding for finding in answer.findings if finding not in self.findings]
             self.untuned.update(answer.untuned)
-            self.plans.setdefault(str(said["request"]["name"]), answer.steps)
+            self.plans.setdefault(str(built["request"]["name"]), answer.steps)
             if answer.fruitful:
-                self._fruitful.add(str(said["request"]["name"]))
+                self._fruitful.add(str(built["request"]["name"]))
         raise ArmFailure("integrity", "build", "asks for launch plans without end, or has no passes to ask for")
 
     def _settle(self) -> None:
         """Wait until the process has stopped itself. Raises ArmFailure if it ended, or has threads left."""
         try:
             processes.wait_stopped(self.pid)
-            found = processes.threads(self.pid)
+            threads = processes.threads(self.pid)
         except Gone as error:
             raise ArmFailure("crash", "build", self._how_it_ended()) from error
-        if len(found) > 1 and not self._may_have_threads:
-            raise ArmFailure("integrity", "build", f"{len(found) - 1} threads are left behind in the process")
+        if len(threads) > 1 and not self._may_have_threads:
+            raise ArmFailure("integrity", "build", f"{len(threads) - 1} threads are left behind in the process")
 
     def _how_it_ended(self) -> str:
         time.sleep(0.01)
@@ -214,8 +214,8 @@ class Template:
         kernel, so no machine code of a candidate's ever runs in it. ``native`` says whether the engine makes its
         blocks; None leaves that to :meth:`native`.
         """
-        mine, theirs = socket_pair()
-        descriptors = theirs.fileno(), *self.shared
+        parent_end, child_end = socket_pair()
+        descriptors = child_end.fileno(), *self.shared
         order = {
             "op": "fork",
             **asdict(program),
@@ -228,12 +228,12 @@ class Template:
             "native": self.native(program) if native is None else native,
         }
         try:
-            with self.forking(mine):
+            with self.forking(parent_end):
                 self._channel.settimeout(self.arm.patience("fork", LATE))
                 send(self._channel, order, descriptors)
         finally:
-            theirs.close()
-        return Fork(self, mine)
+            child_end.close()
+        return Fork(self, parent_end)
 
     def forked(self) -> None:
         """Wait until the runner is forked and the template has stopped again. Raises ArmFailure, Gone."""

@@ -122,12 +122,12 @@ class Watch:
             self._wait_for_threads(deadline)
 
     def _wait_for_threads(self, deadline: float) -> None:
-        seen: set[int] = set()
+        stopped: set[int] = set()
         while True:  # a thread that still runs may start another
             self.find_threads()
-            if seen == set(self._threads):
+            if stopped == set(self._threads):
                 return
-            seen = set(self._threads)
+            stopped = set(self._threads)
             for thread in self._threads.values():
                 with contextlib.suppress(_Ended):
                     self._stopped(thread.stat, deadline)

@@ -58,9 +58,9 @@ def _exactly(channel: socket.socket, count: int, deadline: float | None) -> byte
 
 def socket_pair() -> tuple[socket.socket, socket.socket]:
     """Return the judge's end, on which the kernel names the sender of each message, and the other end."""
-    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    mine.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-    return mine, theirs
+    parent_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    parent_end.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    return parent_end, child_end
 
 
 def peer(channel: socket.socket) -> int:

@@ -99,10 +99,10 @@ class Beyond:
         with blaming(CANDIDATE):
             theirs = _answer(runners[CANDIDATE])
         place, levels = self._rng.random(), self.standing.correct_from
-        verdict = judged(ours, None, theirs, self.bench.tolerance, beyond.said, levels, place)
+        verdict = judged(ours, None, theirs, self.bench.tolerance, beyond.name, levels, place)
         if beyond.doubtful and NEVER in verdict.correct_from:
             near = self._near(inputs, batch, runners[EAGER])
-            verdict = judged(ours, near, theirs, self.bench.tolerance, beyond.said, levels, place)
+            verdict = judged(ours, near, theirs, self.bench.tolerance, beyond.name, levels, place)
         self.standing.add(verdict)
 
     def _near(self, inputs: Inputs, batch: Batch, eager: Runner) -> list[Output]:

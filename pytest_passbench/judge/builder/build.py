@@ -93,7 +93,7 @@ def screen(source: str, flags: tuple[str, ...]) -> None:
     check_flags(flags)
     for line, rule, what in cpp_text.screen(source):
         if rule == "native-prints":
-            said = f"{what}: {cpp_text.REMEDIES[rule]}"
-            errors = (SourceError(line, 0, said),)
-            raise CompileFailed(f"line {line} of the kernel's source: {said}", source, errors)
+            message = f"{what}: {cpp_text.REMEDIES[rule]}"
+            errors = (SourceError(line, 0, message),)
+            raise CompileFailed(f"line {line} of the kernel's source: {message}", source, errors)
         raise KernelRefused(rule, f"line {line} of the kernel's source: {what}: {cpp_text.REMEDIES[rule]}")

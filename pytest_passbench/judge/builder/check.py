@@ -38,7 +38,7 @@ def check(data: bytes) -> frozenset[str]:
         _segments(library)
         _storage(library)
         _run_at_load(library)
-        _taken(library)
+        _dependencies(library)
         _relocations(library)
         return frozenset(s.name for s in library.symbols if s.section and s.kind == _FUNCTION)
     except Malformed as error:
@@ -75,9 +75,9 @@ def _run_at_load(library: Library) -> None:
             raise KernelRefused("native-library", f"the built library has the dynamic entry {tag:#x}: no kernel has")
 
 
-def _taken(library: Library) -> None:
+def _dependencies(library: Library) -> None:
     """Raise KernelRefused or CompileFailed if the library uses libraries or functions that are not listed."""
-    for name in library.needed:
+    for name in library.needed_libraries:
         if not symbols.may_need(name):
             raise KernelRefused("native-library", f"the kernel is linked with {name}")
     for symbol in library.symbols:
@@ -111,10 +111,10 @@ def _storage(library: Library) -> None:
         if load.flags & elf.WRITE and not (len(relro) == 1 and _covers(relro[0], load)):
             sealed = relro[0].end if relro else load.address
             names = [name for name in library.names_within(sealed, 1 << 40) if not name.startswith(_OF_THE_LINKER)]
-            shown = f", {', '.join(map(readable, names[:3]))}" if names else ""
+            examples = f", {', '.join(map(readable, names[:3]))}" if names else ""
             raise KernelRefused(
                 "native-state",
-                f"the kernel keeps storage between calls ({load.end - sealed} bytes{shown}): {_INSTEAD}",
+                f"the kernel keeps storage between calls ({load.end - sealed} bytes{examples}): {_INSTEAD}",
             )
 
 
@@ -124,11 +124,11 @@ def _covers(relro: Segment, load: Segment) -> bool:
 
 
 def _relocations(library: Library) -> None:
-    count, known = len(library.symbols), _RELOCATIONS[library.machine]
+    count, allowed = len(library.symbols), _RELOCATIONS[library.machine]
     writable = [segment for segment in library.of_kind(elf.LOAD) if segment.flags & elf.WRITE]
     for relocation in library.relocations:
         inside = any(s.address <= relocation.address and relocation.address + 8 <= s.end for s in writable)
-        if relocation.kind not in known or relocation.symbol >= count or not inside:
+        if relocation.kind not in allowed or relocation.symbol >= count or not inside:
             raise KernelRefused("native-load", "the built library has a relocation that no kernel has (text, ifunc)")
 
 

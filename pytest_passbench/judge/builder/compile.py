@@ -63,16 +63,16 @@ def run(
     """
     compiler = toolchain.compiler()
     call = [compiler, *arguments(options), f"-I{toolchain.INCLUDE}", "-x", "c++", "-"]
-    own = contextlib.nullcontext(Path("/tmp")) if walls.strong else Scratch()
-    with own as folder:
+    folder_context = contextlib.nullcontext(Path("/tmp")) if walls.strong else Scratch()
+    with folder_context as folder:
         scratch = str(folder)
         program = ["/bin/sh", "-c", _SCRIPT, "sh", scratch, _link_script(functions), *call]
         readable = [toolchain.INCLUDE, Path(compiler).parent.parent]  # passbench.h, and a compiler outside of /usr
         command = sandbox.tool_command(program, walls, readable, SCRATCH_BYTES)
         path = os.environ.get("PATH", os.defpath)
         environment = {"PATH": path, "LC_ALL": "C", "TMPDIR": scratch, "HOME": "/nowhere"}
-        code, data, said = process.run(command, source.encode(), environment, TIMEOUT_SECONDS, patience)
-    text = said.decode(errors="replace")
+        code, data, output = process.run(command, source.encode(), environment, TIMEOUT_SECONDS, patience)
+    text = output.decode(errors="replace")
     if not text.startswith(_STARTED):
         raise SandboxFailed(f"the sandbox of the compiler did not start: {text.strip() or f'it ended with {code}'}")
     if code or not data:
@@ -84,21 +84,21 @@ def run(
 
 def _link_script(functions: Iterable[str]) -> str:
     """Return a linker script that exports only ``functions``, and makes the exception handler's pointer read-only."""
-    shown = "".join(f' "{name}";' for name in functions)
+    exports = "".join(f' "{name}";' for name in functions)
     return (
         "SECTIONS { .data.rel.ro.personality : { *(.data.rel.local.DW.ref.*) } } INSERT AFTER .data.rel.ro;\n"
-        f"VERSION {{ {{ {'global:' + shown if shown else ''} local: *; }}; }}\n"
+        f"VERSION {{ {{ {'global:' + exports if exports else ''} local: *; }}; }}\n"
     )
 
 
-def _failure(code: int, said: str, source: str) -> CompileFailed:
+def _failure(code: int, output: str, source: str) -> CompileFailed:
     """Return the compiler's failure: a limit, or its errors."""
-    limit = limit_reached(said)
+    limit = limit_reached(output)
     if limit is not None:
         return limit
-    if not said.strip():
+    if not output.strip():
         return CompileFailed(f"the compiler ended with {code} and said nothing", source)
-    errors = source_errors(said)
+    errors = source_errors(output)
     lines = [f"kernel:{error.line}:{error.column}: error: {error.message}" for error in errors]
-    lines = lines or list(linker_errors(said)) or said.replace("<stdin>", "kernel").strip().splitlines()
+    lines = lines or list(linker_errors(output)) or output.replace("<stdin>", "kernel").strip().splitlines()
     return CompileFailed("\n".join([*lines[:MAX_ERRORS], *unshown(len(lines))]), source, errors)

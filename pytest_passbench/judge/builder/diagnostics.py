@@ -27,21 +27,21 @@ class SourceError:
     message: str
 
 
-def source_errors(said: str) -> tuple[SourceError, ...]:
+def source_errors(output: str) -> tuple[SourceError, ...]:
     """Return the errors in a kernel's text, in the compiler's order, at most one for each place.
 
     An error in a header counts only if there is no other. It then stands at the place that the header was used from.
     A template's errors come again for each type, and after the mistake that they follow from.
     """
-    found = list(_errors(said.splitlines()))
-    direct = [error for error, used in found if not used]
-    chosen = direct or [error for error, _used in found]
-    return tuple({(error.line, error.column): error for error in reversed(chosen)}.values())[::-1]
+    errors = list(_errors(output.splitlines()))
+    direct = [error for error, used in errors if not used]
+    reported = direct or [error for error, _used in errors]
+    return tuple({(error.line, error.column): error for error in reversed(reported)}.values())[::-1]
 
 
-def linker_errors(said: str) -> tuple[str, ...]:
+def linker_errors(output: str) -> tuple[str, ...]:
     """Return the linker's errors, each once."""
-    return tuple(dict.fromkeys(found[0] for line in said.splitlines() if (found := _LINKER.search(line))))
+    return tuple(dict.fromkeys(match[0] for line in output.splitlines() if (match := _LINKER.search(line))))
 
 
 def unshown(errors: int) -> list[str]:

@@ -102,17 +102,17 @@ class Library:
         tables = self.of_kind(DYNAMIC)
         if len(tables) != 1:
             raise Malformed("not one dynamic table")
-        found: list[tuple[int, int]] = []
+        entries: list[tuple[int, int]] = []
         for index in range(_MAX_ENTRIES):
             at = self._at(tables[0].address + 16 * index, 16)
             tag, value = self._unpack("<QQ", at)
             if tag == 0:
-                return found
-            found.append((tag, value))
+                return entries
+            entries.append((tag, value))
         raise Malformed("a dynamic table without end")
 
     def _value(self, tag: int) -> int | None:
-        values = [value for found, value in self.dynamic if found == tag]
+        values = [value for key, value in self.dynamic if key == tag]
         if len(values) > 1:
             raise Malformed("an entry twice in the dynamic table")
         return values[0] if values else None
@@ -128,7 +128,7 @@ class Library:
         return self._data[first + at : end].decode("ascii", "backslashreplace")
 
     @cached_property
-    def needed(self) -> list[str]:
+    def needed_libraries(self) -> list[str]:
         """Names of the libraries that this one is linked with."""
         return [self._string(value) for tag, value in self.dynamic if tag == NEEDED]
 
@@ -142,11 +142,11 @@ class Library:
         if count > _MAX_RECORDS:
             raise Malformed("too many symbols")
         first = self._at(table, 24 * count)
-        found: list[Symbol] = []
+        result: list[Symbol] = []
         for at in range(first, first + 24 * count, 24):
             name, info, _, section, address, size = self._unpack("<IBBHQQ", at)
-            found.append(Symbol(self._string(name), info & 15, section, address, size))
-        return found
+            result.append(Symbol(self._string(name), info & 15, section, address, size))
+        return result
 
     @cached_property
     def relocations(self) -> list[Relocation]:

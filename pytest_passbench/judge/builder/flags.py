@@ -55,6 +55,6 @@ def check(flags: tuple[str, ...]) -> None:
 
 
 def _plain(flag: str) -> bool:
-    if found := _DEFINITION.fullmatch(flag):
-        return found["name"] not in _KEYWORDS
+    if match := _DEFINITION.fullmatch(flag):
+        return match["name"] not in _KEYWORDS
     return flag.isascii() and _ALLOWED.fullmatch(flag) is not None

@@ -23,7 +23,7 @@ def run(
         command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, start_new_session=True, cwd="/"
     ) as process:
         try:
-            data, said = process.communicate(source, timeout=min(limit, patience))
+            data, output = process.communicate(source, timeout=min(limit, patience))
         except BaseException as error:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # all processes of bubblewrap's sandbox end with the first
@@ -32,4 +32,4 @@ def run(
                     raise OutOfTime from None
                 raise LimitReached(f"compiling took longer than {limit:g} s") from None
             raise
-    return process.returncode, data, said
+    return process.returncode, data, output

@@ -39,9 +39,9 @@ _SHORT_OF = (
 )
 
 
-def limit_reached(said: str) -> LimitReached | None:
+def limit_reached(output: str) -> LimitReached | None:
     """Return the limit that a compiler's messages name, or None if they name no limit."""
     for what, *words in _SHORT_OF:
-        if any(word in said for word in words):
+        if any(word in output for word in words):
             return LimitReached(f"compiling needs more {what} than a kernel may take")
     return None

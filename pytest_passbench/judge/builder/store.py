@@ -55,9 +55,9 @@ class Store:
 
 def _prune(folder: Path) -> None:
     """Remove the oldest files, until all together have at most :data:`MAX_CACHE_BYTES`."""
-    found = sorted((entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in os.scandir(folder))
-    excess = sum(size for _made, size, _path in found) - MAX_CACHE_BYTES
-    for _made, size, path in found:
+    files = sorted((entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in os.scandir(folder))
+    excess = sum(size for _modified, size, _path in files) - MAX_CACHE_BYTES
+    for _modified, size, path in files:
         if excess <= 0:
             return
         Path(path).unlink(missing_ok=True)

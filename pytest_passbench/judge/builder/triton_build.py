@@ -67,16 +67,16 @@ class TritonBuilder:
         """
         data = text.to_json()
         keys = [_key(data, launch, capability) for launch in launches]
-        found = {key: self._found(key, launch) for key, launch in zip(keys, launches, strict=True)}
-        missing = {key: launch for key, launch in zip(keys, launches, strict=True) if found[key] is None}
+        results = {key: self._stored(key, launch) for key, launch in zip(keys, launches, strict=True)}
+        missing = {key: launch for key, launch in zip(keys, launches, strict=True) if results[key] is None}
         if missing:
             jobs = [launch.to_data() for launch in missing.values()]
             answers = triton_run.run(data, jobs, capability, self._walls, patience)
             for (key, launch), answer in zip(missing.items(), answers, strict=True):
-                found[key] = self._made(key, text, launch, *answer)
-        return [made for key in keys if (made := found[key]) is not None]
+                results[key] = self._compiled(key, text, launch, *answer)
+        return [machine for key in keys if (machine := results[key]) is not None]
 
-    def _found(self, key: str, launch: Specialised) -> Machine | CompileFailed | None:
+    def _stored(self, key: str, launch: Specialised) -> Machine | CompileFailed | None:
         if key in self._failed:
             return self._failed[key]
         stored = self._store.get(key)
@@ -88,19 +88,19 @@ class TritonBuilder:
         except (BadMessage, CompileFailed):
             return None
 
-    def _made(
+    def _compiled(
         self, key: str, text: KernelText, launch: Specialised, described: dict[str, Any], code: bytes
     ) -> Machine | CompileFailed:
         try:
             failure = _failure(text, described)
             if failure is not None:
                 raise failure
-            made = _checked(described, code, launch)
+            machine = _checked(described, code, launch)
         except CompileFailed as error:
             self._failed[key] = error.with_traceback(None)
             return error
         self._store.put(key, json.dumps(described).encode() + b"\n" + code)
-        return made
+        return machine
 
 
 def _checked(described: dict[str, Any], code: bytes, launch: Specialised) -> Machine:
@@ -112,17 +112,17 @@ def _checked(described: dict[str, Any], code: bytes, launch: Specialised) -> Mac
         raise CompileFailed("Triton's compiler made no machine code")
     if len(code) > MAX_CODE_BYTES:
         raise LimitReached(f"the compiled kernel is larger than {MAX_CODE_BYTES >> 20} MiB")
-    said = {name: value for name, value in described.items() if name not in ("status", "parameters")}
+    fields = {name: value for name, value in described.items() if name not in ("status", "parameters")}
     sizes = tuple(described["parameters"])
     hidden = len(sizes) - len(launch.passed)
-    made = Binary(passed=tuple(launch.passed), hidden=hidden, **said)
-    if not 0 <= hidden <= _MAX_HIDDEN or made.sizes != sizes or (made.scratch_bytes and not hidden):
+    binary = Binary(passed=tuple(launch.passed), hidden=hidden, **fields)
+    if not 0 <= hidden <= _MAX_HIDDEN or binary.sizes != sizes or (binary.scratch_bytes and not hidden):
         expected = tuple(PARAMETER_BYTES[passed.kind] for passed in launch.passed)
         raise CompileFailed(
             f"this Triton compiles kernels in another form: parameters of {sizes} bytes, where the launch passes"
             f" {expected} and up to {_MAX_HIDDEN} pointers"
         )
-    return Machine(made, code)
+    return Machine(binary, code)
 
 
 def _failure(text: KernelText, described: dict[str, Any]) -> CompileFailed | None:
@@ -133,24 +133,24 @@ def _failure(text: KernelText, described: dict[str, Any]) -> CompileFailed | Non
         limit = triton_run.TOTAL_TIMEOUT_SECONDS
         return LimitReached(f"compiling a kernel's configurations took longer than {limit} s")
     if described["status"] == "error":
-        said = f"{described['message']}\n{described['said']}".strip()
-        return limit_reached(said) or Mistake(text.lines.get(described["line"], 0), said)
+        message = f"{described['message']}\n{described['said']}".strip()
+        return limit_reached(message) or Mistake(text.lines.get(described["line"], 0), message)
     if described["status"] == "ended":
-        said = f"Triton's compiler ended with {described['ended']}: {described['said']}"
-        return limit_reached(said) or CompileFailed(said)
+        message = f"Triton's compiler ended with {described['ended']}: {described['said']}"
+        return limit_reached(message) or CompileFailed(message)
     return None
 
 
 def _key(text: dict[str, Any], launch: Specialised, capability: int) -> str:
-    told = json.dumps([text, launch.to_data(), capability, *_triton()], sort_keys=True)
-    return "triton-" + hashlib.sha256(told.encode()).hexdigest()[:40]
+    identity = json.dumps([text, launch.to_data(), capability, *_triton()], sort_keys=True)
+    return "triton-" + hashlib.sha256(identity.encode()).hexdigest()[:40]
 
 
 @functools.cache
 def _triton() -> tuple[str, ...]:
     """Return what identifies Triton's compiler and this package's program that runs it. Triton is not imported."""
-    found = importlib.util.find_spec("triton")
-    origin = Path(found.origin) if found is not None and found.origin else Path("/")
+    spec = importlib.util.find_spec("triton")
+    origin = Path(spec.origin) if spec is not None and spec.origin else Path("/")
     worker = PACKAGE / "compiling" / "main.py"
     digest = hashlib.sha256(worker.read_bytes()).hexdigest()
     return importlib.metadata.version("triton"), str(origin), str(origin.stat().st_mtime_ns), digest

@@ -79,20 +79,20 @@ def run(
         "seconds": TIMEOUT_SECONDS,
         "seconds_in_all": TOTAL_TIMEOUT_SECONDS,
     }
-    own = contextlib.nullcontext(Path("/tmp")) if walls.strong else Scratch()
-    with own as folder:
+    folder_context = contextlib.nullcontext(Path("/tmp")) if walls.strong else Scratch()
+    with folder_context as folder:
         scratch = str(folder)
         program = ["/bin/sh", "-c", _SCRIPT, "sh", sandbox.interpreter(), "-P", "-W", "ignore", "-c", _START, scratch]
         command = sandbox.command(program, walls, devices=False, scratch_bytes=SCRATCH_BYTES)
         folders = {"HOME": scratch, "TMPDIR": scratch, "TRITON_CACHE_DIR": f"{scratch}/cache"}
         environment = sandbox.environment(1, "cuda", folders)
         limit = TIMEOUT_SECONDS + TOTAL_TIMEOUT_SECONDS
-        _, data, said = process.run(command, json.dumps(job).encode(), environment, limit, patience)
-    found = list(_answers(data))
-    if len(found) != len(launches):
-        message = said.decode(errors="replace").strip()[-2000:] or "it said nothing"
-        raise CompileFailed(f"Triton's compiler gave {len(found)} answers of {len(launches)}: {message}")
-    return found
+        _, data, output = process.run(command, json.dumps(job).encode(), environment, limit, patience)
+    answers = list(_answers(data))
+    if len(answers) != len(launches):
+        message = output.decode(errors="replace").strip()[-2000:] or "it said nothing"
+        raise CompileFailed(f"Triton's compiler gave {len(answers)} answers of {len(launches)}: {message}")
+    return answers
 
 
 def _answers(data: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:

@@ -62,17 +62,17 @@ def specialise(text: KernelText, launch: TritonLaunch, tensors: Sequence[Argumen
     for name in text.parameters:
         if name not in values:
             raise Unspecialised(f"launches {text.name} without its parameter {name}")
-    found = _Specialiser(text, tensors, Specialised(options=check_options(dict(launch.options))))
+    specialiser = _Specialiser(text, tensors, Specialised(options=check_options(dict(launch.options))))
     for number, name in enumerate(text.parameters):
-        found.parameter(number, name, values[name])
-    return found.made
+        specialiser.parameter(number, name, values[name])
+    return specialiser.result
 
 
 class _Specialiser:
     """A launch while it is specialised, parameter by parameter."""
 
-    def __init__(self, text: KernelText, tensors: Sequence[Argument], made: Specialised) -> None:
-        self._text, self._tensors, self.made = text, tensors, made
+    def __init__(self, text: KernelText, tensors: Sequence[Argument], specialised: Specialised) -> None:
+        self._text, self._tensors, self.result = text, tensors, specialised
 
     def parameter(self, number: int, name: str, value: Any) -> None:
         if name in self._text.constexprs:
@@ -83,7 +83,7 @@ class _Specialiser:
             free = not self._listed("do_not_specialize", number, name)
             aligned = free and not self._listed("do_not_specialize_on_alignment", number, name)
             kind = self._kind([number], (name,), value, free, aligned)
-        self.made.signature.append((name, kind))
+        self.result.signature.append((name, kind))
 
     def _listed(self, option: str, number: int, name: str) -> bool:
         listed = self._text.options.get(option, ())
@@ -100,8 +100,8 @@ class _Specialiser:
             self._listed(option, number, name) for option in ("do_not_specialize", "do_not_specialize_on_alignment")
         )
         if not plain and not skipped and value % _MULTIPLE == 0:
-            self.made.multiples.append([number])
-        self.made.passed.append(Passed((name,), kind))
+            self.result.multiples.append([number])
+        self.result.passed.append(Passed((name,), kind))
         return kind
 
     def _kind(self, path: list[int], names: tuple[str | int, ...], value: Any, free: bool, aligned: bool) -> Any:
@@ -122,23 +122,23 @@ class _Specialiser:
         else:
             return self._constant(path, str(names[0]), value)
         if multiple and aligned:
-            self.made.multiples.append(path)
-        self.made.passed.append(Passed(names, passed))
+            self.result.multiples.append(path)
+        self.result.passed.append(Passed(names, passed))
         return kind
 
     def _pointer(self, names: tuple[str | int, ...], operand: Operand) -> str:
         pointed = _POINTED.get(operand.form.dtype)
         if pointed is None:
-            shown = f"launches {self._text.name} with a wrong argument {names[0]}"
-            raise Unspecialised(f"{shown}: Triton has no pointer to {operand.form.dtype}")
+            start = f"launches {self._text.name} with a wrong argument {names[0]}"
+            raise Unspecialised(f"{start}: Triton has no pointer to {operand.form.dtype}")
         return f"*{pointed}"
 
     def _constant(self, path: list[int], name: str, value: Any) -> str:
         try:
-            self.made.constants.append((path, _literal(value)))
+            self.result.constants.append((path, _literal(value)))
         except ValueError as error:
-            shown = f"launches {self._text.name} with a wrong argument {name}"
-            raise Unspecialised(f"{shown}: {error} is no constant of a Triton kernel") from None
+            start = f"launches {self._text.name} with a wrong argument {name}"
+            raise Unspecialised(f"{start}: {error} is no constant of a Triton kernel") from None
         return "constexpr"
 
 

@@ -5,6 +5,6 @@ again when it is verified. Values that a candidate has seen tell nothing about l
 """
 
 from pytest_passbench.judge.inputs.draws import Batch, Inputs
-from pytest_passbench.judge.inputs.generator import Generator, chosen
+from pytest_passbench.judge.inputs.generator import Generator, default
 
-__all__ = ["Batch", "Generator", "Inputs", "chosen"]
+__all__ = ["Batch", "Generator", "Inputs", "default"]

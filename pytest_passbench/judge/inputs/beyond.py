@@ -32,13 +32,13 @@ _BITS = {"float64": np.uint64, "float32": np.uint32, "float16": np.uint16, "bflo
 class Range:
     """A range of inputs outside the recorded one.
 
-    ``said`` names it in messages, and ``changed`` gives an input's distribution in it, from its recorded one and its
+    ``name`` names it in messages, and ``changed`` gives an input's distribution in it, from its recorded one and its
     dtype. ``doubtful`` ranges may let rounding decide much of the answer, so eager is asked twice. ``special`` is the
     index of the input of which some elements become infinite or NaN. ``alone`` is the index of the only input that
     is changed; None if all are.
     """
 
-    said: str
+    name: str
     changed: Callable[[Normal, str], Normal]
     doubtful: bool = False
     special: int | None = None

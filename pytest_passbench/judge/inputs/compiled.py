@@ -83,7 +83,7 @@ class NativeWriter:
             item.offset = offsets[item.index]
         self._call(block, self._all, len(self._all), address, stride, 0, calls)
 
-    def one(self, block: int, call: int, index: int, address: int) -> None:
+    def single(self, block: int, call: int, index: int, address: int) -> None:
         """Write one input of one call."""
         if index in self._inputs:
             self._call(block, ctypes.byref(self._inputs[index]), 1, address, 0, call, 1)
@@ -103,7 +103,7 @@ def _input(index: int, draw: Draw) -> _Input:
         item.first, item.range = of.first & (1 << 64) - 1, of.range & (1 << 64) - 1
     elif isinstance(of, Choice):
         item.kind, item.share = _CHOICE, of.share
-        item.first, item.range = _bits(of.chosen, draw.dtype), _bits(of.other, draw.dtype)
+        item.first, item.range = _bits(of.value, draw.dtype), _bits(of.other, draw.dtype)
     return item
 
 
@@ -131,9 +131,9 @@ def table() -> ctypes.Array[ctypes.c_float]:
     for (a, b), (x, y) in zip(pairwise(edges), pairwise(curve), strict=True):
         squares += (b - a) * (x * x + x * y + y * y) / 3
     scale = (edges[-1] / squares) ** 0.5
-    found = (ctypes.c_float * 64)()
+    values = (ctypes.c_float * 64)()
     for number, ((a, b), (x, y)) in enumerate(zip(pairwise(edges), pairwise(curve), strict=True)):
         place = number + 2 * (15 + 127) & 31  # the last four bits of a float32's exponent, the first of its fraction
-        found[32 + place] = (y - x) / (b - a) * scale
-        found[place] = x * scale - (y - x) / (b - a) * scale * a
-    return found
+        values[32 + place] = (y - x) / (b - a) * scale
+        values[place] = x * scale - (y - x) / (b - a) * scale * a
+    return values

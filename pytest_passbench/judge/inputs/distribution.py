@@ -53,9 +53,9 @@ class Integers:
 
 @dataclass(frozen=True)
 class Choice:
-    """A choice of two values: ``chosen`` for ``share`` of 256 elements, ``other`` for the rest."""
+    """A choice of two values: ``value`` for ``share`` of 256 elements, ``other`` for the rest."""
 
-    chosen: float
+    value: float
     other: float
     share: int
 

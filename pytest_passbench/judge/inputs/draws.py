@@ -12,7 +12,7 @@ import torch
 from pytest_passbench.core.task import TensorSpec
 from pytest_passbench.judge.inputs.beyond import Range, changed, movable, ranges
 from pytest_passbench.judge.inputs.distribution import DRAWN_AS, Draw, Literal, distribution
-from pytest_passbench.judge.inputs.generator import Generator, chosen
+from pytest_passbench.judge.inputs.generator import Generator, default
 from pytest_passbench.judge.inputs.pages import Pages
 
 
@@ -31,7 +31,7 @@ class Inputs:
     """The inputs of one subgraph, from a key of their own."""
 
     def __init__(self, specs: Sequence[TensorSpec], key: bytes, generator: Generator | None = None) -> None:
-        self._begin([distribution(spec) for spec in specs], key, generator or chosen())
+        self._begin([distribution(spec) for spec in specs], key, generator or default())
 
     def _begin(self, draws: Sequence[Draw], key: bytes, generator: Generator) -> None:
         self._draws, self._key, self._generator, self._blocks = tuple(draws), key, generator, 0
@@ -67,7 +67,7 @@ class Inputs:
         drawn = draw.drawn_as
         value = torch.empty(drawn.shape, dtype=drawn.torch_dtype)
         writer = self._scratch if index in self._apart else self._writer
-        writer.one(batch.block, call, index, value.data_ptr())
+        writer.single(batch.block, call, index, value.data_ptr())
         return draw.converted(value) if index in self._apart else value
 
     def call(self, batch: Batch, call: int) -> list[torch.Tensor]:
@@ -81,7 +81,7 @@ class Inputs:
     def beyond(self, where: Range) -> Inputs:
         """Return the inputs of the same subgraph in another range, from a key of their own."""
         other = Inputs.__new__(Inputs)
-        key = hashlib.sha256(self._key + self.draw(0).block.to_bytes(8, "little") + where.said.encode()).digest()
+        key = hashlib.sha256(self._key + self.draw(0).block.to_bytes(8, "little") + where.name.encode()).digest()
         other._begin([changed(draw, where, index) for index, draw in enumerate(self._draws)], key, self._generator)
         return other
 

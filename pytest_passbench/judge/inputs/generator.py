@@ -15,7 +15,7 @@ class Writer(Protocol):
     def block(self, block: int, calls: int, address: int, offsets: Sequence[int], stride: int) -> None:
         """Write the inputs of calls 0, 1, ... of a block, ``stride`` bytes apart from ``address`` on."""
 
-    def one(self, block: int, call: int, index: int, address: int) -> None:
+    def single(self, block: int, call: int, index: int, address: int) -> None:
         """Write one input of one call to ``address``."""
 
 
@@ -29,7 +29,7 @@ class Generator(Protocol):
 
 
 @cache
-def chosen() -> Generator:
+def default() -> Generator:
     """Return the generator of this machine. It is chosen once per process."""
     return best()
 

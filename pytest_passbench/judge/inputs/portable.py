@@ -41,9 +41,9 @@ class PortableWriter:
         """Write the inputs of all calls of a block."""
         for call in range(calls):
             for index, offset in enumerate(offsets):
-                self.one(block, call, index, address + call * stride + offset)
+                self.single(block, call, index, address + call * stride + offset)
 
-    def one(self, block: int, call: int, index: int, address: int) -> None:
+    def single(self, block: int, call: int, index: int, address: int) -> None:
         """Write one input of one call."""
         draw = self._draws[index]
         if draw is None or draw.count == 0:
@@ -51,28 +51,28 @@ class PortableWriter:
         label = b"".join(number.to_bytes(8, "little") for number in (block, call, index))
         secret = int.from_bytes(hashlib.sha256(self._key + label).digest()[:16], "little")
         rng = np.random.Generator(np.random.Philox(key=secret))
-        own = (1 - NARROWER * rng.random(), ASIDE * (2 * rng.random() - 1))
+        variation = (1 - NARROWER * rng.random(), ASIDE * (2 * rng.random() - 1))
         for begin in range(0, draw.count, _PIECE_VALUES):
-            values = _values(rng, draw, min(_PIECE_VALUES, draw.count - begin), own)
+            values = _values(rng, draw, min(_PIECE_VALUES, draw.count - begin), variation)
             size = values.element_size()
             ctypes.memmove(address + begin * size, values.data_ptr(), values.numel() * size)
 
 
-def _values(rng: np.random.Generator, draw: Draw, count: int, own: tuple[float, float]) -> torch.Tensor:
-    """Return the next ``count`` values. ``own`` are the call's scale and shift."""
+def _values(rng: np.random.Generator, draw: Draw, count: int, variation: tuple[float, float]) -> torch.Tensor:
+    """Return the next ``count`` values. ``variation`` are the call's scale and shift."""
     of, dtype = draw.of, draw.torch_dtype
     if isinstance(of, Normal):
-        values = _normal(rng, of, count, own, np.float64 if draw.dtype == "float64" else np.float32)
+        values = _normal(rng, of, count, variation, np.float64 if draw.dtype == "float64" else np.float32)
     elif isinstance(of, Integers):
         values = _integers(rng, of, count)
     else:
         assert isinstance(of, Choice)
-        values = np.where(rng.integers(0, 256, count) < of.share, of.chosen, of.other)
+        values = np.where(rng.integers(0, 256, count) < of.share, of.value, of.other)
     return torch.from_numpy(values).to(dtype)
 
 
-def _normal(rng: np.random.Generator, of: Normal, count: int, own: tuple[float, float], dtype: Any) -> Any:
-    scale, shift = own
+def _normal(rng: np.random.Generator, of: Normal, count: int, variation: tuple[float, float], dtype: Any) -> Any:
+    scale, shift = variation
     values = rng.standard_normal(count, dtype=dtype)
     values *= of.deviation * scale
     values += of.mean + of.deviation * shift

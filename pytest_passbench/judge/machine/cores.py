@@ -34,14 +34,14 @@ class Cores:
 
         Each ``worker`` gets a set of its own if there are enough cores.
         """
-        mine = sorted(os.sched_getaffinity(0))
-        threads = min(threads, len(mine))
-        groups = max(1, (len(mine) - 1) // threads)
-        last = len(mine) - threads * (worker % groups)
-        arms = frozenset(mine[last - threads : last])
-        free = mine[: len(mine) - threads * groups] or mine
+        available = sorted(os.sched_getaffinity(0))
+        threads = min(threads, len(available))
+        groups = max(1, (len(available) - 1) // threads)
+        last = len(available) - threads * (worker % groups)
+        arms = frozenset(available[last - threads : last])
+        free = available[: len(available) - threads * groups] or available
         forking = dict.fromkeys([free[worker % len(free)], *sorted(arms)])
-        return cls(arms, frozenset(mine) - arms or frozenset(mine), tuple(forking))
+        return cls(arms, frozenset(available) - arms or frozenset(available), tuple(forking))
 
     def locks(self, device: str) -> list[str]:
         """Return the names of the machine-wide locks that a run on ``device`` times under."""

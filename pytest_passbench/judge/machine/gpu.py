@@ -36,7 +36,7 @@ def device_state(device: str) -> dict[str, Any]:
     Return an empty dictionary if there is no nvidia-smi, or if it fails.
     """
     for throttling in _THROTTLING:
-        values = _asked(device, (*_QUERY, throttling))
+        values = _query(device, (*_QUERY, throttling))
         if values:
             state = dict(zip((*_QUERY[1:], _THROTTLING[0]), values[1:], strict=True))
             return {"gpu": values[0], "gpu_state": state}
@@ -46,29 +46,29 @@ def device_state(device: str) -> dict[str, Any]:
 def throttled(device: str) -> bool | None:
     """Return True if power, heat or a brake slows the device down now. Return None if nvidia-smi does not tell."""
     for throttling in _THROTTLING:
-        values = _asked(device, (throttling,))
+        values = _query(device, (throttling,))
         if values:
             with contextlib.suppress(ValueError):
                 return bool(int(values[0], 16) & _SLOWING)
     return None
 
 
-def _asked(device: str, fields: tuple[str, ...]) -> list[str]:
+def _query(device: str, fields: tuple[str, ...]) -> list[str]:
     program = shutil.which("nvidia-smi")
     if program is None:
         return []
-    asked = [
+    command = [
         program,
         f"--query-gpu={','.join(fields)}",
         f"--id={device_name(device)}",
         "--format=csv,noheader,nounits",
     ]
     try:
-        said = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
+        completed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return []
-    values = [value.strip() for value in said.stdout.strip().split(",")]
-    return values if said.returncode == 0 and len(values) == len(fields) else []
+    values = [value.strip() for value in completed.stdout.strip().split(",")]
+    return values if completed.returncode == 0 and len(values) == len(fields) else []
 
 
 class HeldOpen:

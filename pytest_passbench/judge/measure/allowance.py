@@ -17,7 +17,7 @@ from pytest_passbench.timing.rounds import BLOCK_SECONDS, MAX_PAIR_SECONDS, Shap
 
 #: Phases of a subgraph's time that do not come with every pair.
 OUTSIDE_PAIRS = ("read", "build", "inputs", "wait", "end", "other", "verify", "audit")
-KNOWN = 20  # costs that count, the latest
+LATEST = 20  # costs that count, the latest
 #: Guesses until costs are known: a pair without its blocks (forks, warm-up, inputs), a subgraph without its pairs.
 PAIR_COST_SECONDS, SUBGRAPH_COST_SECONDS = 0.025, 0.1
 
@@ -51,9 +51,9 @@ DEFAULT = Allowance(pair=0.024, pairs=FIRST_LOOK)
 #: What a subgraph may take in a call of an evaluator, which is to answer soon: as many pairs, of fewer rounds.
 QUICK = Allowance(pair=0.006, pairs=FIRST_LOOK)
 #: What it may take when it is measured again because noise left it open. The rounds are noisy, so pairs are longer.
-AGAIN = Allowance(seconds=4.0, pairs=TO_EAGER.pairs[-1], precise=0.01)
+REMEASURED = Allowance(seconds=4.0, pairs=TO_EAGER.pairs[-1], precise=0.01)
 #: The same beside a reference.
-AGAIN_TO_REFERENCE = replace(AGAIN, seconds=6.0, pairs=TO_REFERENCE.pairs[-1])
+REMEASURED_TO_REFERENCE = replace(REMEASURED, seconds=6.0, pairs=TO_REFERENCE.pairs[-1])
 
 
 @dataclass
@@ -77,7 +77,7 @@ class Budget:
 
     def renewed(self, usual: Allowance) -> Budget:
         """Return the budget of a later run of the same judge, which knows the costs of this one."""
-        costs = {arms: known[-KNOWN:] for arms, known in self._costs.items()}
+        costs = {arms: values[-LATEST:] for arms, values in self._costs.items()}
         return Budget(self.seconds, usual=usual, clock=self.clock, _costs=costs)
 
     def begin(self, subgraphs: int, expected: int = 0) -> None:
@@ -91,9 +91,9 @@ class Budget:
         if self.seconds is None:
             return self.usual
         share = (self._end - self.clock()) / max(1, self.expected - self._done)
-        known = self._costs.get(arms) or [costs for group in self._costs.values() for costs in group]
-        left = max(0.0, share - _mean([other for _, other in known], SUBGRAPH_COST_SECONDS))
-        cost = _mean([pair for pair, _ in known], PAIR_COST_SECONDS * arms / 2)
+        values = self._costs.get(arms) or [costs for group in self._costs.values() for costs in group]
+        left = max(0.0, share - _mean([other for _, other in values], SUBGRAPH_COST_SECONDS))
+        cost = _mean([pair for pair, _ in values], PAIR_COST_SECONDS * arms / 2)
         pair = pair_seconds([cost], left)
         return Allowance(pair, left * pair / (pair + cost))
 
@@ -122,4 +122,4 @@ class Budget:
 
 def _mean(values: list[float], default: float) -> float:
     """Return the mean of the latest values, since a machine changes. Return ``default`` if there are no values."""
-    return fmean(values[-KNOWN:]) if values else default
+    return fmean(values[-LATEST:]) if values else default

@@ -60,7 +60,7 @@ class CpuClock:
         self._batch = NO_INPUTS
         self._done: set[str] = set()
         self._rounds = 0
-        self._kept = False
+        self._reusable = False
         self._empty, self._empties = dict[str, float](), {PYTHON: list[float](), ENGINE: list[float]()}
         self._depth, self._depths = 0, list[int]()
         self._priority = Preference()
@@ -83,13 +83,13 @@ class CpuClock:
         Raises ArmFailed.
         """
         self._draw(self.calls)
-        kept, self._kept = self._kept, False
-        if not kept:
+        reusable, self._reusable = self._reusable, False
+        if not reusable:
             self.fork(rehearse=True)
         self._depth = DEPTHS - 1  # the deepest stack, so that the memory of all depths is touched now
         with self.phases("warm-up"):
             for arm in self._order():
-                if kept or not self._templates[arm].rehearses:
+                if reusable or not self._templates[arm].rehearses:
                     self._settle(arm)
             self._measure_empty()
         self._batch, self._depths, self._rounds = NO_INPUTS, [], 0
@@ -115,7 +115,7 @@ class CpuClock:
     def keep(self, arms: list[str]) -> None:
         """Let the present runners of these arms serve as the next pair, since they are still fresh."""
         self.leave_only(*arms)
-        self.arms, self._kept = arms, set(self._runners) == set(arms)
+        self.arms, self._reusable = arms, set(self._runners) == set(arms)
 
     def leave_only(self, *arms: str) -> None:
         """End the runners of all other arms."""
@@ -182,19 +182,19 @@ class CpuClock:
         with blaming(arm):
             before = watch.waited() + waited(self._judge)
             with self.phases("blocks"):
-                taken = self._run(arm, calls)
+                duration = self._run(arm, calls)
             stolen = watch.waited() + waited(self._judge) - before
         self._done.add(arm)
         if len(self._done) == len(self._runners):
             with self.phases("verify"):
                 self._verify(self._runners, self._batch, calls, self._rounds)
             self._rounds += 1
-        self.warm[arm] = taken.warm
+        self.warm[arm] = duration.warm
         if self._empty:  # a round of a pair, not of the probe
-            self.walls.setdefault(arm, []).append(taken.wall)
-        self.cpu.setdefault(arm, []).append((taken.cpu, taken.wall * len(self._bench.cores.arms)))
-        noise = Disturbance(taken.wall, stolen=max(0.0, stolen), touched=taken.touched)
-        return Block(_without(self._empty.get(arm, 0.0), taken.wall), calls, noise)
+            self.walls.setdefault(arm, []).append(duration.wall)
+        self.cpu.setdefault(arm, []).append((duration.cpu, duration.wall * len(self._bench.cores.arms)))
+        noise = Disturbance(duration.wall, stolen=max(0.0, stolen), touched=duration.touched)
+        return Block(_without(self._empty.get(arm, 0.0), duration.wall), calls, noise)
 
     def alone(self, arm: str, calls: int) -> float:
         """Return the seconds of a block of ``arm`` outside of all rounds, with fresh inputs. Raises ArmFailed."""

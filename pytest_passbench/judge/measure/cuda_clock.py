@@ -86,16 +86,16 @@ class CudaClock(CpuClock):
 
     def block(self, arm: str, calls: int) -> Block:
         """Run a block of a round and return its time, without the time of an empty block. Raises ArmFailed."""
-        found = super().block(arm, calls)
-        return replace(found, noise=replace(found.noise, switches=1)) if self._throttled else found
+        duration = super().block(arm, calls)
+        return replace(duration, noise=replace(duration.noise, switches=1)) if self._throttled else duration
 
     def device_us(self, arm: str) -> float | None:
         """Return the device's own microseconds for a call, as the median over pairs.
 
         The runner states them, so they are evidence only. Return None if there was no pair.
         """
-        found = self._device.get(arm)
-        return median(found) * 1e6 if found else None
+        seconds = self._device.get(arm)
+        return median(seconds) * 1e6 if seconds else None
 
     def slowed_pairs(self) -> tuple[int, int]:
         """Return the number of pairs in which power or heat slowed the device down, and that of all pairs."""

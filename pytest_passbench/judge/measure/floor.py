@@ -54,7 +54,7 @@ class Noise:
     @property
     def floor(self) -> Floor | None:
         """The A/A floor; None before the first session."""
-        ratios = [found.log_ratio for found in self._estimates()]
+        ratios = [estimate.log_ratio for estimate in self._estimates()]
         return aa_floor(ratios) if ratios else None
 
     def _estimates(self) -> list[Estimate]:
@@ -75,8 +75,11 @@ class Noise:
         """
         if len(self.sessions) < MIN_SESSIONS:
             return MIN_DELTA
-        found = self._estimates()
-        return max(MIN_DELTA, unexplained([one.log_ratio for one in found], [one.stderr for one in found]))
+        estimates = self._estimates()
+        return max(
+            MIN_DELTA,
+            unexplained([estimate.log_ratio for estimate in estimates], [estimate.stderr for estimate in estimates]),
+        )
 
     @property
     def correlation(self) -> float:
@@ -86,9 +89,9 @@ class Noise:
     def to_json(self) -> dict[str, Any]:
         """Return the noise as data for the results file. Without sessions it has no ``width`` and ``offset``."""
         floor = self.floor
-        known = {} if floor is None else {"width": floor.width, "offset": floor.offset}
+        widths = {} if floor is None else {"width": floor.width, "offset": floor.offset}
         return {
-            **known,
+            **widths,
             "sessions": len(self.sessions),
             "delta": self.delta,
             "correlation": self.correlation,
@@ -101,8 +104,8 @@ def merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
 
     Widths are not averaged, since a quiet worker must not make the intervals of a noisy one narrower.
     """
-    known = [part for part in parts if part]
-    if not known:
+    nonempty = [part for part in parts if part]
+    if not nonempty:
         return {}
-    worst = max(known, key=lambda part: float(part.get("width", 0.0)))
-    return {**worst, "sessions": sum(int(part["sessions"]) for part in known)}
+    worst = max(nonempty, key=lambda part: float(part.get("width", 0.0)))
+    return {**worst, "sessions": sum(int(part["sessions"]) for part in nonempty)}

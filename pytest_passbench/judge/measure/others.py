@@ -33,7 +33,9 @@ class Others:
 
     def begin(self, pids: Mapping[str, Iterable[int]]) -> None:
         """Note the CPU time that these processes of each arm have used so far."""
-        self._clocks = {arm: [processes.cpu_clock(pid) for pid in found] for arm, found in pids.items()}
+        self._clocks = {
+            arm: [processes.cpu_clock(pid) for pid in processes_of_arm] for arm, processes_of_arm in pids.items()
+        }
         self._before = {arm: _seconds(clocks) for arm, clocks in self._clocks.items()}
         self._since = time.monotonic()
 

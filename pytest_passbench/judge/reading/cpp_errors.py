@@ -34,13 +34,13 @@ def located(failed: CompileFailed, folder: Path, loader: str) -> list[Located]:
 
     ``loader`` is the file or pass that loads the text: it is named if the text is in no file.
     """
-    found = []
+    findings = []
     for error in failed.errors[:MAX_ERRORS]:
         place = origin(folder, failed.source, error.line, (loader, f"{loader}.py"))
         file, line = (place.file, place.line) if place else ("", 0)
         generated = "" if place else f"line {error.line} of the C++ text that {loader} loads: "
-        found.append(Located(file, line, generated, _shortened(error.message), _excerpt(failed, error)))
-    return found
+        findings.append(Located(file, line, generated, _shortened(error.message), _excerpt(failed, error)))
+    return findings
 
 
 def rest(failed: CompileFailed) -> list[str]:
@@ -75,7 +75,7 @@ def _excerpt(failed: CompileFailed, error: SourceError) -> str:
     start = max(0, at - _MAX_EXCERPT_CHARACTERS * 2 // 3) if len(text) > _MAX_EXCERPT_CHARACTERS else 0
     end = start + _MAX_EXCERPT_CHARACTERS
     before, after = _CUT if start else "", _CUT if end < len(text) else ""
-    shown = [_INDENT + before + text[start:end] + after]
+    excerpt = [_INDENT + before + text[start:end] + after]
     if 0 <= at <= len(text):
-        shown.append(_INDENT + " " * (len(before) + at - start) + "^")
-    return "\n".join(shown)
+        excerpt.append(_INDENT + " " * (len(before) + at - start) + "^")
+    return "\n".join(excerpt)

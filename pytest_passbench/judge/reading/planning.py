@@ -82,7 +82,7 @@ class Planner:
     policy: Policy
     root: Path
     folder: str
-    _known: dict[str, Answer] = field(default_factory=dict)
+    _answers: dict[str, Answer] = field(default_factory=dict)
     _texts: dict[str, KernelText] = field(default_factory=dict)  # of all plans, by name
     _compiled: set[bytes] = field(default_factory=set)  # kernels of all plans
 
@@ -93,11 +93,11 @@ class Planner:
         plan returns another shape or a narrower dtype than the operators that it replaces, since its kernel may write
         beyond it. A wider dtype may be undone by the operators that follow, so the outputs decide.
         """
-        found = self.planned(data, capability)
-        if found.mismatch is not None and not found.mismatch.wider:
+        planned = self.planned(data, capability)
+        if planned.mismatch is not None and not planned.mismatch.wider:
             file = self.root / f"{data['name']}.py"
-            raise ArmFailure(found.mismatch.status, "plan", f"{file}: {found.mismatch.message}")
-        return found
+            raise ArmFailure(planned.mismatch.status, "plan", f"{file}: {planned.mismatch.message}")
+        return planned
 
     def planned(self, data: Any, capability: int | None = None) -> Answer:
         """Return the answer to a template's request as :meth:`answer` does, but also if it has a ``mismatch``.
@@ -109,9 +109,9 @@ class Planner:
         except parse.PlanRefused as error:
             raise ArmFailure("integrity", "plan", f"a request that is none: {error}") from error
         key = f"{capability} {request!r}"
-        if key not in self._known:
-            self._known[key] = self._answer(request, capability)
-        return self._known[key]
+        if key not in self._answers:
+            self._answers[key] = self._answer(request, capability)
+        return self._answers[key]
 
     def _answer(self, request: Request, capability: int | None) -> Answer:
         try:
@@ -127,42 +127,44 @@ class Planner:
         except OutOfTime as error:
             raise self.reader.late("compile", f"pass {request.name}: its kernels are not compiled") from error
         except CompileFailed as error:
-            said = explained(error, self.root, request.name)
-            raise ArmFailure("compile_fail", "compile", said) from error
+            explanation = explained(error, self.root, request.name)
+            raise ArmFailure("compile_fail", "compile", explanation) from error
         except CompileError as error:
             raise ArmFailure("compile_fail", "compile", f"pass {request.name}: {error}") from error
         size = sum(table.nbytes for table in plan.tables)
-        said = f"pass {request.name} brings {size} bytes of constant tables"
-        findings = (warning("plan", "table", said),) if size else ()
+        explanation = f"pass {request.name} brings {size} bytes of constant tables"
+        findings = (warning("plan", "table", explanation),) if size else ()
         untuned = (request.name,) if capability is None and plan.tunable else ()
-        told = plan.to_data()
+        data_of_plan = plan.to_data()
         wrong = mismatch(request, plan)
         if wrong is not None and not wrong.wider:
-            return Answer(told, zeros(request, plan), (), findings, untuned, tuple(steps(told)), fruitful, wrong)
-        message = {"plan": told, **message}
-        return Answer(told, message, compiled, findings, untuned, tuple(steps(told)), fruitful, wrong)
+            return Answer(
+                data_of_plan, zeros(request, plan), (), findings, untuned, tuple(steps(data_of_plan)), fruitful, wrong
+            )
+        message = {"plan": data_of_plan, **message}
+        return Answer(data_of_plan, message, compiled, findings, untuned, tuple(steps(data_of_plan)), fruitful, wrong)
 
     def located(self, message: str) -> str:
         """Return a message with the places in Triton kernels as places in the candidate's files."""
         return _KERNEL_PLACE.sub(self._place, message)
 
-    def _place(self, found: re.Match[str]) -> str:
-        text, line = self._texts.get(found["name"]), int(found["line"])
+    def _place(self, match: re.Match[str]) -> str:
+        text, line = self._texts.get(match["name"]), int(match["line"])
         if text is None:
-            return found[0]
+            return match[0]
         return f"{self.root / text.file}:{text.lines.get(line, text.line)}"
 
     def _failure(self, name: str, layer: str, refusal: Refusal) -> ArmFailure:
         """Return a refusal as the arm's failure: a violation of a rule, or a wrapper that no plan can express."""
         file = named(refusal.file, self.folder) or named(f"{name}.py", self.folder)
         who = "the kernel wrapper " if layer == "plan" and refusal.rule != WRONG_CALL else ""
-        said = f"pass {name}: {who}{refusal.message}"
+        message = f"pass {name}: {who}{refusal.message}"
         if layer == "plan" and refusal.rule not in VIOLATIONS:
             place = f"{named(refusal.file, self.root)}:{refusal.line}: " if refusal.line else ""
             status, phase = ("compile_fail", "compile") if refusal.rule == "no-kernel" else ("runtime_fail", "plan")
-            return ArmFailure(status, phase, f"{place}{said}")
-        found = violation(layer, refusal.rule, said, file, refusal.line)
-        return ArmFailure("integrity", layer, describe(found), (found,), frozenset({name}))
+            return ArmFailure(status, phase, f"{place}{message}")
+        finding = violation(layer, refusal.rule, message, file, refusal.line)
+        return ArmFailure("integrity", layer, describe(finding), (finding,), frozenset({name}))
 
     def _text_failure(self, name: str, refusal: TextRefused) -> ArmFailure:
         if refusal.rule is None:
@@ -178,13 +180,13 @@ class Planner:
         """
         libraries: list[BuiltLibrary] = []
         texts: dict[int, KernelText] = {}
-        told: list[dict[str, Any]] = []
+        entries: list[dict[str, Any]] = []
         writes: list[frozenset[int | str]] = []
         for number, kernel in enumerate(plan.kernels):
             if isinstance(kernel, TritonKernel):
                 texts[number] = text = checked_text(kernel, plan, number, self.root)
-                self._texts.update({one.name: one for one in (text, *text.functions)})
-                told.append({"machine": text.name} if capability is not None else {"triton": text.to_json()})
+                self._texts.update({function.name: function for function in (text, *text.functions)})
+                entries.append({"machine": text.name} if capability is not None else {"triton": text.to_json()})
                 writes.append(frozenset(stored(text)))
                 continue
             built = self.builder.library(kernel.source, kernel.flags, kernel.openmp, self._patience())
@@ -198,9 +200,9 @@ class Planner:
             if built not in libraries:
                 libraries.append(built)
             place = libraries.index(built)
-            told.append({"library": place, "function": kernel.function, "parameters": list(signature.parameters)})
+            entries.append({"library": place, "function": kernel.function, "parameters": list(signature.parameters)})
             writes.append(frozenset(signature.written))
-        message: dict[str, Any] = {"kernels": told, "written": sorted(written(plan, writes))}
+        message: dict[str, Any] = {"kernels": entries, "written": sorted(written(plan, writes))}
         compiled = [library.data for library in libraries]
         if texts and capability is not None:
             machine = machine_code(plan, texts, self.triton, capability, self._patience)
@@ -215,7 +217,7 @@ class Planner:
     def _count(self, data: bytes) -> None:
         """Count a compiled kernel. Raises Refusal if all of them together are too large."""
         self._compiled.add(data)
-        if sum(len(known) for known in self._compiled) > MAX_LIBRARY_BYTES:
+        if sum(len(compiled) for compiled in self._compiled) > MAX_LIBRARY_BYTES:
             raise Refusal("size", f"brings libraries of more than {MAX_LIBRARY_BYTES >> 20} MiB")
 
 
@@ -232,13 +234,13 @@ def check(request: Request, plan: LaunchPlan, policy: Policy) -> None:
         if not plan.launches:
             raise Refusal("torch-op", "launches no kernel: it only allocates, copies or hands on its arguments")
     for name in operators:
-        said = f"calls {name}, which is no operator of a graph"
+        message = f"calls {name}, which is no operator of a graph"
         try:
-            found: Any = resolve(f"torch.ops.{name}")
+            operator: Any = resolve(f"torch.ops.{name}")
         except Exception as error:
-            raise Refusal("operator", said) from error
-        if not isinstance(found, torch._ops.OpOverload):  # a name of several overloads, not one operator
-            raise Refusal("operator", said)
+            raise Refusal("operator", message) from error
+        if not isinstance(operator, torch._ops.OpOverload):  # a name of several overloads, not one operator
+            raise Refusal("operator", message)
 
 
 def _check_arguments(kernel: CppKernel, signature: Signature, arguments: tuple[Any, ...]) -> None:

@@ -26,15 +26,15 @@ def mismatch(request: Request, plan: LaunchPlan) -> Mismatch | None:
 
     A value may be of any form if nothing uses it, and if the operators' form depends on values.
     """
-    for number, (operand, wanted) in enumerate(zip(plan.returns, request.results, strict=False), 1):
-        found = Result(operand.form.dtype, operand.form.shape)
-        if wanted is None or found == wanted:
+    for number, (operand, expected) in enumerate(zip(plan.returns, request.results, strict=False), 1):
+        actual = Result(operand.form.dtype, operand.form.shape)
+        if expected is None or actual == expected:
             continue
         which = f" as value {number} of {len(plan.returns)}" if len(plan.returns) > 1 else ""
-        said = f"pass {request.name} returns {found}{which}; the operators that it replaces give {wanted}"
-        if found.shape != wanted.shape:
-            return Mismatch("shape_mismatch", said, wider=False)
-        return Mismatch("type_mismatch", said, wider=ITEM_BYTES[found.dtype] >= ITEM_BYTES[wanted.dtype])
+        message = f"pass {request.name} returns {actual}{which}; the operators that it replaces give {expected}"
+        if actual.shape != expected.shape:
+            return Mismatch("shape_mismatch", message, wider=False)
+        return Mismatch("type_mismatch", message, wider=ITEM_BYTES[actual.dtype] >= ITEM_BYTES[expected.dtype])
     return None
 
 
@@ -44,11 +44,11 @@ def zeros(request: Request, plan: LaunchPlan) -> dict[str, Any]:
     With it the operators behind the match still run, so the other matches of the graph are found.
     """
     pairs = zip(plan.returns, request.results, strict=True)
-    forms = [_form(operand, wanted) for operand, wanted in pairs]
+    forms = [_form(operand, expected) for operand, expected in pairs]
     returns = tuple(Operand("buffer", index, 0, form) for index, form in enumerate(forms))
-    made = LaunchPlan(plan.tensors, (), (), tuple(Allocate(form, 0) for form in forms), returns)
-    return {"plan": made.to_data(), "kernels": [], "written": []}
+    zero_plan = LaunchPlan(plan.tensors, (), (), tuple(Allocate(form, 0) for form in forms), returns)
+    return {"plan": zero_plan.to_data(), "kernels": [], "written": []}
 
 
-def _form(operand: Operand, wanted: Result | None) -> Form:
-    return operand.form if wanted is None else contiguous(wanted.dtype, wanted.shape)
+def _form(operand: Operand, expected: Result | None) -> Form:
+    return operand.form if expected is None else contiguous(expected.dtype, expected.shape)

@@ -81,7 +81,7 @@ def survey(path: Path, policy: Policy = "kernels", task: Task | None = None) -> 
 
     Raises UserError if the folder is not a candidate, or if no sandbox starts.
     """
-    candidate, walls, found = Candidate.open(path), sandbox.walls(), Survey()
+    candidate, walls, result = Candidate.open(path), sandbox.walls(), Survey()
     builder, triton = Builder(walls, cache_folder()), TritonBuilder(walls, cache_folder())
 
     def start() -> Arm:
@@ -89,12 +89,12 @@ def survey(path: Path, policy: Policy = "kernels", task: Task | None = None) -> 
 
     readings = Readings(policy, builder, triton, start)
     try:
-        chosen = candidate.directories if task is None else filter(None, [candidate.passes_for(task.id)])
-        for passes in chosen:
-            _Looker(candidate, passes, readings, builder, walls, found).look(task)
+        directories = candidate.directories if task is None else filter(None, [candidate.passes_for(task.id)])
+        for passes in directories:
+            _Looker(candidate, passes, readings, builder, walls, result).look(task)
     finally:
         readings.close()
-    return found
+    return result
 
 
 class _Looker:
@@ -107,48 +107,48 @@ class _Looker:
         readings: Readings,
         builder: Builder,
         walls: sandbox.Walls,
-        found: Survey,
+        result: Survey,
     ) -> None:
         self._candidate, self._passes, self._readings = candidate, passes, readings
-        self._builder, self._walls, self._found = builder, walls, found
+        self._builder, self._walls, self._survey = builder, walls, result
         self._folder = candidate.folder(passes)
-        self._told: set[str] = set()  # the errors of kernels, in their own words
+        self._reported: set[str] = set()  # the errors of kernels, in their own words
 
     def look(self, task: Task | None) -> None:
         if self._passes.problem:
-            self._found.findings.append(violation("load", "manifest", self._passes.problem, self._folder))
+            self._survey.findings.append(violation("load", "manifest", self._passes.problem, self._folder))
             return
         for fault in self._passes.faults:
             file = named(fault.file.name, self._folder)
-            self._found.findings.append(Finding("load", "fault", "violation", fault.message, file, fault.line))
+            self._survey.findings.append(Finding("load", "fault", "violation", fault.message, file, fault.line))
         if self._passes.faults:
             return
         try:
             planner = self._readings.planner(self._candidate, self._passes)
-            told = self._readings.passes(self._candidate, self._passes)
-            self._found.findings += self._patterns(told)
-            self._found.findings += [*self._libraries(planner), *self._texts(planner)]
+            reports = self._readings.passes(self._candidate, self._passes)
+            self._survey.findings += self._patterns(reports)
+            self._survey.findings += [*self._libraries(planner), *self._texts(planner)]
             if task is not None:
-                self._plan(planner, told, task)
+                self._plan(planner, reports, task)
         except ArmFailure as failure:
             self._fail(failure)
 
     def _fail(self, failure: ArmFailure) -> None:
         """Add the findings of a failure, each once: a kernel's error has been told of, and comes again per match."""
         cause = failure.__cause__
-        if cause is not None and _words(cause) in self._told:
+        if cause is not None and _words(cause) in self._reported:
             return
         severity = "violation" if failure.status == "integrity" else "error"
-        said = Finding("load", failure.status, severity, failure.message, named("", self._folder))
-        self._add(*failure.findings or (said,))
+        finding = Finding("load", failure.status, severity, failure.message, named("", self._folder))
+        self._add(*failure.findings or (finding,))
 
     def _add(self, *findings: Finding) -> None:
-        self._found.findings += [finding for finding in findings if finding not in self._found.findings]
+        self._survey.findings += [finding for finding in findings if finding not in self._survey.findings]
 
-    def _patterns(self, told: tuple[dict[str, Any], ...]) -> Iterator[Finding]:
-        for item in told:
+    def _patterns(self, reports: tuple[dict[str, Any], ...]) -> Iterator[Finding]:
+        for item in reports:
             file = named(f"{item['name']}.py", self._folder)
-            self._found.passes.append(file)
+            self._survey.passes.append(file)
             for label in ("pattern", "replacement"):
                 if isinstance(item[label], str):
                     yield violation("load", label, item[label], file)
@@ -159,24 +159,24 @@ class _Looker:
             try:
                 self._builder.library(library.source, library.flags, library.openmp)
             except KernelRefused as refusal:
-                self._told.add(_words(refusal))
+                self._reported.add(_words(refusal))
                 yield violation("kernel", refusal.rule, refusal.message, file or self._folder, library.line)
             except CompileFailed as failed:
-                self._told.add(_words(failed))
+                self._reported.add(_words(failed))
                 if failed.errors:
                     yield from self._errors(failed, library)
                 else:
                     yield Finding("kernel", "compile", "error", str(failed), file, library.line)
             except CompileError as error:
-                self._told.add(_words(error))
+                self._reported.add(_words(error))
                 yield Finding("kernel", "compile", "error", str(error), file, library.line)
 
     def _errors(self, failed: CompileFailed, library: LibrarySource) -> Iterator[Finding]:
         """Yield the first errors of a library. The message of the last one counts the others."""
-        found = located(failed, self._passes.path, library.file or "this candidate")
-        for number, error in enumerate(found, 1):
+        findings = located(failed, self._passes.path, library.file or "this candidate")
+        for number, error in enumerate(findings, 1):
             message = "\n".join(
-                [error.generated + error.text, error.excerpt, *(rest(failed) if number == len(found) else [])]
+                [error.generated + error.text, error.excerpt, *(rest(failed) if number == len(findings) else [])]
             )
             file, line = (error.file, error.line) if error.file else (library.file, library.line)
             yield Finding("kernel", "compile", "error", message, named(file, self._folder), line)
@@ -186,21 +186,21 @@ class _Looker:
             try:
                 kernel_text(self._passes.path, KernelReference.from_json(json.loads(text)))
             except KernelRefusal as refusal:
-                self._told.add(_words(refusal))
+                self._reported.add(_words(refusal))
                 file = named(refusal.file, self._folder)
                 kind = "violation" if refusal.rule else "error"
                 yield Finding("kernel", refusal.rule or "text", kind, refusal.message, file, refusal.line)
             except (ValueError, RecursionError) as error:
-                said = f"a Triton kernel is named in a form that is none: {error}"
-                yield Finding("kernel", "text", "error", said, self._folder)
+                message = f"a Triton kernel is named in a form that is none: {error}"
+                yield Finding("kernel", "text", "error", message, self._folder)
 
     def _note(self, subgraph: str, name: str, answer: Answer) -> None:
-        self._found.plans.append(Planned(subgraph, name, answer.plan))
+        self._survey.plans.append(Planned(subgraph, name, answer.plan))
         if answer.mismatch is not None:
-            said = f"{subgraph}: {answer.mismatch.message}"
-            self._add(Finding("plan", "shape", "error", said, named(f"{name}.py", self._folder)))
+            message = f"{subgraph}: {answer.mismatch.message}"
+            self._add(Finding("plan", "shape", "error", message, named(f"{name}.py", self._folder)))
 
-    def _plan(self, planner: Planner, told: tuple[dict[str, Any], ...], task: Task) -> None:
+    def _plan(self, planner: Planner, reports: tuple[dict[str, Any], ...], task: Task) -> None:
         """Match the passes on a task's subgraphs in a sandbox, with inputs of zeros. No kernel is run."""
         arm = Arm(ArmSettings("candidate", "cpu", 1, "direct", self._walls, TIMEOUT_SECONDS, judged=True))
         try:
@@ -208,12 +208,12 @@ class _Looker:
                 check_memory(subgraph, task.path)
                 layout = plan_layout(subgraph.inputs)
                 pages = Pages(layout)
-                order = Order("candidate", task.graphs[subgraph.graph], str(task.path), "cpu", "direct", told)
+                order = Order("candidate", task.graphs[subgraph.graph], str(task.path), "cpu", "direct", reports)
                 try:
                     template = start_template(arm, order, layout, pages.fd)
                     try:
                         report = template.wait(_Noting(planner, subgraph.id, self._note))
-                        self._found.matched.append(_matched(subgraph.id, report))
+                        self._survey.matched.append(_matched(subgraph.id, report))
                     finally:
                         template.leave()
                 except ArmFailure as failure:

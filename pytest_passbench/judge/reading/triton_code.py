@@ -52,10 +52,10 @@ def machine_code(
     for number, text in texts.items():
         places = [place for place, launch in enumerate(launches) if launch.kernel == number]
         try:
-            wanted = [specialise(text, launches[place], plan.tensors) for place in places]
+            specialised = [specialise(text, launches[place], plan.tensors) for place in places]
         except Unspecialised as error:
             raise Refusal("argument", str(error)) from error
-        compiled.update(zip(places, builder.machines(text, wanted, capability, patience()), strict=True))
+        compiled.update(zip(places, builder.machines(text, specialised, capability, patience()), strict=True))
     _check_failures(plan, texts, [compiled[place] for place in range(len(launches))])
     return _packed([compiled[place] for place in range(len(launches))])
 
@@ -70,7 +70,7 @@ def _check_failures(
         if not isinstance(last, TritonLaunch):
             continue
         count = len(step.choices) if isinstance(step, Tuned) else 1
-        failed = [one for one in compiled[place : place + count] if isinstance(one, CompileFailed)]
+        failed = [result for result in compiled[place : place + count] if isinstance(result, CompileFailed)]
         place += count
         if len(failed) == count:
             text = texts[last.kernel]
@@ -79,15 +79,15 @@ def _check_failures(
 
 
 def _packed(compiled: list[Machine | CompileFailed]) -> MachineCode:
-    packed, known = MachineCode(), dict[Machine, int]()
-    for one in compiled:
-        if isinstance(one, CompileFailed):
-            packed.launches.append(str(one)[-MAX_SHOWN_CHARACTERS:])
+    packed, places = MachineCode(), dict[Machine, int]()
+    for machine in compiled:
+        if isinstance(machine, CompileFailed):
+            packed.launches.append(str(machine)[-MAX_SHOWN_CHARACTERS:])
             continue
-        if one not in known:
-            known[one] = len(packed.binaries)
-            place = [len(packed.code), len(one.code)]
-            packed.binaries.append({"binary": one.binary.to_data(), "place": place})
-            packed.code += one.code
-        packed.launches.append(known[one])
+        if machine not in places:
+            places[machine] = len(packed.binaries)
+            place = [len(packed.code), len(machine.code)]
+            packed.binaries.append({"binary": machine.binary.to_data(), "place": place})
+            packed.code += machine.code
+        packed.launches.append(places[machine])
     return packed

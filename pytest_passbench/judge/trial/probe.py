@@ -51,6 +51,6 @@ def probe(clock: CpuClock, checker: Checker, bench: Bench, programs: Collection[
                 if warm:
                     break
                 continue
-            wanted = calls_per_block(slowest, clock.block_seconds, bench.layout.slots)
-            calls, times = max(wanted, min(3 * calls, bench.layout.slots)), dict.fromkeys(arms, math.inf)
+            block_calls = calls_per_block(slowest, clock.block_seconds, bench.layout.slots)
+            calls, times = max(block_calls, min(3 * calls, bench.layout.slots)), dict.fromkeys(arms, math.inf)
     return times

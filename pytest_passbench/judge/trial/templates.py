@@ -125,11 +125,11 @@ class Templates:
 
     def keep(self) -> None:
         """Let eager's programs live on, if they are to and none of them has failed."""
-        kept = {arm: self.ready[arm] for arm in (EAGER, FLOAT64) if arm in self.ready}
-        if self._subject.keeps and self.built is None and EAGER in kept and not self._reference_lost:
-            for template in kept.values():
+        lasting = {arm: self.ready[arm] for arm in (EAGER, FLOAT64) if arm in self.ready}
+        if self._subject.keeps and self.built is None and EAGER in lasting and not self._reference_lost:
+            for template in lasting.values():
                 template.last()
-            self.built = Built(self._subject.bench.pages, kept)
+            self.built = Built(self._subject.bench.pages, lasting)
 
     def close(self) -> None:
         """End all processes without waiting. They take a while to end, and the next subgraph waits for that."""

@@ -154,5 +154,5 @@ class Trial:
 
 def _judged(arms: Iterable[str]) -> list[str]:
     """Return those of ``arms`` that have results in the record. A reference has none without a candidate."""
-    found = [arm for arm in arms if arm not in (EAGER, TWIN, FLOAT64)]
-    return found if CANDIDATE in found else [arm for arm in found if arm != REFERENCE]
+    names = [arm for arm in arms if arm not in (EAGER, TWIN, FLOAT64)]
+    return names if CANDIDATE in names else [arm for arm in names if arm != REFERENCE]

@@ -89,10 +89,10 @@ def grouped(sources: Sequence[Source]) -> list[Group]:
 
 def differences(a: Run, b: Run) -> list[str]:
     """Return in words how the tasks or conditions of run ``a`` differ from those of ``b``."""
-    mine, other = conditions(a), conditions(b)
-    texts = [f"{name} {mine[name]} here, {other[name]} there" for name in mine if mine[name] != other[name]]
-    if mine["tasks"] == other["tasks"] and set(a.tasks) != set(b.tasks):
-        texts.append(f"other tasks ({len(set(a.tasks) & set(b.tasks))} of {mine['tasks']} are the same)")
+    first, other = conditions(a), conditions(b)
+    texts = [f"{name} {first[name]} here, {other[name]} there" for name in first if first[name] != other[name]]
+    if first["tasks"] == other["tasks"] and set(a.tasks) != set(b.tasks):
+        texts.append(f"other tasks ({len(set(a.tasks) & set(b.tasks))} of {first['tasks']} are the same)")
     edited = [task for task, value in _hashes(a).items() if _hashes(b).get(task, value) != value]
     if edited:
         texts.append(f"task {edited[0]} has other contents" + (f", {len(edited)} in all" if edited[1:] else ""))

@@ -84,9 +84,9 @@ class Lowering(Moves):
 
     def _lower(self, node: Node) -> None:
         call = self.form.call(node)
-        own: Callable[[Node, Call], None] | None = getattr(self, f"_do_{call.op}", None)
-        if own is not None:
-            own(node, call)
+        method: Callable[[Node, Call], None] | None = getattr(self, f"_do_{call.op}", None)
+        if method is not None:
+            method(node, call)
         elif call.op in ALIASES or _is_identity(self.form, node, call):
             self._variables[node] = self._variable(call.args["input"])
             if call.args["input"] in self._numbers:
@@ -157,8 +157,8 @@ class Lowering(Moves):
     def _by_channel(self, node: Node, call: Call, *names: str) -> None:
         """Lower a call whose arguments of these names have one element per channel."""
         rank = len(self.form.shapes(node)[0])
-        ones = f".view(-1{', 1' * (rank - 2)})" if rank > 2 else ""
-        views = {name: View(call.args[name], ones) for name in names if isinstance(call.args.get(name), Node)}
+        suffix = f".view(-1{', 1' * (rank - 2)})" if rank > 2 else ""
+        views = {name: View(call.args[name], suffix) for name in names if isinstance(call.args.get(name), Node)}
         self._elementwise(node, Call(call.op, {**call.args, **views}))
 
     def _do_outer(self, node: Node, call: Call) -> None:

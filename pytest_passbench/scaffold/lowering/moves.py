@@ -28,7 +28,7 @@ class Moves(Pooling):
         self.launches += 1
         kernel = Kernel(name, tuple(pointers), tuple(("int64_t", number) for number in numbers), comment, body)
         if kernel not in self.kernels:
-            self._taken.add(name)
+            self._used.add(name)
             self.kernels.append(kernel)
 
     def _moved(self, text: str) -> str:

@@ -105,9 +105,9 @@ class Pooling(Products):
             return
         refuse(len(self.form.shapes(call.args["input"])[0]) != 4, "unfold without a batch")
         self._helper("windows")
-        given = [self._axes(call, name, 2, default) for name, default in
+        arguments = [self._axes(call, name, 2, default) for name, default in
                  (("kernel_size", 1), ("stride", 1), ("padding", 0), ("dilation", 1))]  # fmt: skip
-        text = f"windows({', '.join([self._variable(call.args['input']), *given])})"
+        text = f"windows({', '.join([self._variable(call.args['input']), *arguments])})"
         self._set(node, f"{text}.permute(0, 1, 4, 5, 2, 3).flatten(1, 3).flatten(2, 3)")
 
     def _do_fold(self, node: Node, call: Call) -> None:

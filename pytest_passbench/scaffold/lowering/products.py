@@ -121,16 +121,16 @@ class Products(Norms):
         shape = f"(*{name}_x.shape[:2], {name}_sizes.numel(), {name}_w.shape[1])"
         self._variables[node] = name
         self.lines.append(f"{name} = torch.empty({shape}, dtype={self._dtype(self.form.dtypes(node))})")
-        given = isinstance(bias, Node)
-        added = f"{self._dense_text(self._variable(bias))}.view({groups}, -1)" if given else "None"
+        has_bias = isinstance(bias, Node)
+        added = f"{self._dense_text(self._variable(bias))}.view({groups}, -1)" if has_bias else "None"
         self.lines.append(f"{name}_bias = {added}")
         self.lines.append(f"for b in range({name}.shape[0]):")
         self.lines.append(f"    for g in range({name}.shape[1]):")
         before, self.lines = self.lines, []
         sizes = ["1", f"{name}.shape[2]", f"{name}.shape[3]", f"{name}_w.shape[2]", "0", "0", "1.0"]
         self._product(
-            node, [x, weight, bias if given else x],
-            [f"{name}_x[b, g]", f"{name}_w[g]", f"{name}_bias[g]" if given else "None", f"{name}[b, g]", *sizes],
+            node, [x, weight, bias if has_bias else x],
+            [f"{name}_x[b, g]", f"{name}_w[g]", f"{name}_bias[g]" if has_bias else "None", f"{name}[b, g]", *sizes],
         )  # fmt: skip
         self.lines = before + [f"        {line}" for line in self.lines]
         plain = self.form.order(node) == tuple(range(axes + 2))

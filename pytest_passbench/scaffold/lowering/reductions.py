@@ -109,14 +109,14 @@ class Reductions(Wrapper):
         value = call.args["input"]
         (dim,) = self._dims(value, call.get("dim"))
         x, _count = self._rows(node, value, [dim])
-        kept, places = self._parts(node)
+        dtypes, places = self._parts(node)
         name = self.names[node]
-        self.lines.append(f"{name} = torch.empty({x}.shape[:-1], dtype={self._dtype(kept)})")
+        self.lines.append(f"{name} = torch.empty({x}.shape[:-1], dtype={self._dtype(dtypes)})")
         self.lines.append(f"{name}_places = torch.empty({name}.shape, dtype=torch.int64)")
         self._row_kernel(
             f"{call.op}_rows", rows.BEST.format(sign=">" if call.op == "max" else "<",
                                                 keep="pb::put(out + r, pb::get(x + best));\n    "),
-            [("x", self.form.dtypes(value), False), ("out", kept, True), ("places", places, True)],
+            [("x", self.form.dtypes(value), False), ("out", dtypes, True), ("places", places, True)],
             [("int64_t", "rows"), ("int64_t", "n")], [x, name, f"{name}_places", f"{name}.numel()", f"{x}.shape[-1]"],
             f"The {call.op} of each row, and its place.",
         )  # fmt: skip
@@ -140,15 +140,15 @@ class Reductions(Wrapper):
             literal(call.get("stable")) is not True and any(self._is_places(user) for user in node.users),
             "the places that sort gives, since eager leaves the order of equal elements open",
         )
-        kept, places = self._parts(node)
+        dtypes, places = self._parts(node)
         x, _count = self._rows(node, value, [dim])
         name = self.names[node]
-        self.lines.append(f"{name} = torch.empty({x}.shape, dtype={self._dtype(kept)})")
+        self.lines.append(f"{name} = torch.empty({x}.shape, dtype={self._dtype(dtypes)})")
         self.lines.append(f"{name}_places = torch.empty({name}.shape, dtype=torch.int64)")
-        one, other = "ji" if literal(call.get("descending")) else "ij"
+        first, other = "ji" if literal(call.get("descending")) else "ij"
         self._row_kernel(
-            "sort_rows", rows.SORT.format(one=one, other=other),
-            [("x", self.form.dtypes(value), False), ("out", kept, True), ("places", places, True)],
+            "sort_rows", rows.SORT.format(one=first, other=other),
+            [("x", self.form.dtypes(value), False), ("out", dtypes, True), ("places", places, True)],
             [("int64_t", "rows"), ("int64_t", "n")],
             [x, name, f"{name}_places", f"{name}.numel() // {name}.shape[-1]", f"{name}.shape[-1]"],
             "Each row in order, and the places that its elements come from.",
@@ -164,8 +164,8 @@ class Reductions(Wrapper):
 
     def _parts(self, node: Node) -> tuple[Dtypes, Dtypes]:
         """Return the dtypes of the two tensors that a call returns."""
-        seen = self.form.values[node]
-        return tuple(one.parts[0].dtype for one in seen), tuple(one.parts[1].dtype for one in seen)
+        values = self.form.values[node]
+        return tuple(value.parts[0].dtype for value in values), tuple(value.parts[1].dtype for value in values)
 
     def _do_cumsum(self, node: Node, call: Call) -> None:
         value = call.args["input"]

@@ -64,7 +64,7 @@ class Wrapper:
         #: Values that are one number: the number, or the hole that has it.
         self._numbers: dict[Node, float | Node] = {}
         self._stage: Stage | None = None
-        self._taken: set[str] = set()
+        self._used: set[str] = set()
 
     def _variable(self, node: Node) -> str:
         if self._stage is not None and node in self._stage.nodes:
@@ -180,9 +180,9 @@ class Wrapper:
         text = self._variable(node) + view
         if text not in stage.loads:
             wish = self._variables[node].partition(".")[0].partition("[")[0]
-            taken = {name for name, _dtypes, _same in stage.loads.values()}
+            names = {name for name, _dtypes, _same in stage.loads.values()}
             name = (
-                wish if wish not in taken else next(f"{wish}{i}" for i in range(2, 99) if f"{wish}{i}" not in taken)
+                wish if wish not in names else next(f"{wish}{i}" for i in range(2, 99) if f"{wish}{i}" not in names)
             )
             self.types.name(self.form.dtypes(node))
             same = self.form.shapes(node) == stage.shapes if not view else False
@@ -195,23 +195,23 @@ class Wrapper:
         if stage is None:
             return
         inside = set(stage.nodes)
-        kept = [n for n in stage.nodes if n in self.returned or any(user not in inside for user in n.users)]
-        chosen: dict[str, Node] = {}
-        for node in kept:
-            chosen.setdefault(stage.locals[node][0], node)
+        stored = [n for n in stage.nodes if n in self.returned or any(user not in inside for user in n.users)]
+        stores: dict[str, Node] = {}
+        for node in stored:
+            stores.setdefault(stage.locals[node][0], node)
         pointers = [Pointer(name, dtypes) for name, dtypes, _same in stage.loads.values()]
         names = {pointer.name for pointer in pointers}
         targets = {}
-        for node in chosen.values():
-            wish = "out" if len(chosen) == 1 else self.names[node]
+        for node in stores.values():
+            wish = "out" if len(stores) == 1 else self.names[node]
             targets[node] = wish if wish not in names else f"{wish}_out"
             pointers.append(Pointer(targets[node], self.form.dtypes(node), written=True))
-        kernel = self._loop(stage, tuple(pointers), {name: targets[node] for name, node in chosen.items()})
-        self._allocate_and_launch(stage, chosen, kernel)
+        kernel = self._loop(stage, tuple(pointers), {name: targets[node] for name, node in stores.items()})
+        self._allocate_and_launch(stage, stores, kernel)
         for node in stage.nodes:
             name = stage.locals[node][0]
-            if name in chosen:
-                self._variables[node] = self.names[chosen[name]]
+            if name in stores:
+                self._variables[node] = self.names[stores[name]]
 
     def _loop(self, stage: Stage, pointers: tuple[Pointer, ...], targets: dict[str, str]) -> Kernel:
         """Return the kernel of a stage. ``targets`` maps a local value to the pointer that it is stored at."""
@@ -230,14 +230,14 @@ class Wrapper:
         numbers = (*((kind, name) for name, kind in stage.numbers.items()), ("int64_t", "n"))
         return Kernel(self._loop_name(ops), pointers, numbers, comment, "\n".join([*body, "  }"]))
 
-    def _allocate_and_launch(self, stage: Stage, chosen: dict[str, Node], kernel: Kernel) -> None:
-        first = next(iter(chosen.values()))
+    def _allocate_and_launch(self, stage: Stage, stores: dict[str, Node], kernel: Kernel) -> None:
+        first = next(iter(stores.values()))
         same = [text for text, (_name, _dtypes, whole) in stage.loads.items() if whole]
         if same:
             shape = f"{same[0]}.shape"
         else:
             shape = f"torch.broadcast_shapes({', '.join(f'{text}.shape' for text in stage.loads)})"
-        for number, node in enumerate(chosen.values()):
+        for number, node in enumerate(stores.values()):
             where = shape if number == 0 else f"{self.names[first]}.shape"
             self._set(node, f"torch.empty({where}, dtype={self._dtype(self.form.dtypes(node))})", dense=True)
         whole = f"{self.names[first]}.shape"
@@ -245,7 +245,7 @@ class Wrapper:
             self._dense_text(text) if same else f"{text}.expand({whole}).contiguous()"
             for text, (_name, _dtypes, same) in stage.loads.items()
         ]
-        arguments += [self.names[node] for node in chosen.values()]
+        arguments += [self.names[node] for node in stores.values()]
         self._launch(kernel, [*arguments, *stage.numbers, f"{self.names[first]}.numel()"])
 
     def _loop_name(self, ops: Sequence[str]) -> str:
@@ -256,24 +256,24 @@ class Wrapper:
 
     def _kernel_name(self, wish: str) -> str:
         name, number = wish, 2
-        while name in self._taken:
+        while name in self._used:
             name, number = f"{wish}_{number}", number + 1
         return name
 
     def _launch(self, kernel: Kernel, arguments: Sequence[str]) -> None:
         """Write the launch of a kernel. One that is there already is not written again."""
         like = (kernel.pointers, kernel.numbers, kernel.body)
-        known = next((k for k in self.kernels if (k.pointers, k.numbers, k.body) == like), None)
-        if known is None:
-            self._taken.add(kernel.name)
+        earlier = next((k for k in self.kernels if (k.pointers, k.numbers, k.body) == like), None)
+        if earlier is None:
+            self._used.add(kernel.name)
             self.kernels.append(kernel)
         letters: dict[str, Dtypes] = {}
         for pointer in kernel.pointers:
             name = self.types.name(pointer.dtypes)
             if len(name) == 1:
                 letters.setdefault(name, pointer.dtypes)
-        dtypes = [self._dtype(found) for found in letters.values()]
-        lines = wrapped_call(f"lib.{(known or kernel).name}", [*arguments, *dtypes], 0).split("\n")
+        dtypes = [self._dtype(group) for group in letters.values()]
+        lines = wrapped_call(f"lib.{(earlier or kernel).name}", [*arguments, *dtypes], 0).split("\n")
         self.lines += lines
         self.launches += 1
 
@@ -281,25 +281,25 @@ class Wrapper:
         self, wish: str, body: str, pointers: Sequence[tuple[str, Dtypes, bool]], numbers: Sequence[tuple[str, str]],
         arguments: Sequence[str], comment: str,
     ) -> None:  # fmt: skip
-        found = tuple(Pointer(name, dtypes, written) for name, dtypes, written in pointers)
-        for pointer in found:
+        parameters = tuple(Pointer(name, dtypes, written) for name, dtypes, written in pointers)
+        for pointer in parameters:
             self.types.name(pointer.dtypes)
-        like = (found, tuple(numbers), body)
-        known = next((k for k in self.kernels if (k.pointers, k.numbers, k.body) == like), None)
-        name = known.name if known else self._kernel_name(wish)
-        self._launch(Kernel(name, found, tuple(numbers), comment, body), arguments)
+        like = (parameters, tuple(numbers), body)
+        earlier = next((k for k in self.kernels if (k.pointers, k.numbers, k.body) == like), None)
+        name = earlier.name if earlier else self._kernel_name(wish)
+        self._launch(Kernel(name, parameters, tuple(numbers), comment, body), arguments)
 
     def _float(self, *values: Node) -> None:
         for value in values:
             refuse(self.types.kind(self.form.dtypes(value)) != "float", "this type")
 
-    def _parameters(self, call: Call, like: Node, *wanted: str) -> tuple[list[tuple[str, Dtypes, bool]], list[str]]:
+    def _parameters(self, call: Call, like: Node, *names: str) -> tuple[list[tuple[str, Dtypes, bool]], list[str]]:
         pointers, arguments = [], []
-        for name in wanted:
+        for name in names:
             value = call.get(name)
-            given = isinstance(value, Node)
-            pointers.append((name, self.form.dtypes(value if given else like), False))
-            arguments.append(self._dense_text(self._variable(value)) if given else "None")
+            is_node = isinstance(value, Node)
+            pointers.append((name, self.form.dtypes(value if is_node else like), False))
+            arguments.append(self._dense_text(self._variable(value)) if is_node else "None")
         return pointers, arguments
 
     def _scalar(self, value: Any, default: float) -> str:

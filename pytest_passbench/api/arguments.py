@@ -24,28 +24,28 @@ MAX_KEPT_TASKS = 4096
 Paths = str | Path | Iterable[str | Path]
 
 
-def paths(given: Paths) -> Iterator[Path]:
+def paths(argument: Paths) -> Iterator[Path]:
     """Yield each path of an argument that is one, or an iterable of them."""
-    if isinstance(given, str | Path):
-        yield Path(given)
+    if isinstance(argument, str | Path):
+        yield Path(argument)
     else:
-        yield from map(Path, given)
+        yield from map(Path, argument)
 
 
-def settings(given: dict[str, Any], where: str, refused: Iterable[str] = ()) -> Settings:
+def settings(values: dict[str, Any], where: str, refused: Iterable[str] = ()) -> Settings:
     """Return the settings with these names.
 
     Raises UserError for an unknown one, one that is ``refused``, or a value that the command line would refuse.
     ``where`` begins its message.
     """
     options = {option.key: option for option in OPTIONS}
-    known = {item.name for item in fields(Settings)} - PYTEST_ONLY - NOT_SETTINGS - set(refused)
-    for name, value in given.items():
-        if name not in known:
-            raise UserError(f"unknown setting {name!r}", where=where, remedy=f"one of {sorted(known)}")
+    names = {item.name for item in fields(Settings)} - PYTEST_ONLY - NOT_SETTINGS - set(refused)
+    for name, value in values.items():
+        if name not in names:
+            raise UserError(f"unknown setting {name!r}", where=where, remedy=f"one of {sorted(names)}")
         if name in options and value is not None:
             _check_value(options[name], value, where)
-    return Settings(**given)
+    return Settings(**values)
 
 
 def _check_value(option: Option, value: Any, where: str) -> None:
@@ -56,11 +56,11 @@ def _check_value(option: Option, value: Any, where: str) -> None:
         raise UserError(str(error), where=f"{where}, {option.key}") from None
 
 
-def load(chosen: Settings) -> Iterator[Task]:
+def load(requested: Settings) -> Iterator[Task]:
     """Yield the tasks of a run's settings. Raises UserError if there are none, or if one cannot be read."""
-    bases = chosen.tasks or (find.installed_tasks(),)
-    found = [ref for base in bases for ref in find.at(base)]
-    named = find.named(found, chosen.task_ids) if chosen.task_ids else find.select(found, chosen.suite)
+    bases = requested.tasks or (find.installed_tasks(),)
+    refs = [ref for base in bases for ref in find.at(base)]
+    named = find.named(refs, requested.task_ids) if requested.task_ids else find.select(refs, requested.suite)
     for ref in named:
         yield ref.load()
 
@@ -79,23 +79,23 @@ class TaskShelf:
         tasks. Names of suites go first: a folder of the name is written ``./lite``. Raises UserError if nothing is
         called that, or if a task cannot be read.
         """
-        given = [words] if isinstance(words, str | Path) else list(words)
-        found: dict[str, Task] = {}
-        for word in given:
+        word_list = [words] if isinstance(words, str | Path) else list(words)
+        tasks: dict[str, Task] = {}
+        for word in word_list:
             for task in self._at(word):
-                if found.setdefault(task.id, task).path != task.path:
-                    message = f"two tasks are called {task.id}: the other one is {found[task.id].path}"
+                if tasks.setdefault(task.id, task).path != task.path:
+                    message = f"two tasks are called {task.id}: the other one is {tasks[task.id].path}"
                     raise UserError(message, where=task.path, remedy="give one of them another id")
-        if not found:
+        if not tasks:
             raise UserError("no task is named", where="tasks", remedy=f"a task's id or file, or one of {SUITES}")
-        return list(found.values())
+        return list(tasks.values())
 
     def _at(self, word: str | Path) -> list[Task]:
         installed = self._installed()
         if word in SUITES:
-            return [self._kept(ref) for ref in find.select(list(installed.values()), str(word))]
+            return [self._loaded(ref) for ref in find.select(list(installed.values()), str(word))]
         if str(word) in installed and not Path(word).exists():
-            return [self._kept(installed[str(word)])]
+            return [self._loaded(installed[str(word)])]
         return [ref.load() for ref in find.at(word)]
 
     def _installed(self) -> dict[str, TaskRef]:
@@ -103,7 +103,7 @@ class TaskShelf:
             self._refs = {ref.id: ref for ref in find.discover(find.installed_tasks())}
         return self._refs
 
-    def _kept(self, ref: TaskRef) -> Task:
+    def _loaded(self, ref: TaskRef) -> Task:
         if ref.path not in self._read:
             while len(self._read) >= MAX_KEPT_TASKS:
                 self._read.pop(next(iter(self._read)))
@@ -111,6 +111,6 @@ class TaskShelf:
         return self._read[ref.path]
 
 
-def of_tasks(chosen: Settings, tasks: Iterable[Task]) -> Settings:
+def of_tasks(run_settings: Settings, tasks: Iterable[Task]) -> Settings:
     """Return the settings of a run on these tasks, for its results."""
-    return replace(chosen, suite="all", task_ids=tuple(task.id for task in tasks))
+    return replace(run_settings, suite="all", task_ids=tuple(task.id for task in tasks))

@@ -17,12 +17,12 @@ from pytest_passbench.suite.limits import limited_memory
 
 
 @dataclass(frozen=True)
-class Seen:
+class ValueMetadata:
     """A value as one subgraph has it. ``dtype`` is None for a number, a tuple of tensors is in ``parts``."""
 
     dtype: torch.dtype | None
     shape: tuple[int, ...] = ()
-    parts: tuple[Seen, ...] = ()
+    parts: tuple[ValueMetadata, ...] = ()
     strides: tuple[int, ...] = ()
 
     def dense(self, order: Sequence[int]) -> bool:
@@ -35,7 +35,7 @@ class Seen:
         return True
 
 
-def values_of(gm: GraphModule, subgraph: Subgraph, examples: bool = True) -> dict[int, Seen]:
+def values_of(gm: GraphModule, subgraph: Subgraph, examples: bool = True) -> dict[int, ValueMetadata]:
     """Return what each node of a graph is on a subgraph's inputs, by its place.
 
     Fake tensors carry no data. The graph runs on example inputs instead if a shape depends on values, or if it has a
@@ -57,27 +57,27 @@ def values_of(gm: GraphModule, subgraph: Subgraph, examples: bool = True) -> dic
 class _Recorder(Interpreter):
     """An interpreter that notes what each value is."""
 
-    def values(self, inputs: list[Any]) -> dict[int, Seen]:
-        found: dict[int, Seen] = {}
+    def values(self, inputs: list[Any]) -> dict[int, ValueMetadata]:
+        values: dict[int, ValueMetadata] = {}
         self.args_iter = iter(inputs)
         for place, node in enumerate(self.module.graph.nodes):
             self.env[node] = value = self.run_node(node)
-            found[place] = _seen(value)
-        return found
+            values[place] = _metadata(value)
+        return values
 
 
-def _seen(value: Any) -> Seen:
+def _metadata(value: Any) -> ValueMetadata:
     if isinstance(value, torch.Tensor):
-        return Seen(value.dtype, tuple(value.shape), strides=tuple(value.stride()))
+        return ValueMetadata(value.dtype, tuple(value.shape), strides=tuple(value.stride()))
     if isinstance(value, (tuple, list)):
-        return Seen(None, (), tuple(map(_seen, value)))
-    return Seen(None)
+        return ValueMetadata(None, (), tuple(map(_metadata, value)))
+    return ValueMetadata(None)
 
 
 def in_other_dtypes(subgraph: Subgraph) -> Iterator[Subgraph]:
     """Yield a subgraph with one of its floating dtypes in place of another."""
     floating = ("float32", "bfloat16", "float16")
-    for one in dict.fromkeys(spec.dtype for spec in subgraph.inputs if spec.dtype in floating):
+    for dtype in dict.fromkeys(spec.dtype for spec in subgraph.inputs if spec.dtype in floating):
         for other in floating:
-            inputs = (replace(spec, dtype=other if spec.dtype == one else spec.dtype) for spec in subgraph.inputs)
+            inputs = (replace(spec, dtype=other if spec.dtype == dtype else spec.dtype) for spec in subgraph.inputs)
             yield replace(subgraph, inputs=tuple(inputs))
