@@ -17,7 +17,7 @@ from support.corpus_text import CorpusError, edited, sections
 pytestmark = pytest.mark.sandbox
 
 EXPLOITS, HONEST = corpus.exploits(), corpus.honest()
-LAYERS = {"plan", "kernel", "outputs", "isolation", "messages", "match"}
+LAYERS = {"plan", "kernel", "outputs", "clock", "isolation", "messages", "match"}
 SECONDS = 0.15  # of wall time for each subgraph
 
 
@@ -57,6 +57,18 @@ def test_an_exploit_is_rejected_or_gains_nothing(entry: corpus.Entry, records: d
     assert record.arm.status == "ran" or record.arm.message
     assert entry.status in ("", record.arm.status), record
     assert entry.message in record.arm.message
+
+
+@pytest.mark.slow
+def test_a_taken_over_block_gains_nothing_under_dynamo(tmp_path):
+    entries = [entry for entry in EXPLOITS if entry.page == "taken-over-blocks"]
+    twins = [entry for entry in HONEST if entry.name in {entry.twin for entry in entries}]
+    candidate = corpus.combine([*entries, *twins], tmp_path / "all")
+    records = corpus.judge(candidate, pipeline="dynamo", budget=3 * SECONDS * len(entries))
+    for entry in entries:
+        record, twin = records[entry.name][-1], records[entry.twin][-1]
+        assert twin.arm.status == "ran", twin.arm.message
+        assert corpus.outcome(record) == "rejected" or corpus.gain(record, twin) < corpus.NOISE, record
 
 
 @pytest.mark.parametrize("entry", cases(HONEST, subject))
