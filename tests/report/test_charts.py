@@ -58,7 +58,7 @@ def test_a_forest_has_the_fastest_first_and_cuts_intervals_without_an_end():
         charts.FASTER, charts.FASTER, charts.LEVEL, charts.SLOWER,
     ]  # fmt: skip
     assert [row.target for row in rows] == ["", "t1", "t2", "t0"]
-    assert rows[2].title.splitlines()[1] == "1.200 [0.000, inf] (95 % interval)"
+    assert rows[2].title.splitlines()[1] == "1.200 [no interval] (95 % interval)"
     for row in rows:
         line, mark, _ = row.shapes
         (low, _), (high, _) = line.places

@@ -30,7 +30,7 @@ def facts():
 pieces = code.made_here()
 if os.fork() == 0:
     before = facts()
-    code.own(pieces)
+    code.make_private(pieces)
     print(*before, *facts(), ctypes.string_at(place, pages * 4096) == b"\\xc3" * pages * 4096, flush=True)
     os._exit(0)
 os.wait()
