@@ -63,7 +63,6 @@ KINDS = {
     "compiling": Stalling(_compiling(), ("compile",)),
     "kernel": Stalling(_spinning(), ("run", "fork")),
     "some-calls": Stalling(_spinning("x[0] > 1.5f"), ("run", "fork")),
-    "audited-memory": Stalling(_spinning("out[0] != out[0]"), ("run", "fork")),
     "large-values": Stalling(_spinning("std::fabs(x[0]) > 50.0f"), ("run", "fork")),
     "stops-itself": Stalling(f"{STOP.format(whom='os.getpid()')}\n{make_wrapper(AS_EAGER)}", ("load",)),
     "stops-its-parent": Stalling(make_wrapper(f"{STOP.format(whom='os.getppid()')}\n{AS_EAGER}"), ("plan",)),
