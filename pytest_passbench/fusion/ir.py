@@ -159,11 +159,11 @@ class Nest:
 
 def below(stores: tuple[Store, ...]) -> list[Expression]:
     """Return all expressions that stores need, operands first."""
-    known: set[Expression] = set()
+    visited: set[Expression] = set()
     front = [store.value for store in stores]
     while front:
         expression = front.pop()
-        if expression not in known:
-            known.add(expression)
+        if expression not in visited:
+            visited.add(expression)
             front += expression.operands
-    return sorted(known, key=lambda expression: expression.number)
+    return sorted(visited, key=lambda expression: expression.number)

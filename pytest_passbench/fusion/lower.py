@@ -42,7 +42,7 @@ class Needed(Exception):
 
 @dataclass(frozen=True)
 class Rule:
-    """How an operator computes an element of its result.
+    """A rule for an operator: the expression of an element of its result.
 
     ``loops`` gives the domain of an operator that reduces. ``exact``: the result is one of the operands or a number
     of its dtype, which needs no rounding.

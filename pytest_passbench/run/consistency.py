@@ -57,11 +57,13 @@ def _seed(run: Run) -> Iterator[str]:
 
 
 def _tasks(run: Run, hashes: Mapping[str, str]) -> Iterator[str]:
-    noted: dict[str, set[str]] = {}
+    recorded_hashes: dict[str, set[str]] = {}
     for record in run.records:
-        noted.setdefault(record.task, {run.hashes.get("tasks", {}).get(record.task, "")}).add(record.task_hash)
+        recorded_hashes.setdefault(record.task, {run.hashes.get("tasks", {}).get(record.task, "")}).add(
+            record.task_hash
+        )
     for task, now in hashes.items():
-        if noted.get(task, {now}) != {now}:
+        if recorded_hashes.get(task, {now}) != {now}:
             yield f"task {task}: its contents are not those that were judged"
 
 
@@ -88,9 +90,9 @@ def _of_task(name: str, task: Task, records: Mapping[str, Record]) -> Iterator[s
             continue
         if set(record.left_out) != set(larger(task, subgraph)) or record.arm.speed is not None:
             yield f"{name}: {task.id}/{subgraph.id} leaves out subgraphs that had to be judged"
-    wanted = {subgraph.id for subgraph in task.subgraphs} - left_out
-    if set(records) != wanted:
-        rows, subgraphs = counted(len(records), "record"), counted(len(wanted), "subgraph")
+    required = {subgraph.id for subgraph in task.subgraphs} - left_out
+    if set(records) != required:
+        rows, subgraphs = counted(len(records), "record"), counted(len(required), "subgraph")
         yield f"{name}: {rows} of task {task.id}, which has {subgraphs} to judge"
 
 

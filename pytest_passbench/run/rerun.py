@@ -25,17 +25,17 @@ def disagreements(
 
     No pass of the candidate may match one of the ``absent`` tasks, which a run of matching tasks only left out.
     """
-    known = [item["name"] for item in run.candidates if item.get("content_hash") == candidate.content_hash]
-    judged = [r for r in run.records if r.candidate in known and r.task in tasks and r.judged]
-    chosen = random.SystemRandom().sample(judged, min(count, len(judged)))
+    same_content = [item["name"] for item in run.candidates if item.get("content_hash") == candidate.content_hash]
+    judged = [r for r in run.records if r.candidate in same_content and r.task in tasks and r.judged]
+    sample = random.SystemRandom().sample(judged, min(count, len(judged)))
     settings: dict[str, Any] = {name: run.settings[name] for name in same_in("rerun") if name in run.settings}
     pairs: list[tuple[Record, Record]] = []
     with closing(judging.make_judge(Settings(**settings), seeds.draw())) as judge:
         for task in absent:
             if judge.touches(task, candidate):
                 yield f"task {task.id}: left out, though a pass matches it"
-        for record in chosen:
-            name, now = f"{record.task}/{record.subgraph}", _again(judge, record, tasks[record.task], candidate)
+        for record in sample:
+            name, now = f"{record.task}/{record.subgraph}", _judged_anew(judge, record, tasks[record.task], candidate)
             if now is None:
                 yield f"{name}: there is no such subgraph"
                 continue
@@ -46,11 +46,11 @@ def disagreements(
     yield from agreement.joint(pairs)
 
 
-def _again(judge: Judge, record: Record, task: Task, candidate: Candidate) -> Record | None:
+def _judged_anew(judge: Judge, record: Record, task: Task, candidate: Candidate) -> Record | None:
     """Return the record of a subgraph judged anew, with those beside it that the file's record leaves out."""
     names = (record.subgraph, *record.left_out)
-    again = replace(task, subgraphs=tuple(subgraph for subgraph in task.subgraphs if subgraph.id in names))
-    found = records(judge, again, candidate, record.tolerance, criterion=record.criterion)
+    reduced_task = replace(task, subgraphs=tuple(subgraph for subgraph in task.subgraphs if subgraph.id in names))
+    new_records = records(judge, reduced_task, candidate, record.tolerance, criterion=record.criterion)
     if record.left_out:
-        return next((now for now in found if now.subgraph == record.subgraph), None)
-    return next(reversed(list(found)), None)
+        return next((now for now in new_records if now.subgraph == record.subgraph), None)
+    return next(reversed(list(new_records)), None)

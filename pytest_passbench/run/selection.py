@@ -22,8 +22,8 @@ def selected(run: Run, refs: Sequence[TaskRef]) -> list[str]:
     named = run.settings.get("task_ids") or []
     if named:
         return list(dict.fromkeys(map(str, named)))
-    chosen = find.select(refs, str(run.settings.get("suite", Settings.suite)))
-    costs = {ref.id: ref.header.subgraphs for ref in chosen}
+    suite_refs = find.select(refs, str(run.settings.get("suite", Settings.suite)))
+    costs = {ref.id: ref.header.subgraphs for ref in suite_refs}
     shard = run.settings.get("shard")
     if isinstance(shard, list) and len(shard) == 2:
         mine = of_shard(costs, *map(int, shard))
@@ -48,8 +48,8 @@ def problems(run: Run, refs: Sequence[TaskRef]) -> Iterator[str]:
             "(of a run on paths or by -k: name its tasks with --tasks)"
         )
     names = {ref.id for ref in refs}
-    wanted = selected(run, refs)
-    more = [name for name in run.tasks if name in names and name not in wanted]
+    expected_tasks = selected(run, refs)
+    more = [name for name in run.tasks if name in names and name not in expected_tasks]
     if more:
         yield f"it has {counted(len(more), 'task')} that its settings do not select: {_some(more)}"
 

@@ -71,7 +71,7 @@ def honest() -> list[Entry]:
 def _entries(kind: str) -> list[Entry]:
     pages = sorted((FOLDER / kind).glob("*.md"))
     entries = [_entry(section, page.stem) for page in pages for section in sections(page)]
-    return sorted([*entries, *_folders(TESTS / kind)], key=lambda entry: entry.name)
+    return sorted(entries, key=lambda entry: entry.name)
 
 
 def _entry(section: Section, page: str) -> Entry:
@@ -168,30 +168,3 @@ def gain(record: Any, twin: Any) -> float:
     if record.arm.speed is None or twin.arm.speed is None:
         return 1.0
     return float(record.arm.speed.low / max(twin.arm.speed.high, 1.0))
-
-
-TARGETS = {
-    "target": "gelu-add-norm", "target_two": "add-relu", "target_view": "relu-transpose", "target_cast": "relu-cast",
-}  # fmt: skip
-
-
-def _folders(root: Path) -> list[Entry]:
-    """Return the candidates that lie in folders of their own, with an ``expect.json``."""
-    return [_entry_of_folder(path.parent) for path in sorted(root.glob("*/expect.json"))]
-
-
-def _entry_of_folder(folder: Path) -> Entry:
-    facts = json.loads((folder / "expect.json").read_text())
-    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    return Entry(
-        folder.name,
-        str(facts.get("line", "")),
-        files,
-        TARGETS[facts.get("task", "target")],
-        facts.get("expect", "passes"),
-        facts.get("layer", ""),
-        facts.get("twin", ""),
-        bool(facts.get("gpu", False)),
-        facts.get("says", ""),
-        facts.get("status", ""),
-    )

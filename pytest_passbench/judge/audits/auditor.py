@@ -52,8 +52,8 @@ class Auditor:
         if self._settings.policy != "open":
             computed = {name for item in record.passes for name in item.computed} - ALLOWED
             if computed:
-                said = f"replacement_args computes: {', '.join(sorted(computed))}"
-                self.findings.append(violation("plan", "args-compute", said))
+                message = f"replacement_args computes: {', '.join(sorted(computed))}"
+                self.findings.append(violation("plan", "args-compute", message))
         if self._on:
             self.findings += clock_evidence.strays(self._arm)
 

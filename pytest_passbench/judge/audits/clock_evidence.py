@@ -40,8 +40,10 @@ def excess(clock: CpuClock, arm: str) -> list[Finding]:
     over = [cpu / room for cpu, room in blocks if cpu > MAX_CPU_RATIO * room + STOPPING_SECONDS]
     if len(over) <= MAX_SHARE * len(blocks):
         return []
-    said = f"{median(over):.1f} times the CPU time that its cores could give, in {len(over)} of {len(blocks)} blocks"
-    return [violation("clock", "cpu-time", said)]
+    message = (
+        f"{median(over):.1f} times the CPU time that its cores could give, in {len(over)} of {len(blocks)} blocks"
+    )
+    return [violation("clock", "cpu-time", message)]
 
 
 def others(clock: CpuClock, arm: str) -> list[Finding]:
@@ -52,8 +54,8 @@ def others(clock: CpuClock, arm: str) -> list[Finding]:
     if len(over) <= MAX_SHARE * len(pairs):
         return []
     share = median(used.cpu / used.wall for used in over)
-    said = f"processes beside the runner used {share:.0%} of a core, in {len(over)} of {len(pairs)} pairs"
-    return [violation("clock", "other-cpu", said)]
+    message = f"processes beside the runner used {share:.0%} of a core, in {len(over)} of {len(pairs)} pairs"
+    return [violation("clock", "other-cpu", message)]
 
 
 def first_call(clock: CpuClock, arm: str, calls: int) -> list[Finding]:

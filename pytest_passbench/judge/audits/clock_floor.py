@@ -80,11 +80,11 @@ class Floor:
         self._least = min(self._least, self._ratio(idle=True))
         if self._share >= self._least * (1 - MARGIN):
             return []
-        said = (
+        message = (
             f"a block takes {self._share:.2f} times as long as eager's, and {self._least:.2f} times without its "
             "kernels: something else than the harness made its calls"
         )
-        return [violation("clock", "floor", said)]
+        return [violation("clock", "floor", message)]
 
     def _with_kernels(self) -> list[Finding]:
         """Hold the blocks against the floor and the kernels' time together, where that time can be known.
@@ -98,12 +98,12 @@ class Floor:
         self._kernels = min(self._kernels, self._ratio(idle=False))
         if self._share * MAX_GAIN >= self._least + self._kernels:
             return []
-        said = (
+        message = (
             f"a block takes {self._share:.2f} times as long as eager's, its program without kernels "
             f"{self._least:.2f} times and its kernels alone {self._kernels:.2f} times: something else than the "
             "harness made its calls"
         )
-        return [violation("clock", "floor", said)]
+        return [violation("clock", "floor", message)]
 
     def _ratio(self, idle: bool) -> float:
         """Return the least ratio of a block in a new process to eager's: without kernels, or of the kernels alone."""

@@ -36,11 +36,11 @@ def bandwidth(written: int, seconds: float, rate: float) -> list[Finding]:
     """
     if seconds <= 0 or written <= seconds * MAX_SPEEDUP * rate:
         return []
-    said = (
+    message = (
         f"{written} bytes of outputs in {seconds * 1e6:.2f} us; "
         f"filling as much memory takes {written / rate * 1e6:.2f} us here"
     )
-    return [violation("plausibility", "bandwidth", said)]
+    return [violation("plausibility", "bandwidth", message)]
 
 
 def written(outputs: Sequence[Output], owners: Sequence[int], fresh: int) -> int:

@@ -224,15 +224,17 @@ class Checker:
     ) -> None:
         """Note each arm's errors against float64, if the graph has a float64 form."""
         begin = time.perf_counter()
-        found = references(_values(exact), _values(outputs[EAGER]))
-        if found is None:
+        call_references = references(_values(exact), _values(outputs[EAGER]))
+        if call_references is None:
             return
-        self.null_accurate = self.null_accurate and all(reference.accepts_null(values) for reference in found)
-        self._first = self._first or (found, values)
-        self.eager_errors = worst(self.eager_errors, [reference.greatest for reference in found])
+        self.null_accurate = self.null_accurate and all(
+            reference.accepts_null(values) for reference in call_references
+        )
+        self._first = self._first or (call_references, values)
+        self.eager_errors = worst(self.eager_errors, [reference.greatest for reference in call_references])
         for arm, standing in self.standings.items():
             if arm in outputs:
-                pairs = zip(found, outputs[arm], strict=True)
+                pairs = zip(call_references, outputs[arm], strict=True)
                 standing.accuracy.add([reference.errors(output.value) for reference, output in pairs], levels[arm])
         self.reference_seconds = time.perf_counter() - begin
 
