@@ -56,7 +56,7 @@ class Code:
     """
 
     def __init__(self, lasting: Collection[int] = ()) -> None:
-        """Begin. ``lasting`` are the registers of allocations that live until the next block begins."""
+        """Begin. ``lasting`` are the registers of returned allocations, which later blocks use again."""
         self.words: list[int] = []
         self.functions: list[int] = []
         self.constants: dict[int, int] = {0: 0}
