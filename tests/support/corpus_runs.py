@@ -9,6 +9,7 @@ the outcome of each run, and for what is right the ratio of its speed to its twi
 from __future__ import annotations
 
 import argparse
+import secrets
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,8 +33,8 @@ def main() -> None:
     entries = [entry for entry in (*exploits(), *honest()) if not entry.gpu and _named(entry, args.names)]
     for mode in args.modes.split(","):
         rows = [[entry.name, mode] for entry in entries]
-        for run in range(args.runs):
-            for row, result in zip(rows, results(entries, *mode.split("-"), run, args.seconds), strict=True):
+        for _ in range(args.runs):
+            for row, result in zip(rows, results(entries, *mode.split("-"), args.seconds), strict=True):
                 row.append(result)
         print(tabulate(rows, headers=["entry", "mode", *map(str, range(1, args.runs + 1))]), flush=True)
 
@@ -42,14 +43,13 @@ def _named(entry: Entry, names: Sequence[str]) -> bool:
     return not names or entry.name in names or entry.page in names
 
 
-def results(entries: Sequence[Entry], pipeline: str, level: str, run: int, seconds: float) -> list[str]:
+def results(entries: Sequence[Entry], pipeline: str, level: str, seconds: float) -> list[str]:
     """Judge the entries and their twins in one session, and return a word for each of ``entries``."""
     names = {name for entry in entries for name in (entry.name, entry.twin)}
     judged = [entry for entry in (*exploits(), *honest()) if entry.name in names]
     with tempfile.TemporaryDirectory() as folder:
         candidate = combine(judged, Path(folder) / "all")
-        seed = f"run {run} of the corpus"
-        records = judge(candidate, seed, pipeline=pipeline, audit=level, budget=seconds * len(judged))
+        records = judge(candidate, secrets.token_hex(), pipeline=pipeline, audit=level, budget=seconds * len(judged))
     return [_word(entry, records) for entry in entries]
 
 
