@@ -95,7 +95,7 @@ def timed(task: Task, times: dict[str, float]) -> Task:
     return dataclasses.replace(task, subgraphs=tuple(made))
 
 
-def bounded(task: Task, rates: headroom.Machine) -> Task:
+def bounded(task: Task, rates: headroom.PeakRates) -> Task:
     """Return the task with its head-room in the header."""
     ratios = [
         headroom.headroom(float(s.meta[FIELD]), headroom.work(Probe(task, s)), rates)

@@ -16,7 +16,7 @@ from pytest_passbench.core.plurals import counted
 
 if TYPE_CHECKING:
     from pytest_passbench.core.task import Task
-    from pytest_passbench.forge.models import Case, Variant
+    from pytest_passbench.forge.models import ModelCase, Variant
     from pytest_passbench.forge.single import ModelTasks
 
 STEPS = ("capture", "windows", "select", "curate", "write")
@@ -136,7 +136,7 @@ def verify(args: argparse.Namespace) -> int:
 
 def make_from_model(args: argparse.Namespace) -> int:
     """Make tasks from one model of the user's or of a hub."""
-    from pytest_passbench.core.progress import Progress
+    from pytest_passbench.core.progress import ProgressLines
     from pytest_passbench.forge import hub, own, single
 
     if kind_of(args.out) not in (None, "folder"):
@@ -146,7 +146,7 @@ def make_from_model(args: argparse.Namespace) -> int:
     else:
         case = hub.case_of_hub(args.hub)
     remedy = None if args.hub else own.TYPED if args.input else own.DEFINED
-    progress = Progress("forge")
+    progress = ProgressLines("forge")
     try:
         result = single.make(case, args.tasks or 3, progress, remedy)
     finally:
@@ -250,7 +250,7 @@ def _write(args: argparse.Namespace, tasks: list[Task]) -> int:
     return 0
 
 
-def _cases(only: list[str]) -> list[Case]:
+def _cases(only: list[str]) -> list[ModelCase]:
     from pytest_passbench.forge.catalogue import all_cases
 
     cases = [c for c in all_cases() if not only or c.name in only or c.name.partition("/")[0] in only]

@@ -14,7 +14,7 @@ from pytest_passbench.commands.causes import Causes
 from pytest_passbench.core.checks import count, share
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.plurals import counted
-from pytest_passbench.core.progress import Progress
+from pytest_passbench.core.progress import ProgressLines
 
 if TYPE_CHECKING:
     from pytest_passbench.core.task import Subgraph, TensorSpec
@@ -176,7 +176,7 @@ def validate(args: argparse.Namespace) -> int:
     from pytest_passbench.suite import find, workers
 
     members: list[workers.Member] = []
-    progress, causes, bad = Progress("validate"), Causes(), 0
+    progress, causes, bad = ProgressLines("validate"), Causes(), 0
 
     def report(problems: Sequence[UserError]) -> None:
         causes.add(problems)

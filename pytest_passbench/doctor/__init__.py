@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pytest_passbench.doctor import busy, gpu, isolation, processor
-from pytest_passbench.doctor.machine import Check, Machine
+from pytest_passbench.doctor.machine import Check, MachineProbe
 
-__all__ = ["Check", "Machine", "summary", "text"]
+__all__ = ["Check", "MachineProbe", "summary", "text"]
 
 _CHECKS = (
     processor.governor, processor.turbo, processor.siblings, processor.power,
@@ -17,11 +17,11 @@ _CHECKS = (
 )  # fmt: skip
 
 
-def summary(machine: Machine | None = None) -> list[Check]:
+def summary(machine: MachineProbe | None = None) -> list[Check]:
     """Return every check's finding, in a fixed order. It takes about 0.3 s, and never raises for facilities that
     are missing.
     """
-    where = machine if machine is not None else Machine()
+    where = machine if machine is not None else MachineProbe()
     return [result for check in _CHECKS if (result := check(where)) is not None]
 
 
@@ -29,7 +29,7 @@ def text(checks: Iterable[Check]) -> str:
     """Return one line per check, and its remedy below each check that needs one."""
     lines = []
     for check in checks:
-        lines.append(f"{check.level:8} {check.name:16} {check.found}")
+        lines.append(f"{check.level:8} {check.name:16} {check.finding}")
         if check.remedy and check.level in ("warning", "problem"):
             lines.append(f"{'':8} {'':16} -> {check.remedy}")
     return "\n".join(lines)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from pytest_passbench.doctor.machine import Check, Machine
+from pytest_passbench.doctor.machine import Check, MachineProbe
 
 
-def gpu(machine: Machine) -> Check | None:
+def gpu(machine: MachineProbe) -> Check | None:
     """Find other processes on a GPU. Return None without ``nvidia-smi``."""
     listed = machine.command("nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader")
     if listed is None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.forge.models import Case
+from pytest_passbench.forge.models import ModelCase
 from pytest_passbench.forge.sources import SOURCES
 
 
-def all_cases() -> list[Case]:
+def all_cases() -> list[ModelCase]:
     """Return the cases of all source libraries that are installed."""
     return [case for source in SOURCES for case in source.cases()]
 
 
-def pick(names: Iterable[str]) -> list[Case]:
+def pick(names: Iterable[str]) -> list[ModelCase]:
     """Return the cases of these names (``library/architecture``). Raises UserError for an unknown name."""
     cases_by_name = {case.name: case for case in all_cases()}
     missing = [name for name in names if name not in cases_by_name]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
-from pytest_passbench.forge.models import Case
+from pytest_passbench.forge.models import ModelCase
 
 
-def case_of_hub(name: str) -> Case:
+def case_of_hub(name: str) -> ModelCase:
     """Return the case of a ``transformers`` configuration: a folder with ``config.json``, or an id of a model hub.
 
     Raises UserError if transformers is not installed, or if there is no such configuration.

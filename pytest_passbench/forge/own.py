@@ -17,7 +17,7 @@ from pytest_passbench.core.escape import abbreviated, line
 from pytest_passbench.core.files import kind_of
 from pytest_passbench.forge import notation
 from pytest_passbench.forge.faults import user_fault
-from pytest_passbench.forge.models import Case, Variant
+from pytest_passbench.forge.models import ModelCase, Variant
 
 EXAMPLE = "example_inputs"
 """The function of this name in the user's file returns the inputs: a tuple or dict of forward's arguments."""
@@ -29,7 +29,7 @@ TYPED = (
 DEFINED = f"let {EXAMPLE}() return the arguments of forward: a tuple of tensors, or a dict by name"
 
 
-def case_of_file(spec: str, inputs: Sequence[str], sizes: Sequence[Variant]) -> Case:
+def case_of_file(spec: str, inputs: Sequence[str], sizes: Sequence[Variant]) -> ModelCase:
     """Return the case of ``FILE.py:Name``: a module class without arguments, a function that makes a module, or a
     module.
 
@@ -49,7 +49,7 @@ def case_of_file(spec: str, inputs: Sequence[str], sizes: Sequence[Variant]) -> 
     if sizes and not inputs:
         raise UserError(f"has no effect on {EXAMPLE}()", where="--size", remedy="give --input as well, or no --size")
     tensors = functools.partial(_typed, notations) if inputs else functools.partial(_examples, module, path)
-    return Case(
+    return ModelCase(
         name=f"{path.stem}/{name}",
         modality="own",
         build=functools.partial(_build, getattr(module, name), path),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pytest_passbench.core.task import Task
 from pytest_passbench.forge.corpus import capture_case
 from pytest_passbench.forge.curate import draw
-from pytest_passbench.forge.models import Case
+from pytest_passbench.forge.models import ModelCase
 from pytest_passbench.forge.suite_check import identities
 from pytest_passbench.forge.windows import matching
 
@@ -24,7 +24,7 @@ class Verified:
     missing: tuple[str, ...]
 
 
-def verify(case: Case, tasks: Sequence[Task]) -> Verified:
+def verify(case: ModelCase, tasks: Sequence[Task]) -> Verified:
     """Capture ``case`` anew, cut the operators of every task that names it, and compare the hashes."""
     case_tasks = [task for task in tasks if case.name in task.header.sources]
     graphs = capture_case(case)

@@ -33,7 +33,7 @@ class Complaint:
 
 
 @dataclass(frozen=True)
-class Form:
+class NormalForms:
     """The normal forms of a subgraph: with its shapes and dtypes, and without."""
 
     task: str
@@ -46,14 +46,14 @@ class Form:
 def check(refs: Sequence[TaskRef], processes: int = 1) -> Iterator[Complaint]:
     """Yield every complaint about the tasks, in order; ``processes`` tasks are checked at a time."""
     yield from renamed(refs)
-    forms: list[Form] = []
+    forms: list[NormalForms] = []
     for task_complaints, task_forms in workers.in_order(check_task, refs, processes, __name__):
         yield from task_complaints
         forms += task_forms
     yield from duplicates(forms)
 
 
-def check_task(ref: TaskRef) -> tuple[list[Complaint], list[Form]]:
+def check_task(ref: TaskRef) -> tuple[list[Complaint], list[NormalForms]]:
     """Return the rules' complaints about one task's subgraphs, and the normal forms of those that run."""
     torch.set_num_threads(1)
     task = ref.load()
@@ -67,11 +67,11 @@ def check_task(ref: TaskRef) -> tuple[list[Complaint], list[Form]]:
     return all_complaints, forms
 
 
-def form_of(probe: Probe) -> Form:
+def form_of(probe: Probe) -> NormalForms:
     """Return the normal forms of a subgraph, which is run for its shapes."""
     header = probe.task.header
     sized, shapeless = (normal_form(probe.pure, probe.values, sized) for sized in (True, False))
-    return Form(header.id, probe.subgraph.id, "train" in header.tags, sized, shapeless)
+    return NormalForms(header.id, probe.subgraph.id, "train" in header.tags, sized, shapeless)
 
 
 def between(refs: Sequence[TaskRef], processes: int = 1) -> Iterator[Complaint]:
@@ -82,7 +82,7 @@ def between(refs: Sequence[TaskRef], processes: int = 1) -> Iterator[Complaint]:
     )
 
 
-def forms(ref: TaskRef) -> list[Form]:
+def forms(ref: TaskRef) -> list[NormalForms]:
     """Return the normal forms of a task's subgraphs."""
     torch.set_num_threads(1)
     task = ref.load()
@@ -97,10 +97,10 @@ def renamed(refs: Sequence[TaskRef]) -> Iterator[Complaint]:
             yield Complaint(ref.id, "", f"rename: task {other} has the same operator sequence")
 
 
-def duplicates(forms: Iterable[Form]) -> Iterator[Complaint]:
+def duplicates(forms: Iterable[NormalForms]) -> Iterator[Complaint]:
     """Yield subgraphs that are another one in another spelling, and tasks that are, but for shapes and dtypes."""
-    same: dict[str, Form] = {}
-    alike: dict[str, Form] = {}
+    same: dict[str, NormalForms] = {}
+    alike: dict[str, NormalForms] = {}
     reported: set[tuple[str, str]] = set()
     for form in forms:
         if (other := same.setdefault(form.sized, form)) is not form:

@@ -28,7 +28,7 @@ from pytest_passbench.kernels.errors import CompileError
 from pytest_passbench.kernels.toolchain import BASE_FLAGS, INCLUDE
 
 _void_p = ctypes.c_void_p
-__all__ = ["BASE_FLAGS", "CACHE_VARIABLE", "INCLUDE", "CompileError", "DType", "Library", "Pointer", "load"]
+__all__ = ["BASE_FLAGS", "CACHE_VARIABLE", "INCLUDE", "CompileError", "CppLibrary", "DType", "Pointer", "load"]
 
 
 class Pointer:
@@ -81,7 +81,7 @@ _TYPES: dict[str, Any] = {
 }
 
 
-class Library:
+class CppLibrary:
     """The functions of a source: each ``extern "C"`` function is an attribute, typed as it was declared.
 
     Pointer parameters take tensors (checked: on the CPU and contiguous), the others take Python numbers. An
@@ -102,7 +102,7 @@ class Library:
         built = next((folder / name for folder in folders if (folder / name).is_file()), None)
         return built or _build(self._source, self._options, compiler, cache_folders.writable(folders) / name)
 
-    def build(self) -> Library:
+    def build(self) -> CppLibrary:
         """Compile now, and return the library itself. Raises :class:`CompileError`."""
         library = ctypes.CDLL(str(self.path))
         for name, signature in self._exports.items():
@@ -123,14 +123,14 @@ class Library:
 
 
 @cache
-def load(source: str, *, flags: tuple[str, ...] = (), openmp: bool = False) -> Library:
+def load(source: str, *, flags: tuple[str, ...] = (), openmp: bool = False) -> CppLibrary:
     """Return a kernel library of ``source``, compiled when first used (or by ``.build()``).
 
     ``flags`` are added after :data:`BASE_FLAGS`; ``openmp`` adds -fopenmp. The key of the cache is a hash of
     source, passbench.h, flags, compiler and CPU. Raises :class:`CompileError` for a parameter that Python
     cannot pass. Errors of the compiler are raised when it runs.
     """
-    return Library(source, toolchain.options(flags, openmp=openmp))
+    return CppLibrary(source, toolchain.options(flags, openmp=openmp))
 
 
 def _build(source: str, options: tuple[str, ...], compiler: str, target: Path) -> Path:

@@ -26,8 +26,8 @@ def selected(run: Run, refs: Sequence[TaskRef]) -> list[str]:
     costs = {ref.id: ref.header.subgraphs for ref in suite_refs}
     shard = run.settings.get("shard")
     if isinstance(shard, list) and len(shard) == 2:
-        mine = of_shard(costs, *map(int, shard))
-        return [name for name in costs if name in mine]
+        shard_tasks = of_shard(costs, *map(int, shard))
+        return [name for name in costs if name in shard_tasks]
     return list(costs)
 
 

@@ -18,7 +18,7 @@ from pytest_passbench.plans.launch import Request, Tuned
 from pytest_passbench.protocol import receive, send
 from pytest_passbench.runner.engine import loaded
 from pytest_passbench.runner.libcuda import Driver
-from pytest_passbench.runner.machine_code import MachineCode
+from pytest_passbench.runner.machine_code import PlanBinaries
 from pytest_passbench.runner.replay import Replayed, cpp_function, replay
 from pytest_passbench.runner.tuning import tune
 
@@ -61,7 +61,7 @@ class AskedKernels:
             code = None
             if "machine" in answer:
                 data = Path(f"/proc/self/fd/{descriptors[-1]}").read_bytes()
-                code = MachineCode(data, answer["machine"], Driver.on(self._device), self._device)
+                code = PlanBinaries(data, answer["machine"], Driver.on(self._device), self._device)
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)

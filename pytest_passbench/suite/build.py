@@ -59,7 +59,7 @@ def build_program(program: ParsedSource, device: str = "cpu") -> torch.fx.GraphM
     """Return the graph module of a parsed source, as :func:`build_graph` does."""
     import torch.fx
 
-    return torch.fx.GraphModule(torch.nn.Module(), _Builder(program, device).build())
+    return torch.fx.GraphModule(torch.nn.Module(), _GraphBuilder(program, device).build())
 
 
 def check_graphs(task: Task) -> None:
@@ -68,7 +68,7 @@ def check_graphs(task: Task) -> None:
         build_graph(source, str(task.path), line=task.graph_lines.get(key, 1))
 
 
-class _Builder(ast.NodeVisitor):
+class _GraphBuilder(ast.NodeVisitor):
     """A visitor that turns a checked program into nodes. ``visit`` returns an expression's value: a Node, or a
     literal.
     """
@@ -180,7 +180,7 @@ class _Builder(ast.NodeVisitor):
         return value
 
     def check_value(self, value: Any, node: ast.expr) -> None:
-        if isinstance(value, self.constants.Limits):
+        if isinstance(value, self.constants.DtypeLimits):
             self.fail("torch.finfo is not a value by itself", node, "name one of its numbers, such as .min")
         if isinstance(value, self.constants.Repeated):
             self.fail("a list is used whose length is a value of the graph", node, "write the list out")
@@ -214,7 +214,7 @@ class _Builder(ast.NodeVisitor):
         hint, self.hint = self.hint, None
         owner = self.visit(node.value)
         self.hint = hint
-        if isinstance(owner, self.constants.Limits):
+        if isinstance(owner, self.constants.DtypeLimits):
             return self.placed(owner.number, node.attr, node)
         if not isinstance(owner, self.torch.fx.Node) or node.attr not in self.allowlist.ATTRIBUTES:
             self.fail(f"attribute {node.attr!r} is not allowed", node, "see the allow-list in suite/allowlist.py")

@@ -30,7 +30,7 @@ _CALLS = {"slice": slice, "float": float, "int": int, "bool": bool, "complex": c
 
 
 @dataclass(frozen=True)
-class Limits:
+class DtypeLimits:
     """The limits of a dtype: ``torch.finfo(dtype)`` or ``torch.iinfo(dtype)``. Only its numbers are values."""
 
     info: Any
@@ -67,7 +67,7 @@ def construct(dotted: str, args: list[Any]) -> Any:
                 raise ValueError(problem)
             return value
         if dotted in ("torch.finfo", "torch.iinfo"):
-            return Limits(torch.finfo(*args) if dotted == "torch.finfo" else torch.iinfo(*args))
+            return DtypeLimits(torch.finfo(*args) if dotted == "torch.finfo" else torch.iinfo(*args))
         (items,) = args or ((),)
         if not isinstance(items, tuple | list):
             raise TypeError("takes a tuple or list")

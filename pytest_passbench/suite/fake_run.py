@@ -202,10 +202,10 @@ class _Values:
                 self._run.env.pop(node, None)
                 self._done.discard(node)
 
-    def _release(self, step: Node, needed: list[Node]) -> None:
+    def _release(self, step: Node, pending: list[Node]) -> None:
         """Forget the values that only nodes which have run need."""
         for source in step.all_input_nodes:
-            if source not in needed and self._done.issuperset(source.users):
+            if source not in pending and self._done.issuperset(source.users):
                 self._run.env.pop(source, None)
 
     def _storages(self, nodes: Iterable[Node]) -> set[int]:

@@ -10,7 +10,7 @@ from statistics import median
 
 
 @dataclass(frozen=True)
-class Planned:
+class TaskForecast:
     """A task in a forecast: its expected seconds, in all and by phase, and its number of subgraphs.
 
     If ``guessed`` is true the task was never measured, and the median subgraph was assumed.
@@ -27,7 +27,7 @@ class Planned:
 class Forecast:
     """A run: its tasks, longest first, ``seconds`` of work, and the time ``elapsed`` on ``workers`` workers."""
 
-    tasks: tuple[Planned, ...]
+    tasks: tuple[TaskForecast, ...]
     workers: int
     seconds: float
     elapsed: float
@@ -65,7 +65,7 @@ def plan(
     typical = median([sum(row.values()) for rows in by_task.values() for row in rows] or [0.0])
     for task, count in (unknown or {}).items():
         if task not in by_task:
-            tasks.append(Planned(task, typical * count, count, {}, guessed=True))
+            tasks.append(TaskForecast(task, typical * count, count, {}, guessed=True))
     ordered = tuple(sorted(tasks, key=lambda item: (-item.seconds, item.task)))
     return Forecast(ordered, workers, sum(t.seconds for t in ordered), _elapsed(ordered, workers))
 
@@ -77,15 +77,15 @@ def _check(task: str, phases: Mapping[str, float]) -> None:
             raise ValueError(f"task {task}: the duration of {phase!r} is {seconds!r}")
 
 
-def _measured(task: str, rows: list[Mapping[str, float]]) -> Planned:
+def _measured(task: str, rows: list[Mapping[str, float]]) -> TaskForecast:
     phases: dict[str, float] = {}
     for row in rows:
         for phase, seconds in row.items():
             phases[phase] = phases.get(phase, 0.0) + seconds
-    return Planned(task, sum(phases.values()), len(rows), phases)
+    return TaskForecast(task, sum(phases.values()), len(rows), phases)
 
 
-def _elapsed(tasks: Iterable[Planned], workers: int) -> float:
+def _elapsed(tasks: Iterable[TaskForecast], workers: int) -> float:
     """Return the seconds until the last worker ends, if each free worker takes the next task."""
     free = [0.0] * workers
     for item in tasks:

@@ -8,7 +8,7 @@ import os
 import struct
 from collections.abc import Iterable
 
-from pytest_passbench.walls.syscalls import Machine
+from pytest_passbench.walls.syscalls import SyscallTable
 
 ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 DENY, ABSENT = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
@@ -62,7 +62,7 @@ def decide(number: int, body: list[bytes], then: int, otherwise: int) -> list[by
 class Filter:
     """A filter in the kernel's form. It is made once, and installing it needs no new memory."""
 
-    def __init__(self, machine: Machine, lines: list[bytes]) -> None:
+    def __init__(self, machine: SyscallTable, lines: list[bytes]) -> None:
         head = [
             op(LOAD, 0, 0, _ARCHITECTURE),
             op(JUMP_EQUAL, 1, 0, machine.arch),

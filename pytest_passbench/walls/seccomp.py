@@ -30,7 +30,7 @@ from pytest_passbench.walls.bpf import (
     unless,
     when,
 )
-from pytest_passbench.walls.syscalls import MACHINES, Machine
+from pytest_passbench.walls.syscalls import SYSCALL_TABLES, SyscallTable
 
 _PR_SET_PDEATHSIG = 1
 _CLONE_THREAD, _EXIT_SIGNAL = 0x00010000, 0xFF
@@ -52,7 +52,7 @@ def untrusted(network: bool = True, driver: bool = False) -> bool:
     ``driver`` Unix sockets of packets in sequence stay, since CUDA's driver binds one. Return False if the machine's
     system calls are not tabulated, or if the kernel refuses the filter.
     """
-    machine = MACHINES.get(platform.machine())
+    machine = SYSCALL_TABLES.get(platform.machine())
     if machine is None:
         return False
     calls = machine.calls
@@ -71,21 +71,21 @@ def untrusted(network: bool = True, driver: bool = False) -> bool:
     return Filter(machine, [*lines, op(RETURN, 0, 0, ALLOW)]).install()
 
 
-def measured(driver: bool = False) -> Measured | None:
+def measured(driver: bool = False) -> MeasuredFilters | None:
     """Return the filters of a measured process, or None if the machine's system calls are not tabulated.
 
     With ``driver`` only processes are denied, because a device's driver may open files and start threads at any time.
     """
-    machine = MACHINES.get(platform.machine())
+    machine = SYSCALL_TABLES.get(platform.machine())
     if machine is None:
         return None
     if driver:
-        return Measured(_no_processes(machine))
+        return MeasuredFilters(_no_processes(machine))
     with_jit = _computing(machine, threads=True, jit=True)
-    return Measured(_computing(machine), _computing(machine, threads=True), with_jit)
+    return MeasuredFilters(_computing(machine), _computing(machine, threads=True), with_jit)
 
 
-class Measured:
+class MeasuredFilters:
     """The filters of a measured process. They are made before the fork, so that it needs no own memory for them.
 
     A process with one thread gets ``plain``. A process with several gets ``first``, and ``threads`` after
@@ -117,7 +117,7 @@ class Measured:
             raise OSError("the kernel refuses the filter of a measured process")
 
 
-def _computing(machine: Machine, threads: bool = False, jit: bool = False) -> Filter:
+def _computing(machine: SyscallTable, threads: bool = False, jit: bool = False) -> Filter:
     """Return the filter of a process that computes on the CPU with the memory and descriptors that it has.
 
     With ``threads`` it may start threads, since OpenMP's pools shrink and grow. With ``jit`` it may make memory
@@ -144,7 +144,7 @@ def _anonymous(mmap: int, executable: bool) -> list[bytes]:
     return when(mmap, 3, [op(JUMP_SET, 0, 1 + len(rights), _MAP_ANONYMOUS), *rights])
 
 
-def _no_processes(machine: Machine) -> Filter:
+def _no_processes(machine: SyscallTable) -> Filter:
     """Return a filter against new processes, other programs, and changes of affinity or priority."""
     calls = machine.calls
     lines = answer(ABSENT, [calls["clone3"]])
