@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import logging
+import os
 import re
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,13 +78,11 @@ def run(args: argparse.Namespace) -> int:
     """Make the tasks and print their paths, or do what another option asks."""
     import torch
 
-    from pytest_passbench.forge.quiet import quiet
-
     for option in ("input", "size"):
         if getattr(args, option) and not args.model:
             raise UserError("goes with --model only", where=f"--{option}", remedy="add --model=FILE.py:ClassName")
     torch.set_num_threads(1)
-    with quiet():
+    with _without_logs():
         if args.list:
             return list_cases()
         if args.verify:
@@ -90,6 +92,23 @@ def run(args: argparse.Namespace) -> int:
         if not args.all and not args.only and args.steps == DEFAULT_STEPS:
             raise would_do(args)
         return make_suite(args)
+
+
+@contextmanager
+def _without_logs() -> Iterator[None]:
+    """Let no library log or warn meanwhile: Dynamo and TorchInductor report graph breaks and much else.
+
+    Logs stay if ``TORCH_LOGS`` is set, since the user then asks for them.
+    """
+    before = logging.root.manager.disable
+    if not os.environ.get("TORCH_LOGS"):
+        logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
 
 
 def would_do(args: argparse.Namespace) -> UserError:
@@ -137,15 +156,15 @@ def verify(args: argparse.Namespace) -> int:
 def make_from_model(args: argparse.Namespace) -> int:
     """Make tasks from one model of the user's or of a hub."""
     from pytest_passbench.core.progress import ProgressLines
-    from pytest_passbench.forge import hub, own, single
+    from pytest_passbench.forge import hub, single, user_model
 
     if kind_of(args.out) not in (None, "folder"):
         raise UserError(f"{args.out} is no folder", where="--out", remedy="name a folder, which may be new")
     if args.model:
-        case = own.case_of_file(args.model, args.input, [_size(text) for text in args.size])
+        case = user_model.case_of_file(args.model, args.input, [_size(text) for text in args.size])
     else:
         case = hub.case_of_hub(args.hub)
-    remedy = None if args.hub else own.TYPED if args.input else own.DEFINED
+    remedy = None if args.hub else user_model.TYPED if args.input else user_model.DEFINED
     progress = ProgressLines("forge")
     try:
         result = single.make(case, args.tasks or 3, progress, remedy)
@@ -198,8 +217,8 @@ def _remedy(result: ModelTasks) -> str:
 
 def make_suite(args: argparse.Namespace) -> int:
     """Do the wanted steps of making a suite."""
-    from pytest_passbench.forge import plan_data, steps
-    from pytest_passbench.forge.final import split
+    from pytest_passbench.forge import lite_sequences, steps
+    from pytest_passbench.forge.suite_split import split
 
     recipe = steps.Recipe(args.work, args.processes, args.timeout)
     todo = _steps(args.steps)
@@ -211,7 +230,7 @@ def make_suite(args: argparse.Namespace) -> int:
         return describe_suite(args)
     if not {"select", "curate", "write"} & set(todo):
         return 0
-    sequences = steps.select_step(recipe, spare(args.tasks or 200), args.train, plan_data.LITE)
+    sequences = steps.select_step(recipe, spare(args.tasks or 200), args.train, lite_sequences.LITE)
     if "curate" in todo:
         steps.curate_step(recipe, sequences)
         steps.curate_step(recipe, steps.cover_step(recipe))

@@ -29,7 +29,7 @@ def text(checks: Iterable[Check]) -> str:
     """Return one line per check, and its remedy below each check that needs one."""
     lines = []
     for check in checks:
-        lines.append(f"{check.level:8} {check.name:16} {check.finding}")
+        lines.append(f"{check.level:8} {check.name:16} {check.found}")
         if check.remedy and check.level in ("warning", "problem"):
             lines.append(f"{'':8} {'':16} -> {check.remedy}")
     return "\n".join(lines)

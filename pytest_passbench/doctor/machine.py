@@ -24,7 +24,7 @@ class Check:
 
     name: str
     level: Level
-    finding: str
+    found: str
     remedy: str = ""
 
 

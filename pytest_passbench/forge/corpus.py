@@ -11,8 +11,8 @@ from torch import fx
 
 from pytest_passbench.forge.capture import Captured, capture
 from pytest_passbench.forge.clean import clean, is_heavy, is_low_literal, literals, sink
-from pytest_passbench.forge.lift import lift
 from pytest_passbench.forge.models import ModelCase, Variant
+from pytest_passbench.forge.placeholders import lift
 
 
 @dataclass

@@ -19,12 +19,12 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.task import Task
 from pytest_passbench.forge import corpus_file, windows
 from pytest_passbench.forge.canonical import digest
-from pytest_passbench.forge.choose import Ops, SequenceChoice, candidates, select
 from pytest_passbench.forge.corpus import Graph, capture_case
 from pytest_passbench.forge.curate import choose, draw
-from pytest_passbench.forge.group import make_task, path_of, task_id
 from pytest_passbench.forge.models import ModelCase
 from pytest_passbench.forge.pool import Job, run_jobs
+from pytest_passbench.forge.sequence_choice import Ops, SequenceChoice, candidates, select
+from pytest_passbench.forge.task_groups import make_task, path_of, task_id
 from pytest_passbench.suite.published import write_sample
 from pytest_passbench.suite.taskfile import read_task, write_task
 

@@ -139,12 +139,12 @@ def test_spinning_processes_are_named(machine):
                        f"proc/{os.getpid()}/stat": stat(os.getpid(), "me", 999)}  # fmt: skip
     found = machine.checks()["busy processes"]
     assert found.level == "warning"
-    assert found.finding == "spin (a) b (7) 1.9 cores"
+    assert found.found == "spin (a) b (7) 1.9 cores"
 
 
 def test_a_shared_a_free_and_a_broken_gpu(machine):
     machine.commands["nvidia-smi"] = CommandOutput(0, "4242, python\n")
-    assert machine.checks()["GPU"].finding == "shared with 4242, python"
+    assert machine.checks()["GPU"].found == "shared with 4242, python"
     machine.commands["nvidia-smi"] = CommandOutput(0, f"{os.getpid()}, python")
     assert machine.level("GPU") == "ok"
     machine.commands["nvidia-smi"] = CommandOutput(9, "NVIDIA-SMI has failed\nmore")
@@ -153,7 +153,7 @@ def test_a_shared_a_free_and_a_broken_gpu(machine):
 
 def test_bubblewrap_missing_and_failing(machine):
     machine.commands["bwrap"] = CommandOutput(1, "bwrap: setting up uid map: Permission denied")
-    assert "Permission denied" in machine.checks()["bubblewrap"].finding
+    assert "Permission denied" in machine.checks()["bubblewrap"].found
     del machine.commands["bwrap"]
     assert "install" in machine.checks()["bubblewrap"].remedy
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
-from pytest_passbench.forge.conditions import widen
 from pytest_passbench.forge.curate import choose
 from pytest_passbench.forge.headroom import PeakRates, headroom, of_task, work
+from pytest_passbench.forge.input_records import widen
 from pytest_passbench.forge.instances import Instance
-from pytest_passbench.forge.null import NEVER, least, null_from
+from pytest_passbench.forge.null_answers import NEVER, least, null_from
 from pytest_passbench.forge.probe import Probe
 from pytest_passbench.forge.repair import repaired
 from pytest_passbench.forge.rules import complaints

@@ -12,8 +12,8 @@ import torch
 
 from pytest_passbench.core.null_answers import inputs_left_out
 from pytest_passbench.core.reference import ReferenceOutput, references
-from pytest_passbench.forge.noticing import NOTICING_T, same
 from pytest_passbench.forge.probe import Probe
+from pytest_passbench.forge.sensitivity import NOTICING_T, same
 from pytest_passbench.runner.float64 import in_float64
 from pytest_passbench.suite.build import build_graph
 
