@@ -29,6 +29,7 @@ _FIXED = {"float": "tl.float32", "pb::bf16": "tl.bfloat16", "pb::f16": "tl.float
 _FORMULAS = {op: formula.triton for op, formula in FORMULAS.items() if formula.triton} | {"to": "(x).to(tl.float32)"}
 _GELU = "0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))"
 _GELU_TANH = "x * (1.0 - 1.0 / (1.0 + tl.exp(1.5957691216057308 * (x + 0.044715 * x * x * x))))"
+_SOFTPLUS = "tl.where(x > 20, x, tl.log(1.0 + tl.exp(tl.minimum(x, 20.0))))"
 _INFIX = ARITHMETIC | COMPARISONS
 
 # A block of `HEIGHT` rows, each padded to `BLOCK` elements. The last block has the last row several times.
@@ -101,6 +102,10 @@ def eager_batch_norm(x, mean, variance, weight, bias, eps, kind: tl.constexpr):
 """Functions that a kernel may call, by name."""
 
 
+def _leaky(x: str, slope: str) -> str:
+    return f"tl.where({x} > 0, {x}, {x} * {slope})"
+
+
 class TritonLowering(CallLowering):
     """The wrapper of a run of calls, and its kernels in Triton."""
 
@@ -130,14 +135,12 @@ class TritonLowering(CallLowering):
         if call.op == "masked_fill":
             return f"tl.where({at(call.args['mask'])}, {at(call.args['value'])}, {at(call.args['input'])})"
         if call.op == "leaky_relu":
-            x, slope = at(call.args["input"]), call.get("negative_slope")
-            return f"tl.where({x} > 0, {x}, {x} * {at(0.01 if slope is None else slope)})"
+            slope = call.get("negative_slope")
+            return _leaky(at(call.args["input"]), at(0.01 if slope is None else slope))
         if call.op == "prelu":
-            x, weight = at(call.args["input"]), at(call.args["weight"])
-            return f"tl.where({x} > 0, {x}, {x} * {weight})"
+            return _leaky(at(call.args["input"]), at(call.args["weight"]))
         if call.op == "softplus":
-            formula = "tl.where(x > 20, x, tl.log(1.0 + tl.exp(tl.minimum(x, 20.0))))"
-            return elementwise.formula(formula, at(call.args["input"]))
+            return elementwise.formula(_SOFTPLUS, at(call.args["input"]))
         if call.op in ("clamp", "hardtanh"):
             low, high = elementwise.limits(call)
             text = at(call.args["input"])
