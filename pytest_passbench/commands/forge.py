@@ -113,7 +113,7 @@ def _without_logs() -> Iterator[None]:
 
 def would_do(args: argparse.Namespace) -> UserError:
     """Return the message for a command line that would begin the whole suite without asking for it."""
-    from pytest_passbench.forge.catalogue import all_cases
+    from pytest_passbench.forge.sources import all_cases
 
     cases = all_cases()
     hours = len(cases) * args.timeout / args.processes / 3600
@@ -126,7 +126,7 @@ def would_do(args: argparse.Namespace) -> UserError:
 
 def list_cases() -> int:
     """Print a line per architecture that can be captured here."""
-    from pytest_passbench.forge.catalogue import all_cases
+    from pytest_passbench.forge.sources import all_cases
 
     for case in all_cases():
         print(f"{case.name}  {case.modality}  {' '.join(v.label for v in case.variants)}")
@@ -140,12 +140,12 @@ def spare(count: int) -> int:
 
 def verify(args: argparse.Namespace) -> int:
     """Print a line per architecture. Return 1 if a committed subgraph was not made again, else 0."""
-    from pytest_passbench.forge import recapture
-    from pytest_passbench.forge.catalogue import pick
+    from pytest_passbench.forge import suite_check
+    from pytest_passbench.forge.sources import pick
     from pytest_passbench.suite.find import discover
 
     tasks = [ref.load() for ref in discover(args.out)]
-    results = [recapture.verify(case, tasks) for case in pick(args.verify)]
+    results = [suite_check.verify(case, tasks) for case in pick(args.verify)]
     for result in results:
         total = result.same + len(result.missing)
         print(f"{result.case}: {result.same} of {total} subgraphs have the same hash")
@@ -156,14 +156,14 @@ def verify(args: argparse.Namespace) -> int:
 def make_from_model(args: argparse.Namespace) -> int:
     """Make tasks from one model of the user's or of a hub."""
     from pytest_passbench.core.progress import ProgressLines
-    from pytest_passbench.forge import hub, single, user_model
+    from pytest_passbench.forge import single, user_model
 
     if kind_of(args.out) not in (None, "folder"):
         raise UserError(f"{args.out} is no folder", where="--out", remedy="name a folder, which may be new")
     if args.model:
         case = user_model.case_of_file(args.model, args.input, [_size(text) for text in args.size])
     else:
-        case = hub.case_of_hub(args.hub)
+        case = user_model.case_of_hub(args.hub)
     remedy = None if args.hub else user_model.TYPED if args.input else user_model.DEFINED
     progress = ProgressLines("forge")
     try:
@@ -217,7 +217,7 @@ def _remedy(result: ModelTasks) -> str:
 
 def make_suite(args: argparse.Namespace) -> int:
     """Do the wanted steps of making a suite."""
-    from pytest_passbench.forge import lite_sequences, steps
+    from pytest_passbench.forge import steps, suite_split
     from pytest_passbench.forge.suite_split import split
 
     recipe = steps.Recipe(args.work, args.processes, args.timeout)
@@ -230,7 +230,7 @@ def make_suite(args: argparse.Namespace) -> int:
         return describe_suite(args)
     if not {"select", "curate", "write"} & set(todo):
         return 0
-    sequences = steps.select_step(recipe, spare(args.tasks or 200), args.train, lite_sequences.LITE)
+    sequences = steps.select_step(recipe, spare(args.tasks or 200), args.train, suite_split.LITE)
     if "curate" in todo:
         steps.curate_step(recipe, sequences)
         steps.curate_step(recipe, steps.cover_step(recipe))
@@ -270,7 +270,7 @@ def _write(args: argparse.Namespace, tasks: list[Task]) -> int:
 
 
 def _cases(only: list[str]) -> list[ModelCase]:
-    from pytest_passbench.forge.catalogue import all_cases
+    from pytest_passbench.forge.sources import all_cases
 
     cases = [c for c in all_cases() if not only or c.name in only or c.name.partition("/")[0] in only]
     if not cases:

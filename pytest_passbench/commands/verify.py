@@ -51,9 +51,9 @@ def run(args: argparse.Namespace) -> int:
     tasks = {ref.id: ref.load() for ref in refs if ref.id in stored.tasks}
     texts = list(problems(stored, refs, tasks, candidate))
     if args.rerun and candidate is not None and not texts:
-        from pytest_passbench.run import rerun
+        from pytest_passbench.run import agreement
 
-        texts += rerun.disagreements(stored, tasks, candidate, args.rerun, absent_of(stored, refs))
+        texts += agreement.disagreements(stored, tasks, candidate, args.rerun, absent_of(stored, refs))
     for text in texts:
         print(printable(text))
     print(_summary(stored, refs, tasks, args) if not texts else counted(len(texts), "problem"))
@@ -72,15 +72,15 @@ def refs_of(stored: Run, paths: list[Path] | None) -> list[TaskRef]:
 
 def absent_of(stored: Run, refs: list[TaskRef]) -> list[Task]:
     """Return the tasks that a run of matching tasks only may have left out."""
-    from pytest_passbench.run import selection
+    from pytest_passbench.run import consistency
 
-    names = selection.left_out(stored, refs)
+    names = consistency.left_out(stored, refs)
     return [ref.load() for ref in refs if ref.id in names]
 
 
 def problems(stored: Run, refs: list[TaskRef], tasks: dict[str, Task], candidate: Candidate | None) -> Iterator[str]:
     """Yield each way in which the results do not fit the tasks, the candidate or this code, in words."""
-    from pytest_passbench.run import consistency, selection
+    from pytest_passbench.run import consistency
     from pytest_passbench.run.hashes import of_harness
     from pytest_passbench.suite.edition import edition_of
     from pytest_passbench.suite.taskfile import task_hash
@@ -88,7 +88,7 @@ def problems(stored: Run, refs: list[TaskRef], tasks: dict[str, Task], candidate
     editions = sorted({edition for task in tasks.values() if (edition := edition_of(task.path))})
     contents = {name: task_hash(task) for name, task in tasks.items()}
     yield from consistency.problems(stored, tasks, contents, editions)
-    yield from selection.problems(stored, refs)
+    yield from consistency.selection_problems(stored, refs)
     missing = [name for name in stored.tasks if name not in tasks]
     if missing:
         yield f"tasks not found, so not checked: {', '.join(missing[:5])} (name their folder with --tasks)"
@@ -109,12 +109,12 @@ def _of_candidate(stored: Run, candidate: Candidate) -> Iterator[str]:
 
 
 def _summary(stored: Run, refs: list[TaskRef], tasks: dict[str, Task], args: argparse.Namespace) -> str:
-    from pytest_passbench.run import selection
+    from pytest_passbench.run import consistency
 
-    records, absent = counted(len(stored.records), "record"), len(selection.left_out(stored, refs))
+    records, absent = counted(len(stored.records), "record"), len(consistency.left_out(stored, refs))
     parts = [
         "digest, seed and speed-ups fit",
-        f"{records} of {counted(len(tasks), 'task')} complete ({selection.described(stored)})",
+        f"{records} of {counted(len(tasks), 'task')} complete ({consistency.described(stored)})",
     ]
     if absent:
         how = "no pass matches" if args.rerun else "no pass matches, by the file's word (--rerun looks)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pytest_passbench.doctor import busy, gpu, isolation, processor
+from pytest_passbench.doctor import busy, isolation, processor
 from pytest_passbench.doctor.machine import Check, MachineProbe
 
 __all__ = ["Check", "MachineProbe", "summary", "text"]
@@ -12,7 +12,7 @@ __all__ = ["Check", "MachineProbe", "summary", "text"]
 _CHECKS = (
     processor.governor, processor.turbo, processor.siblings, processor.power,
     busy.load, busy.busy, busy.quota, busy.steal,
-    gpu.gpu,
+    busy.gpu,
     isolation.bubblewrap, isolation.user_namespaces, isolation.memory_reading,
 )  # fmt: skip
 

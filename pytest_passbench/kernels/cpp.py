@@ -22,10 +22,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pytest_passbench.kernels import cache_folders, signatures, toolchain
-from pytest_passbench.kernels.cache_folders import CACHE_VARIABLE
-from pytest_passbench.kernels.errors import CompileError
-from pytest_passbench.kernels.toolchain import BASE_FLAGS, INCLUDE
+from pytest_passbench.kernels import signatures, toolchain
+from pytest_passbench.kernels.toolchain import BASE_FLAGS, CACHE_VARIABLE, INCLUDE, CompileError
 
 _void_p = ctypes.c_void_p
 __all__ = ["BASE_FLAGS", "CACHE_VARIABLE", "INCLUDE", "CompileError", "CppLibrary", "DType", "Pointer", "load"]
@@ -98,9 +96,9 @@ class CppLibrary:
         """The compiled library. Raises :class:`CompileError`."""
         compiler = toolchain.compiler()
         name = f"{toolchain.key(self._source, self._options, compiler)}.so"
-        folders = cache_folders.private()
+        folders = toolchain.private()
         built = next((folder / name for folder in folders if (folder / name).is_file()), None)
-        return built or _build(self._source, self._options, compiler, cache_folders.writable(folders) / name)
+        return built or _build(self._source, self._options, compiler, toolchain.writable(folders) / name)
 
     def build(self) -> CppLibrary:
         """Compile now, and return the library itself. Raises :class:`CompileError`."""

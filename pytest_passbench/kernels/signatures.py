@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytest_passbench.kernels.errors import CompileError
 from pytest_passbench.kernels.lexer import SourceText, Token
+from pytest_passbench.kernels.toolchain import CompileError
 
 POINTER, DTYPE, VOID = "pointer", "dtype", "void"
 # The kind of each C++ type that a launch can pass, on a 64-bit Linux.

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch.fx import Node
+from torch.fx import Graph, Node
 
 from pytest_passbench.rewrite.meta import storages, value_of
 from pytest_passbench.rewrite.normalise import CanonicalCall, canonical
@@ -267,3 +267,19 @@ def _shared(storage: int, matched: set[Node], returned: set[Node], later: set[No
     outputs = [n for n in returned if storage in storages(value_of(n))]
     outside = [n for n in order if n not in matched and n not in later and storage in storages(value_of(n))]
     return bool(outputs) and (len(outputs) > 1 or bool(outside))
+
+
+def thread_inplace(graph: Graph) -> None:
+    """Make each node after an in-place call read the call's result instead of its base.
+
+    Both are the same tensor, so nothing changes at run time. Then the data flow shows what only the order showed.
+    """
+    order = {node: i for i, node in enumerate(graph.nodes)}
+    for node in list(graph.nodes):
+        if node.op not in ("call_function", "call_method"):
+            continue
+        call = canonical(node)
+        base = call.args.get("input")
+        if call.inplace and call.op != "setitem" and isinstance(base, Node):
+            for user in [u for u in base.users if order[u] > order[node]]:
+                user.replace_input_with(base, node)

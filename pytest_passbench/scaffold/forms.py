@@ -15,7 +15,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from pytest_passbench.core.task import Subgraph, Task
-from pytest_passbench.rewrite.inplace import thread_inplace
+from pytest_passbench.rewrite.effects import thread_inplace
 from pytest_passbench.rewrite.normalise import CanonicalCall, canonical
 from pytest_passbench.scaffold.likeness import meaning, same, skeleton
 from pytest_passbench.scaffold.value_metadata import ValueMetadata, in_other_dtypes, values_of

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.task import Task
-from pytest_passbench.suite import scalars
+from pytest_passbench.suite import constants
 from pytest_passbench.suite.limits import MAX_STATEMENTS
-from pytest_passbench.suite.noeffect import has_no_effect
+from pytest_passbench.suite.opnames import has_no_effect
 from pytest_passbench.suite.source import BUILTINS, ROOTS, ParsedSource, parse
 
 if TYPE_CHECKING:
@@ -281,7 +281,7 @@ class _GraphBuilder(ast.NodeVisitor):
             return self.call_getattr(node, args)
         if dotted == "torch._check_is_size" and len(args) == 1:  # torch is about to remove it: its definition
             return self.call(self.torch._check, self.call(operator.ge, args[0], 0))
-        if problem := scalars.fault(dotted.rpartition(".")[2], args):
+        if problem := constants.fault(dotted.rpartition(".")[2], args):
             self.fail(problem, node, "write the value out")
         try:
             if self.is_literal(dotted, args):
@@ -324,7 +324,7 @@ class _GraphBuilder(ast.NodeVisitor):
         is_list = isinstance(left, tuple | list)
         if function is operator.mul and is_list and isinstance(right, self.torch.fx.Node):
             return self.constants.Repeated()
-        if problem := scalars.fault(function.__name__, (left, right)):
+        if problem := constants.fault(function.__name__, (left, right)):
             self.fail(problem, node, "write the value out")
         if function is operator.mul and is_list:
             return left * right
@@ -338,7 +338,7 @@ class _GraphBuilder(ast.NodeVisitor):
             value = _BINARY[type(node.op)][0](left, right)
         except (ArithmeticError, TypeError, ValueError) as error:
             self.fail(str(error), node, "write the number out")
-        if problem := scalars.fault("", (value,)):
+        if problem := constants.fault("", (value,)):
             self.fail(problem, node, "write a float")
         return value
 

@@ -18,8 +18,8 @@ from pytest_passbench.forge.curate import choose, draw
 from pytest_passbench.forge.decompose import calls
 from pytest_passbench.forge.models import ModelCase, Variant
 from pytest_passbench.forge.pool import Job, run_jobs
-from pytest_passbench.forge.recapture import verify
 from pytest_passbench.forge.steps import write_step
+from pytest_passbench.forge.suite_check import verify
 from pytest_passbench.forge.task_groups import make_task, task_id
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.find import discover

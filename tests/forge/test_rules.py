@@ -10,7 +10,6 @@ import torch
 
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.forge.curate import choose
-from pytest_passbench.forge.headroom import PeakRates, headroom, of_task, work
 from pytest_passbench.forge.input_records import widen
 from pytest_passbench.forge.instances import Instance
 from pytest_passbench.forge.null_answers import NEVER, least, null_from
@@ -20,6 +19,7 @@ from pytest_passbench.forge.rules import complaints
 from pytest_passbench.forge.suite_check import check, sample
 from pytest_passbench.suite.find import discover
 from pytest_passbench.suite.taskfile import write_task
+from shared.headroom import PeakRates, headroom, of_task, work
 
 X = TensorSpec("in_0", (8, 64), "float32", 0.1, 1.0)
 W = TensorSpec("in_1", (64,), "float32", 1.0, 0.1)

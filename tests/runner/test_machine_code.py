@@ -26,7 +26,7 @@ from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import Argument, LaunchPlan, Operand, Request, TritonLaunch, Tuned, contiguous
 from pytest_passbench.plans.machine_code import Binary, Passed
 from pytest_passbench.protocol import send
-from pytest_passbench.runner import tuning
+from pytest_passbench.runner import kernels
 from pytest_passbench.runner.kernels import AskedKernels
 from pytest_passbench.runner.libcuda import Driver, DriverError
 from pytest_passbench.runner.machine_code import PlanBinaries
@@ -221,7 +221,7 @@ def test_configurations_are_timed_without_those_that_cannot_be_had(
     told = answer(plan, candidate)
     code = PlanBinaries(told.compiled[0], told.message["machine"], stub.driver, "cpu")
     assert "power of 2" in told.message["machine"]["launches"][1]
-    assert tuning.tune(plan, [None], "cpu", code) == [2]
+    assert kernels.tune(plan, [None], "cpu", code) == [2]
 
 
 # ---- what a binary needs
