@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from pytest_passbench.api.answers import Answer, Entry, entries
 from pytest_passbench.api.arguments import Paths, TaskShelf, load, of_tasks, paths
 from pytest_passbench.api.arguments import settings as settings_of
 from pytest_passbench.api.local import Local
 from pytest_passbench.api.outcome import Outcome
-from pytest_passbench.api.work import Backend, Call, take
+from pytest_passbench.api.text_candidates import Answer, Entry, entries
+from pytest_passbench.api.work import Backend, EvaluatorCall, take
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
@@ -147,7 +147,7 @@ class Evaluator:
 
     def _judged(self, opened: Sequence[Entry], tasks: Sequence[Task], on_record: OnRecord | None) -> list[Outcome]:
         candidates = [entry.candidate for entry in opened if entry.candidate is not None]
-        call = Call(run_seed(None), tasks, candidates)
+        call = EvaluatorCall(run_seed(None), tasks, candidates)
         run_settings = replace(of_tasks(self.settings, tasks), candidates=tuple(item.path for item in candidates))
         ledger = Ledger(run_settings, candidates, call.seed, tasks=[task.id for task in tasks])
         if candidates:

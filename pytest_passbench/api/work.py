@@ -18,7 +18,7 @@ from pytest_passbench.run.merge import common
 
 
 @dataclass(frozen=True)
-class Call:
+class EvaluatorCall:
     """A call: its secret, its tasks, and its candidates. All tasks are judged for all candidates."""
 
     seed: bytes
@@ -27,7 +27,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Selected:
+class SelectionReport:
     """Report: so many subgraphs of a task will be judged for a candidate, without those that records leave out."""
 
     task: str
@@ -36,14 +36,14 @@ class Selected:
 
 
 @dataclass(frozen=True)
-class Judged:
+class SubgraphReport:
     """Report: a subgraph is judged. A later record of the same subgraph replaces this one."""
 
     record: Record
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineReport:
     """Report: the ``environment`` of the judge ``worker``, and what it knows of its machine's noise so far."""
 
     worker: str
@@ -51,14 +51,14 @@ class Machine:
     noise: dict[str, Any] = field(default_factory=dict)
 
 
-Report = Selected | Judged | Machine
+Report = SelectionReport | SubgraphReport | MachineReport
 
 
 class Backend(Protocol):
     """A place where an evaluator's calls are judged. Calls come one at a time, from any thread."""
 
-    def judge(self, call: Call) -> Generator[Report]:
-        """Yield the reports of a call, that of a Machine last. Raises UserError if judging is impossible.
+    def judge(self, call: EvaluatorCall) -> Generator[Report]:
+        """Yield the reports of a call, a MachineReport last. Raises UserError if judging is impossible.
 
         If its consumer closes it before the end, all processes end at once, and the next call starts others.
         """
@@ -67,7 +67,7 @@ class Backend(Protocol):
         """End all processes, and wait for that."""
 
 
-class Engine:
+class JudgeWorker:
     """A judge that serves one call after the other, in the process that owns its sandboxes."""
 
     def __init__(self, settings: Settings, thorough: bool, worker: int = 0) -> None:
@@ -85,32 +85,34 @@ class Engine:
         self._judge.expected = expected
 
     def judge(self, tasks: Sequence[Task], candidates: Sequence[Candidate]) -> Iterator[Report]:
-        """Yield the reports on these tasks, but for a Machine."""
+        """Yield the reports on these tasks, but for a MachineReport."""
         t, criterion = self._settings.tolerance, self._settings.criterion
         for task in tasks:
             for candidate in candidates:
-                yield Selected(task.id, candidate.name, len(task.subgraphs))
+                yield SelectionReport(task.id, candidate.name, len(task.subgraphs))
                 for record in records(self._judge, task, candidate, t, criterion=criterion):
-                    yield Judged(record)
+                    yield SubgraphReport(record)
 
-    def machine(self, worker: str = "") -> Machine:
+    def machine(self, worker: str = "") -> MachineReport:
         """Return the report on this machine."""
-        return Machine(worker, self._judge.environment(), self._judge.noise())
+        return MachineReport(worker, self._judge.environment(), self._judge.noise())
 
     def close(self) -> None:
         """End the sandboxes."""
         self._judge.close()
 
 
-def take(backend: Backend, call: Call, ledger: Ledger, on_record: Callable[[Record], None] | None = None) -> None:
+def take(
+    backend: Backend, call: EvaluatorCall, ledger: Ledger, on_record: Callable[[Record], None] | None = None
+) -> None:
     """Have a call judged, and take its reports into the ledger. An exception of ``on_record`` ends the call."""
-    machines: list[Machine] = []
+    machines: list[MachineReport] = []
     try:
         with closing(backend.judge(call)) as reports:
             for report in reports:
-                if isinstance(report, Selected):
+                if isinstance(report, SelectionReport):
                     ledger.expect(report.task, report.candidate, report.count)
-                elif isinstance(report, Judged):
+                elif isinstance(report, SubgraphReport):
                     ledger.add(report.record)
                     if on_record is not None:
                         on_record(report.record)
@@ -121,6 +123,6 @@ def take(backend: Backend, call: Call, ledger: Ledger, on_record: Callable[[Reco
         ledger.noise = merged([machine.noise for machine in machines])
 
 
-def subgraphs(call: Call) -> int:
+def subgraphs(call: EvaluatorCall) -> int:
     """Return the number of subgraphs that a call has at most."""
     return sum(len(task.subgraphs) for task in call.tasks) * len(call.candidates)

@@ -11,8 +11,8 @@ from torch import fx
 
 from pytest_passbench.forge.capture import Captured, capture
 from pytest_passbench.forge.clean import clean, is_heavy, is_low_literal, literals, sink
-from pytest_passbench.forge.lift import lift
-from pytest_passbench.forge.models import Case, Variant
+from pytest_passbench.forge.models import ModelCase, Variant
+from pytest_passbench.forge.placeholders import lift
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Graph:
         return self.captured.module.graph
 
 
-def capture_case(case: Case) -> list[Graph]:
+def capture_case(case: ModelCase) -> list[Graph]:
     """Return every graph of ``case``: its variants in float32, with the dtypes of one bfloat16 capture of the
     first variant.
 
@@ -64,11 +64,11 @@ def capture_case(case: Case) -> list[Graph]:
     return graphs
 
 
-def _graph(case: Case, variant: Variant, index: int, captured: Captured) -> Graph:
+def _graph(case: ModelCase, variant: Variant, index: int, captured: Captured) -> Graph:
     return Graph(case.name, case.modality, case.note, variant, index, captured)
 
 
-def _shapes_only(model: torch.nn.Module, case: Case, variant: Variant) -> list[Graph]:
+def _shapes_only(model: torch.nn.Module, case: ModelCase, variant: Variant) -> list[Graph]:
     try:
         captures = _cleaned(model, case.inputs(model, variant), False)
     except Exception:  # a size that this architecture cannot take
@@ -107,7 +107,7 @@ def _cleaned(model: torch.nn.Module, inputs: Any, execute: bool) -> list[Capture
     return captures
 
 
-def _capture_low(model: torch.nn.Module, case: Case) -> list[Captured]:
+def _capture_low(model: torch.nn.Module, case: ModelCase) -> list[Captured]:
     model = model.to(torch.bfloat16)  # before its inputs are made, since a cache among them has the model's dtype
     try:
         return _cleaned(model, _lower(case.inputs(model, case.variants[0])), False)

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_passbench.core.escape import line
-from pytest_passbench.forge.conditions import condition
 from pytest_passbench.forge.corpus import Graph
 from pytest_passbench.forge.decompose import calls, cut
 from pytest_passbench.forge.dtypes import DTYPES
@@ -20,8 +19,9 @@ from pytest_passbench.forge.eager_time import (
     suits,
     too_long,
 )
-from pytest_passbench.forge.group import spread
+from pytest_passbench.forge.input_records import condition
 from pytest_passbench.forge.instances import Instance, curated, instances
+from pytest_passbench.forge.task_groups import spread
 from pytest_passbench.forge.windows import Window, siblings
 
 MIN_ELEMENTS, MAX_ELEMENTS = 64, 3_000_000

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.forge.canonical import canonical_source, digest
-from pytest_passbench.forge.conditions import condition, record
 from pytest_passbench.forge.corpus import Graph
 from pytest_passbench.forge.decompose import Piece
 from pytest_passbench.forge.dtypes import DTYPES, input_dtype, lower_graph
+from pytest_passbench.forge.input_records import condition, record
 from pytest_passbench.forge.probe import Probe
 from pytest_passbench.forge.repair import REPAIRABLE, repaired
 from pytest_passbench.forge.rules import complaints

@@ -23,7 +23,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Case:
+class ModelCase:
     """An architecture. ``build`` makes the model with random weights, ``inputs`` makes the arguments of its
     forward.
     """

@@ -18,7 +18,7 @@ from torch import fx
 
 from pytest_passbench.forge.canonical import digest
 from pytest_passbench.rewrite.names import COMMUTATIVE, DIM_NAMES
-from pytest_passbench.rewrite.normalise import Call, canonical
+from pytest_passbench.rewrite.normalise import CanonicalCall, canonical
 from pytest_passbench.suite.opnames import is_metadata
 
 ROUNDS = 4
@@ -34,7 +34,7 @@ Edge = tuple[str, fx.Node]
 """An operand: the name of its parameter, and the value."""
 
 
-class _Form:
+class _NormalForm:
     """The values of one graph that stay, each with its label and its operands."""
 
     def __init__(self, module: fx.GraphModule, values: Mapping[fx.Node, Any], sized: bool) -> None:
@@ -62,7 +62,7 @@ class _Form:
     def label(self, node: fx.Node, text: str, operands: list[Edge]) -> None:
         self.labels[node], self.operands[node] = text, operands
 
-    def add(self, node: fx.Node, call: Call) -> None:
+    def add(self, node: fx.Node, call: CanonicalCall) -> None:
         result, first = self.values[node], call.args.get("input")
         source = self.values.get(first) if isinstance(first, fx.Node) else None
         if not isinstance(result, torch.Tensor) or not isinstance(source, torch.Tensor):
@@ -111,7 +111,7 @@ class _Form:
         else:
             self.label(node, f"order {' '.join(map(str, dims))}", [("", before)])
 
-    def plain(self, node: fx.Node, call: Call) -> None:
+    def plain(self, node: fx.Node, call: CanonicalCall) -> None:
         """Label any other operator by its name and its literals."""
         operands: list[Edge] = []
         literals = [
@@ -123,7 +123,7 @@ class _Form:
         sizes = ", ".join(sorted(literals)) if self.sized else ""
         self.label(node, f"{call.op}({sizes})", operands)
 
-    def literal(self, call: Call, name: str, value: Any, operands: list[Edge]) -> str:
+    def literal(self, call: CanonicalCall, name: str, value: Any, operands: list[Edge]) -> str:
         """Return an argument as text; values of the graph in it are added to ``operands``."""
         if isinstance(value, fx.Node):
             if value not in self.labels and value not in self.stands:  # a number that was read off a tensor's form
@@ -160,7 +160,7 @@ def normal_form(module: fx.GraphModule, values: Mapping[fx.Node, Any], sized: bo
     ``values`` has the value of every node, from which shapes and dtypes are read. ``sized=False`` leaves the shapes
     and dtypes out of the hash: graphs that differ in them alone are equal then.
     """
-    form = _Form(module, values, sized)
+    form = _NormalForm(module, values, sized)
     order = list(form.labels)
     users: dict[fx.Node, list[Edge]] = {node: [] for node in order}
     for node in order:
@@ -180,7 +180,7 @@ def _about(edges: list[Edge], colours: Mapping[fx.Node, str]) -> list[str]:
     return sorted(f"{name} {colours[node]}" for name, node in edges)
 
 
-def _alive(form: _Form) -> set[fx.Node]:
+def _alive(form: _NormalForm) -> set[fx.Node]:
     """Return the values that an output depends on. An input that only an identity or a cast names is none."""
     alive: set[fx.Node] = set()
     waiting = list(form.outputs)

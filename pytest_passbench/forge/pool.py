@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_passbench.core.progress import Progress
+from pytest_passbench.core.progress import ProgressLines
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def run_jobs(jobs: Sequence[Job], processes: int, timeout: float) -> list[str]:
     """
     todo = [job for job in jobs if not job.target.exists() and not job.failure.exists()]
     running: dict[mp.process.BaseProcess, tuple[Job, float]] = {}
-    done, context, progress = 0, mp.get_context("fork"), Progress("forge")
+    done, context, progress = 0, mp.get_context("fork"), ProgressLines("forge")
     while todo or running:
         while todo and len(running) < processes:
             job = todo.pop(0)

@@ -11,7 +11,7 @@ from torch import fx
 
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.forge.clean import functional
-from pytest_passbench.forge.null import null_from
+from pytest_passbench.forge.null_answers import null_from
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.instantiate import example_inputs
 

@@ -12,12 +12,12 @@ from torch import fx
 
 from pytest_passbench.core.null_answers import mostly_nan
 from pytest_passbench.forge.clean import is_inplace
-from pytest_passbench.forge.conditions import is_degenerate
-from pytest_passbench.forge.left_out import left_out_inputs
-from pytest_passbench.forge.noticing import NOTICING_T, unnoticed
+from pytest_passbench.forge.input_records import is_degenerate
+from pytest_passbench.forge.left_out_inputs import left_out_inputs
 from pytest_passbench.forge.probe import Probe
+from pytest_passbench.forge.sensitivity import NOTICING_T, unnoticed
+from pytest_passbench.forge.unused_values import thrown_away
 from pytest_passbench.forge.variants import MAX_GUARD, flat_clamps, idle_activations
-from pytest_passbench.forge.waste import thrown_away
 from pytest_passbench.suite.batching import is_batching
 from pytest_passbench.suite.opnames import is_metadata, op_name, operator_sequence
 

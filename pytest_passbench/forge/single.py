@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.plurals import counted
-from pytest_passbench.core.progress import Progress
+from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.core.task import Task
-from pytest_passbench.forge.choose import Choice, Ops, candidates, select
 from pytest_passbench.forge.corpus import Graph, capture_case
 from pytest_passbench.forge.curate import choose, draw
 from pytest_passbench.forge.decompose import calls
 from pytest_passbench.forge.faults import fault_of
-from pytest_passbench.forge.group import make_task
-from pytest_passbench.forge.models import Case
+from pytest_passbench.forge.models import ModelCase
+from pytest_passbench.forge.sequence_choice import Ops, SequenceChoice, candidates, select
+from pytest_passbench.forge.task_groups import make_task
 from pytest_passbench.forge.windows import (
     Window,
     first_size,
@@ -62,7 +62,7 @@ class ModelTasks:
         return [(rule, count, examples[rule]) for rule, count in counts.most_common()]
 
 
-def make(case: Case, count: int, progress: Progress, remedy: str | None = None) -> ModelTasks:
+def make(case: ModelCase, count: int, progress: ProgressLines, remedy: str | None = None) -> ModelTasks:
     """Return up to ``count`` tasks of ``case``: of its fusible runs and repeated n-grams, the most valuable first.
 
     Short runs about operators that these leave out come after them. Raises UserError, with ``remedy``, if the model
@@ -75,11 +75,11 @@ def make(case: Case, count: int, progress: Progress, remedy: str | None = None) 
         for left in (variant for variant in case.variants if variant not in variants):
             what = f"batch {left.batch}, size {left.size} is left out"
             progress.note(f"{what}: the model fails there, or computes something else")
-        _Search(case, graphs, result, progress).run()
+        _RunSearch(case, graphs, result, progress).run()
     return result
 
 
-def _captured(case: Case, remedy: str | None) -> list[Graph]:
+def _captured(case: ModelCase, remedy: str | None) -> list[Graph]:
     with limited_memory():
         try:
             return capture_case(case)
@@ -89,10 +89,10 @@ def _captured(case: Case, remedy: str | None) -> list[Graph]:
             raise fault_of(case, error, remedy) from error
 
 
-class _Search:
+class _RunSearch:
     """The runs of a model's graphs, tried one after another until enough tasks are made."""
 
-    def __init__(self, case: Case, graphs: Sequence[Graph], result: ModelTasks, progress: Progress) -> None:
+    def __init__(self, case: ModelCase, graphs: Sequence[Graph], result: ModelTasks, progress: ProgressLines) -> None:
         self.case, self.graphs, self.result, self.progress = case, graphs, result, progress
         whole = (real_ops(graphs[place], 0, len(calls(graphs[place].graph))) for place in first_size(graphs))
         self.names = {name for ops in whole for name in ops}
@@ -114,20 +114,20 @@ class _Search:
     def _typical(self) -> list[Window]:
         return typical_windows({self.case.name: list(self.graphs)}, MAX_MERGES)
 
-    def _ranked(self, windows: Iterable[Window]) -> list[Choice]:
+    def _ranked(self, windows: Iterable[Window]) -> list[SequenceChoice]:
         all_windows = list(windows)
         worth = candidates(all_windows, {self.case.name: self.case.modality})
         open_ones = [choice for choice in worth if choice.ops not in self.tried]
         return select(open_ones, max(MAX_RUNS, 3 * self.result.requested), quotas=False)
 
-    def _about_new(self, ranked: Sequence[Choice]) -> Iterator[Choice]:
+    def _about_new(self, ranked: Sequence[SequenceChoice]) -> Iterator[SequenceChoice]:
         for choice in ranked:
             new = set(choice.core) - {op for task in self.result.tasks for op in task.header.ops}
             if any(self.attempts[op] < MAX_RUNS_PER_OPERATOR for op in new):
                 self.attempts.update(new)
                 yield choice
 
-    def _try(self, choices: Iterable[Choice]) -> None:
+    def _try(self, choices: Iterable[SequenceChoice]) -> None:
         for choice in choices:
             if self._ended():
                 break

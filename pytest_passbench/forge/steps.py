@@ -19,12 +19,12 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.task import Task
 from pytest_passbench.forge import corpus_file, windows
 from pytest_passbench.forge.canonical import digest
-from pytest_passbench.forge.choose import Choice, Ops, candidates, select
 from pytest_passbench.forge.corpus import Graph, capture_case
 from pytest_passbench.forge.curate import choose, draw
-from pytest_passbench.forge.group import make_task, path_of, task_id
-from pytest_passbench.forge.models import Case
+from pytest_passbench.forge.models import ModelCase
 from pytest_passbench.forge.pool import Job, run_jobs
+from pytest_passbench.forge.sequence_choice import Ops, SequenceChoice, candidates, select
+from pytest_passbench.forge.task_groups import make_task, path_of, task_id
 from pytest_passbench.suite.published import write_sample
 from pytest_passbench.suite.taskfile import read_task, write_task
 
@@ -59,7 +59,7 @@ class TaskOutline:
     quota: int
 
 
-def capture_step(recipe: Recipe, cases: Sequence[Case]) -> list[str]:
+def capture_step(recipe: Recipe, cases: Sequence[ModelCase]) -> list[str]:
     """Capture each case into a file. Return the names of those that failed; the reasons lie beside the files."""
     folder = recipe.folder("captures")
     jobs = [
@@ -69,7 +69,7 @@ def capture_step(recipe: Recipe, cases: Sequence[Case]) -> list[str]:
     return run_jobs(jobs, recipe.processes, recipe.timeout)
 
 
-def _capture(case: Case, folder: Path) -> None:
+def _capture(case: ModelCase, folder: Path) -> None:
     graphs = capture_case(case)
     corpus_file.save(graphs, folder / f"{case.name.replace('/', '__')}.json")
 
@@ -121,7 +121,7 @@ def select_step(recipe: Recipe, count: int, train: int, lite: Sequence[Ops]) -> 
     return [TaskOutline(tuple(ops), tag, quota) for ops, tag, quota in json.loads(target.read_text("utf-8"))]
 
 
-def _planned(selection: Sequence[Choice], count: int, lite: Sequence[Ops]) -> Iterable[TaskOutline]:
+def _planned(selection: Sequence[SequenceChoice], count: int, lite: Sequence[Ops]) -> Iterable[TaskOutline]:
     ranked = sorted(selection[:count], key=lambda choice: len(choice.cases))
     for place, choice in enumerate(ranked):
         quota = next(size for share, size in QUOTAS if place < share * len(ranked))

@@ -20,7 +20,7 @@ from pytest_passbench.runner import libcuda
 from pytest_passbench.runner.device_memory import DeviceMemory
 from pytest_passbench.runner.output_tables import OutputTables
 from pytest_passbench.runner.pages import MappedPages, Slot
-from pytest_passbench.runner.serve import Block
+from pytest_passbench.runner.serve import PythonBlock
 
 _HELD_BACK_CYCLES = 4_000_000  # 2 ms at 2 GHz: for the process to queue its calls
 _FILLED_PARTS, _FILLS, _FILL_TRIES = (1, 2, 4, 8, 16), 8, 3  # sizes, fills between two events, tries
@@ -38,7 +38,7 @@ _synchronize = _native("_cuda_synchronize", lambda: torch.cuda.synchronize())
 _hold_back = _native("_cuda_sleep", lambda _cycles: None)
 
 
-class CudaBlock(Block):
+class CudaBlock(PythonBlock):
     """Up to ``calls`` calls on copies of the inputs. Their layout on the device is that of the shared pages.
 
     ``poison`` makes the program's plans allocate memory full of drawn contents from then on. ``shared`` is the

@@ -37,7 +37,7 @@ class _Properties(ctypes.Structure):
     )
 
 
-class _Access(ctypes.Structure):
+class _AccessDescription(ctypes.Structure):
     """The structure ``CUmemAccessDesc``."""
 
     _fields_ = (("location", _Location), ("flags", ctypes.c_int))
@@ -87,7 +87,7 @@ class DeviceMemory:
         place = self._library.cuMemAddressReserve(ctypes.byref(address), size, zero, ctypes.c_ulonglong(0), _NO_FLAGS)
         self._check(place, "reserve addresses")
         self._check(self._library.cuMemMap(address, size, zero, self._handle, _NO_FLAGS), "map memory")
-        access = _Access(self._location, rights)
+        access = _AccessDescription(self._location, rights)
         allowed = self._library.cuMemSetAccess(address, size, ctypes.byref(access), ctypes.c_size_t(1))
         self._check(allowed, "allow reading" if rights == READ else "allow writing")
         return address.value

@@ -32,7 +32,7 @@ class NotCompiled(RuntimeError):
     """A configuration of a tuned launch without machine code. The message gives the reason."""
 
 
-class MachineCode:
+class PlanBinaries:
     """The machine code of a plan.
 
     ``data`` holds all binaries in one piece. ``layout`` has the place of each binary, and the binary of each launch.

@@ -34,7 +34,7 @@ from pytest_passbench.runner.native_graph import NativeBlock, native_graph
 from pytest_passbench.runner.pages import MappedPages
 from pytest_passbench.runner.program import facts, prepare
 from pytest_passbench.runner.replay import Replayed, poison
-from pytest_passbench.runner.serve import Block, EngineBlock, serve
+from pytest_passbench.runner.serve import EngineBlock, PythonBlock, serve
 from pytest_passbench.runner.triton_kernels import KERNEL_MODULE
 from pytest_passbench.walls import code, harden, seccomp
 from pytest_passbench.walls.children import reap
@@ -58,7 +58,7 @@ class Ready:
     sizes: list[int] = field(default_factory=list)  # bytes of each output
     pieces: tuple[int, int] = (0, 0)  # of memory: address and bytes
     null: int = field(default_factory=lambda: os.open(os.devnull, os.O_WRONLY))
-    filter: seccomp.Measured | None = None
+    filter: seccomp.MeasuredFilters | None = None
     lasting: bool = False  # the process serves further subgraphs
     code: list[code.CodePages] = field(default_factory=list)
 
@@ -321,12 +321,12 @@ def _block(
     outputs: int,
     shared: Sequence[int],
     native: NativeBlock | None,
-) -> Block:
+) -> PythonBlock:
     """Return the block of a runner. If a device has no memory for it, tell the judge, and end the process."""
     if native is not None:
         return EngineBlock(native, ready.pages, calls, outputs)
     if not is_cuda(ready.device):
-        return Block(ready.call, ready.pages, calls, mutated, outputs)
+        return PythonBlock(ready.call, ready.pages, calls, mutated, outputs)
     from pytest_passbench.runner.cuda import CudaBlock
 
     try:

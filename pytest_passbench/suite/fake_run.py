@@ -23,7 +23,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx import GraphModule, Node
 
 from pytest_passbench.core.task import Subgraph, TensorSpec
-from pytest_passbench.suite import batching, scalars
+from pytest_passbench.suite import batching, constants
 from pytest_passbench.suite.instantiate import example_inputs, example_tensor
 from pytest_passbench.suite.limits import check_memory, limited_memory
 
@@ -64,7 +64,7 @@ class _Named(torch.fx.Interpreter):
 
     def run_node(self, node: Node) -> Any:
         args, _ = self.fetch_args_kwargs_from_env(node)
-        if problem := scalars.fault(str(getattr(node.target, "__name__", node.target)), args):
+        if problem := constants.fault(str(getattr(node.target, "__name__", node.target)), args):
             raise RuntimeError(f"{node.name} ({node.op}): {problem}")
         try:
             return super().run_node(node)
@@ -202,10 +202,10 @@ class _Values:
                 self._run.env.pop(node, None)
                 self._done.discard(node)
 
-    def _release(self, step: Node, needed: list[Node]) -> None:
+    def _release(self, step: Node, pending: list[Node]) -> None:
         """Forget the values that only nodes which have run need."""
         for source in step.all_input_nodes:
-            if source not in needed and self._done.issuperset(source.users):
+            if source not in pending and self._done.issuperset(source.users):
                 self._run.env.pop(source, None)
 
     def _storages(self, nodes: Iterable[Node]) -> set[int]:

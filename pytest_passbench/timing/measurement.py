@@ -80,7 +80,7 @@ class Arms:
 
 
 @dataclass(frozen=True)
-class Result:
+class MeasuredRatio:
     """A ratio of two arms, and the reason why measuring stopped."""
 
     estimate: Estimate
@@ -97,7 +97,7 @@ def measure(
     earlier: Arms | None = None,
     more: Callable[[], bool] = lambda: True,
     ratios: Mapping[str, tuple[str, str]] | None = None,
-) -> tuple[Arms, dict[str, Result]]:
+) -> tuple[Arms, dict[str, MeasuredRatio]]:
     """Measure until every ratio that decides has its verdict or the budget is spent.
 
     These are the ``ratios``, or without any those of every arm to the first (:class:`Arms`).
@@ -121,7 +121,7 @@ def measure(
     return measured, results
 
 
-def _cut_short(results: dict[str, Result]) -> dict[str, Result]:
+def _cut_short(results: dict[str, MeasuredRatio]) -> dict[str, MeasuredRatio]:
     return {
         arm: result
         if result.decision.stop
@@ -164,7 +164,7 @@ def _vagueness(pair: Arms, precise: float | None) -> float:
     return max((median_error(values) / enough(values, precise) for values in ratios), default=0.0)
 
 
-def decide(measured: Arms, stopping: Stopping, resolution: float, shape: Shape) -> dict[str, Result]:
+def decide(measured: Arms, stopping: Stopping, resolution: float, shape: Shape) -> dict[str, MeasuredRatio]:
     """Return the estimate and decision of every ratio by its name, from the blocks measured so far.
 
     ``resolution`` is the clock's step in seconds.
@@ -173,5 +173,5 @@ def decide(measured: Arms, stopping: Stopping, resolution: float, shape: Shape) 
     for name in (*measured.arms[1:], *measured.ratios):
         step = resolution / (shape.calls * min(map(measured.per_call, measured.sides(name))))
         pairs = measured.log_ratios(name)
-        results[name] = Result(*stopping.look(pairs, spent=measured.seconds, resolution=step))
+        results[name] = MeasuredRatio(*stopping.look(pairs, spent=measured.seconds, resolution=step))
     return results

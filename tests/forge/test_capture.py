@@ -16,11 +16,11 @@ from pytest_passbench.forge.capture import Captured, capture
 from pytest_passbench.forge.corpus import Graph, capture_case
 from pytest_passbench.forge.curate import choose, draw
 from pytest_passbench.forge.decompose import calls
-from pytest_passbench.forge.group import make_task, task_id
-from pytest_passbench.forge.models import Case, Variant
+from pytest_passbench.forge.models import ModelCase, Variant
 from pytest_passbench.forge.pool import Job, run_jobs
-from pytest_passbench.forge.recapture import verify
 from pytest_passbench.forge.steps import write_step
+from pytest_passbench.forge.suite_check import verify
+from pytest_passbench.forge.task_groups import make_task, task_id
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.find import discover
 from pytest_passbench.suite.instantiate import example_inputs
@@ -49,7 +49,7 @@ def _inputs(_model: nn.Module, variant: Variant) -> tuple[torch.Tensor, ...]:
     return (torch.randn(variant.batch, variant.size, 32, generator=generator),)
 
 
-CASE = Case("own/net", "text", Net, _inputs, (Variant(1, 8), Variant(2, 16)))
+CASE = ModelCase("own/net", "text", Net, _inputs, (Variant(1, 8), Variant(2, 16)))
 
 
 @pytest.fixture(autouse=True)
@@ -169,7 +169,7 @@ def test_fusible_runs_end_where_a_kernel_more_is_needed(graphs: list[Graph]) -> 
 
 def test_runs_about_a_convolution_are_found() -> None:
     net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 1), nn.Sigmoid()).eval()
-    case = Case("own/conv", "vision", lambda: net, lambda _model, v: (torch.randn(v.batch, 3, v.size, v.size),),
+    case = ModelCase("own/conv", "vision", lambda: net, lambda _model, v: (torch.randn(v.batch, 3, v.size, v.size),),
                 (Variant(2, 16),))  # fmt: skip
     found = {w.ops for w in windows.fusible(capture_case(case)) if w.kind == "anchored"}
     assert {("conv2d", "batch_norm", "relu"), ("conv2d", "sigmoid"), ("relu", "conv2d", "sigmoid")} <= found

@@ -81,7 +81,7 @@ def engine():
 
 @pytest.fixture(scope="module")
 def library():
-    return ctypes.CDLL(str(cpp.Library(source(), cpp.BASE_FLAGS).build().path))
+    return ctypes.CDLL(str(cpp.CppLibrary(source(), cpp.BASE_FLAGS).build().path))
 
 
 def values(kind):

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.forge.models import Case, Variant
-from pytest_passbench.forge.sources.rows import Row
+from pytest_passbench.forge.models import ModelCase, Variant
+from pytest_passbench.forge.sources.rows import ModelSpec
 from pytest_passbench.forge.sources.rows import build as build_row
 from pytest_passbench.forge.sources.rows import cases as make_cases
 from pytest_passbench.forge.sources.torchvision_names import stand_in
@@ -74,32 +74,32 @@ ROTATING = (
 FIXED = ((Variant(1, 224), Variant(8, 224)), (Variant(2, 224), Variant(64, 224)))
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[ModelCase]:
     """Yield one case per row, if timm is installed."""
     yield from _cases(CONVOLUTIONAL, ROTATING)
     yield from _cases(TRANSFORMERS, FIXED)
 
 
-def _cases(table: Table, sizes: tuple[tuple[Variant, ...], ...]) -> Iterator[Case]:
+def _cases(table: Table, sizes: tuple[tuple[Variant, ...], ...]) -> Iterator[ModelCase]:
     rows = [_row(name, overrides, sizes[place % len(sizes)]) for place, (name, overrides) in enumerate(table.items())]
     for row, case in zip(rows, make_cases(LIBRARY, "vision", rows), strict=False):
         yield dataclasses.replace(case, build=functools.partial(build, row), note=note(row))
 
 
-def _row(name: str, overrides: dict[str, Any], sizes: tuple[Variant, ...]) -> Row:
+def _row(name: str, overrides: dict[str, Any], sizes: tuple[Variant, ...]) -> ModelSpec:
     variants = tuple(Variant(*pair) for pair in overrides.get("variants", ()))
     arguments = {key: value for key, value in overrides.items() if key != "variants"}
-    return Row(
+    return ModelSpec(
         name, "timm:create_model", {"0": "float b 3 n n"}, {"model_name": name, **arguments}, variants or sizes
     )
 
 
-def note(row: Row) -> str:
+def note(row: ModelSpec) -> str:
     """Return what was changed against the published architecture."""
     return ", ".join(f"{k}={v}" for k, v in row.arguments.items() if k != "model_name") or "defaults"
 
 
-def build(row: Row) -> torch.nn.Module:
+def build(row: ModelSpec) -> torch.nn.Module:
     """Return the row's model with random weights from a fixed seed."""
     with stand_in():
         importlib.import_module(LIBRARY)

@@ -10,8 +10,7 @@ from markupsafe import Markup
 
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import charts, drawing, tables
-from pytest_passbench.report.html.findings import FindingRow, findings
-from pytest_passbench.report.html.rows import TaskRow, rows
+from pytest_passbench.report.html.rows import FindingRow, TaskRow, findings, rows
 from pytest_passbench.report.html.verdicts import Verdict, verdict_on
 from pytest_passbench.report.report import Report
 from pytest_passbench.report.run_text import extent, listing

@@ -1,4 +1,4 @@
-"""The lifting of values that a task file cannot hold: constants of the module, and calls without an allowed
+"""Placeholders for values that a task file cannot hold: constants of the module, and calls without an allowed
 spelling.
 """
 

@@ -26,7 +26,7 @@ REPEATS = 60
 
 
 @dataclass(frozen=True)
-class Machine:
+class PeakRates:
     """The best rates of one thread.
 
     ``copies``: (bytes read and written, seconds) of copies, the smallest first, a call included. ``flops``: float32
@@ -53,7 +53,7 @@ class Machine:
         return before[1] + share * (after[1] - before[1])
 
 
-def measure() -> Machine:
+def measure() -> PeakRates:
     """Return the rates of this machine: the best of ``REPEATS`` runs, which other work disturbs least.
 
     Every size is run once before any is run again, so that a disturbance of a second is not in all runs of one size.
@@ -71,7 +71,7 @@ def measure() -> Machine:
             start = time.perf_counter()
             run()
             best[number] = min(best[number], time.perf_counter() - start)
-    return Machine(tuple(zip(MOVED_BYTES, best, strict=False)), 2 * MATRIX**3 / best[-1])
+    return PeakRates(tuple(zip(MOVED_BYTES, best, strict=False)), 2 * MATRIX**3 / best[-1])
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Work:
     bytes: int
     flops: int
 
-    def seconds(self, machine: Machine) -> float:
+    def seconds(self, machine: PeakRates) -> float:
         """Return the least time of the work on ``machine``."""
         return max(machine.copy_seconds(self.bytes), self.flops / machine.flops)
 
@@ -94,7 +94,7 @@ def work(probe: Probe) -> Work:
     return Work(moved, int(counter.get_total_flops()))
 
 
-def headroom(eager_us: float, least: Work, machine: Machine) -> float:
+def headroom(eager_us: float, least: Work, machine: PeakRates) -> float:
     """Return eager's time over the least time: 2 if a program could be twice as fast as eager at most."""
     return eager_us * 1e-6 / least.seconds(machine)
 

@@ -1,4 +1,4 @@
-"""The last choice: the curated tasks that make the suite, and those that are left for training."""
+"""The last choice: the curated tasks that make the suite, the lite ones among them, and those left for training."""
 
 from __future__ import annotations
 
@@ -7,6 +7,32 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pytest_passbench.core.task import Task
+
+LITE = tuple(
+    tuple(line.split())
+    for line in """
+dropout add layer_norm
+add relu
+to pow mean add rsqrt mul to mul
+add to pow mean add rsqrt mul to mul
+silu mul
+relu square
+div tanh mul add softmax to dropout
+mul pow mul add mul tanh add mul
+pow mean add rsqrt mul mul
+add add softmax
+batch_norm silu
+batch_norm relu
+add view softmax
+mul add layer_norm
+add permute layer_norm
+mul softmax dropout
+mul sigmoid mul
+add softplus
+group_norm silu
+mean add div mul mul add
+""".strip().splitlines()
+)
 
 DTYPES = {"float32", "bfloat16", "float16"}
 

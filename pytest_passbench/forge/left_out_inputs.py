@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 
 from pytest_passbench.core.null_answers import inputs_left_out
-from pytest_passbench.core.reference import Reference, references
-from pytest_passbench.forge.noticing import NOTICING_T, same
+from pytest_passbench.core.reference import ReferenceOutput, references
 from pytest_passbench.forge.probe import Probe
+from pytest_passbench.forge.sensitivity import NOTICING_T, same
 from pytest_passbench.runner.float64 import in_float64
 from pytest_passbench.suite.build import build_graph
 
@@ -35,20 +35,20 @@ def left_out_inputs(probe: Probe) -> Iterator[str]:
         answers = _run(probe.module, changed)
         if all(map(same, answers, probe.outputs)):
             yield f"input {name} could be {words} at t = {NOTICING_T}"
-        elif _may_be_accurate(judged, answers) and all(map(Reference.accepts, judged, _run(wide, changed))):
+        elif _may_be_accurate(judged, answers) and all(map(ReferenceOutput.accepts, judged, _run(wide, changed))):
             yield f"input {name} could be {words}: by float64 the answer would be as accurate as eager's"
 
 
-def _may_be_accurate(judged: Sequence[Reference], answers: Tensors) -> bool:
+def _may_be_accurate(judged: Sequence[ReferenceOutput], answers: Tensors) -> bool:
     """Return False if eager's answers without the input are so far off that those in float64 must be too.
 
     Both differ by eager's rounding alone. A run in float64 takes many times as long as eager's.
     """
-    errors = map(Reference.errors, judged, answers)
+    errors = map(ReferenceOutput.errors, judged, answers)
     return bool(judged) and all(error.greatest_ratio < FAR_OFF for error in errors)
 
 
-def _references(wide: Graph, probe: Probe) -> list[Reference]:
+def _references(wide: Graph, probe: Probe) -> list[ReferenceOutput]:
     """Return eager's outputs beside those in float64, or nothing if the graph has no float64 form."""
     try:
         return references(_run(wide, probe.inputs), probe.outputs) or []

@@ -27,7 +27,7 @@ HEAVY_NAMES = {name.strip("_") for name in HEAVY}
 
 
 @dataclass
-class Choice:
+class SequenceChoice:
     """An operator sequence, and the windows that have it."""
 
     ops: Ops
@@ -55,22 +55,22 @@ class Choice:
         return tuple(op for op in self.ops if op not in LAYOUT)
 
 
-def candidates(windows: Iterable[Window], modality: Mapping[str, str]) -> list[Choice]:
+def candidates(windows: Iterable[Window], modality: Mapping[str, str]) -> list[SequenceChoice]:
     """Return the sequences of 2 to :data:`MAX_OPERATORS` operators that are worth a task (:func:`is_worth`).
 
     ``modality`` maps architectures to their modality.
     """
-    choices: dict[Ops, Choice] = {}
+    choices: dict[Ops, SequenceChoice] = {}
     for window in windows:
         if 2 <= len(window.ops) <= MAX_OPERATORS:
-            choices.setdefault(window.ops, Choice(window.ops)).windows.append(window)
+            choices.setdefault(window.ops, SequenceChoice(window.ops)).windows.append(window)
     for candidate in choices.values():
         votes = Counter(modality[window.case] for window in candidate.windows)
         candidate.modality = votes.most_common(1)[0][0]
     return [c for c in choices.values() if is_worth(c)]
 
 
-def is_worth(choice: Choice) -> bool:
+def is_worth(choice: SequenceChoice) -> bool:
     """Return True if a sequence is worth a task.
 
     At least a third of its operators must compute. At least a quarter must compute without being heavy
@@ -101,14 +101,16 @@ WANTED_PAIRS = frozenset([("conv2d", "view"), ("conv2d", "sigmoid"), ("embedding
 """Operators and pairs of the published tasks that few of our architectures have."""
 
 
-def select(choices: Sequence[Choice], count: int, always: Sequence[Ops] = (), quotas: bool = True) -> list[Choice]:
+def select(
+    choices: Sequence[SequenceChoice], count: int, always: Sequence[Ops] = (), quotas: bool = True
+) -> list[SequenceChoice]:
     """Return ``count`` candidates, or fewer if there are no more: ``always`` first, then those with the largest
     gain.
 
     ``quotas`` bound the shares of lengths (:data:`LENGTHS`) and of single architectures
     (:data:`MAX_TASKS_PER_CASE`); they make no sense for one model.
     """
-    state = _State(choices, count, quotas)
+    state = _SequenceSelection(choices, count, quotas)
     choice_of = {candidate.ops: candidate for candidate in choices}
     for ops in always:
         if ops in choice_of:
@@ -121,12 +123,12 @@ def select(choices: Sequence[Choice], count: int, always: Sequence[Ops] = (), qu
     return state.selection
 
 
-class _State:
+class _SequenceSelection:
     """The sequences chosen so far, and counts from which the gain of another one is computed."""
 
-    def __init__(self, choices: Sequence[Choice], count: int, quotas: bool) -> None:
+    def __init__(self, choices: Sequence[SequenceChoice], count: int, quotas: bool) -> None:
         self.count, self.quotas = count, quotas
-        self.selection: list[Choice] = []
+        self.selection: list[SequenceChoice] = []
         self.selected_ops: set[Ops] = set()
         self.cores: Counter[Ops] = Counter()
         self.bigrams: Counter[tuple[str, str]] = Counter()
@@ -141,7 +143,7 @@ class _State:
                 owners[bigram] |= candidate.cases
         self.owners = {bigram: len(cases) for bigram, cases in owners.items()}
 
-    def admits(self, choice: Choice) -> bool:
+    def admits(self, choice: SequenceChoice) -> bool:
         """Return True if the quotas leave room for ``one``, and at most one chosen sequence has the same core."""
         bucket = _bucket(choice.ops)
         if choice.ops in self.selected_ops or self.cores[choice.core] >= 2:
@@ -154,7 +156,7 @@ class _State:
             return False
         return len(choice.cases) > 2 or min(self.cases[case] for case in choice.cases) < MAX_TASKS_PER_CASE
 
-    def gain(self, choice: Choice) -> float:
+    def gain(self, choice: SequenceChoice) -> float:
         """Return the value of choosing ``one``: new bigrams and operators, rarer ones more; crowded modalities
         count less.
         """
@@ -166,7 +168,7 @@ class _State:
         worth: float = new / math.sqrt(len(choice.ops)) + operators + min(fresh, 2.0)
         return heavy * (worth / crowd + 0.3 * min(len(choice.cases), 6)) + self.preference(choice)
 
-    def preference(self, choice: Choice) -> float:
+    def preference(self, choice: SequenceChoice) -> float:
         """Return the additional value of what the published tasks have, while too few chosen ones have it."""
         rare = sum(2.0 for op in WANTED_OPERATORS.intersection(choice.ops) if self.operators[op] < 3)
         rare += sum(1.5 for pair in WANTED_PAIRS.intersection(pairwise(choice.ops)) if self.bigrams[pair] < 3)
@@ -174,7 +176,7 @@ class _State:
         outputs = choice.has_outputs and self.kinds["outputs"] < OUTPUTS * self.count
         return rare + 1.5 * convolutional + 1.0 * outputs
 
-    def take(self, choice: Choice) -> None:
+    def take(self, choice: SequenceChoice) -> None:
         """Choose ``one``."""
         self.selection.append(choice)
         self.selected_ops.add(choice.ops)

@@ -1,4 +1,4 @@
-"""A user's own model: a Python file with a module, and its inputs."""
+"""A model that a user names: a Python file with a module and its inputs, or a configuration of a model hub."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pytest_passbench.core.escape import abbreviated, line
 from pytest_passbench.core.files import kind_of
 from pytest_passbench.forge import notation
 from pytest_passbench.forge.faults import user_fault
-from pytest_passbench.forge.models import Case, Variant
+from pytest_passbench.forge.models import ModelCase, Variant
 
 EXAMPLE = "example_inputs"
 """The function of this name in the user's file returns the inputs: a tuple or dict of forward's arguments."""
@@ -29,7 +29,7 @@ TYPED = (
 DEFINED = f"let {EXAMPLE}() return the arguments of forward: a tuple of tensors, or a dict by name"
 
 
-def case_of_file(spec: str, inputs: Sequence[str], sizes: Sequence[Variant]) -> Case:
+def case_of_file(spec: str, inputs: Sequence[str], sizes: Sequence[Variant]) -> ModelCase:
     """Return the case of ``FILE.py:Name``: a module class without arguments, a function that makes a module, or a
     module.
 
@@ -49,7 +49,7 @@ def case_of_file(spec: str, inputs: Sequence[str], sizes: Sequence[Variant]) -> 
     if sizes and not inputs:
         raise UserError(f"has no effect on {EXAMPLE}()", where="--size", remedy="give --input as well, or no --size")
     tensors = functools.partial(_typed, notations) if inputs else functools.partial(_examples, module, path)
-    return Case(
+    return ModelCase(
         name=f"{path.stem}/{name}",
         modality="own",
         build=functools.partial(_build, getattr(module, name), path),
@@ -137,3 +137,23 @@ def _examples(module: Any, path: Path, _model: torch.nn.Module, _variant: Varian
     if isinstance(examples, dict) and not all(isinstance(name, str) for name in examples):
         raise UserError(f"{EXAMPLE}() returns a dict with keys that are no names", where=path, remedy=DEFINED)
     return examples
+
+
+def case_of_hub(name: str) -> ModelCase:
+    """Return the case of a ``transformers`` configuration: a folder with ``config.json``, or an id of a model hub.
+
+    Raises UserError if transformers is not installed, or if there is no such configuration.
+    """
+    if importlib.util.find_spec("transformers") is None:
+        raise UserError("transformers is not installed", remedy="pip install 'pytest-passbench[forge]'")
+    from transformers import AutoConfig
+
+    from pytest_passbench.forge.sources.transformers import case_of_config
+
+    try:
+        config = AutoConfig.from_pretrained(name)
+    except Exception as error:  # offline, unknown id, broken file: the library's own message names the reason
+        first = line(str(error).strip().partition("\n")[0] or type(error).__name__, 500)
+        raise UserError(f"no configuration: {first}", where=name,
+                        remedy="name a folder with config.json, or check the network") from error  # fmt: skip
+    return case_of_config(config, Path(name).name)

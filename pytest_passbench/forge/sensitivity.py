@@ -1,4 +1,4 @@
-"""The noticing of a wrong value: whether the outputs still agree if a graph had another value in one place."""
+"""The sensitivity of a graph: whether its outputs still agree if it had another value in one place."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from pytest_passbench.forge.null import passes
+from pytest_passbench.forge.null_answers import passes
 from pytest_passbench.forge.probe import Probe, downstream
 
 NOTICING_T = -5
