@@ -27,7 +27,7 @@ class PassWarning(UserWarning):
     """A graph, or a part of it, runs in eager although a pass was asked for."""
 
 
-class Backend:
+class PassBackend:
     """A backend of ``torch.compile`` that applies a candidate's passes to each graph, as the judge does.
 
     What no pass matches stays eager's. A pass that cannot be loaded raises PassError when the backend is made. One
@@ -123,7 +123,7 @@ class InductorPass:
     """
 
     def __init__(self, candidate: str | Path, *, task: str | None = None) -> None:
-        """Load the passes, as :class:`Backend` does."""
+        """Load the passes, as :class:`PassBackend` does."""
         self._source = DeployedPasses(open_directory(candidate, task))
         self._report = DeploymentReport()
 
@@ -155,14 +155,14 @@ def _replace(graph: Graph, other: Graph) -> None:
     graph.output(graph.graph_copy(other, dict(inputs)))
 
 
-def backend(candidate: str | Path, *, task: str | None = None) -> Backend:
+def backend(candidate: str | Path, *, task: str | None = None) -> PassBackend:
     """Return a backend of ``torch.compile`` that applies the passes of a candidate's directory.
 
-    ``task`` names the directory of a candidate that has one for each task. Raises as :class:`Backend` does.
+    ``task`` names the directory of a candidate that has one for each task. Raises as :class:`PassBackend` does.
     """
-    return Backend(candidate, task=task)
+    return PassBackend(candidate, task=task)
 
 
 def inductor_pass(candidate: str | Path, *, task: str | None = None) -> InductorPass:
-    """Return a value for ``torch._inductor.config.pre_grad_custom_pass``. Raises as :class:`Backend` does."""
+    """Return a value for ``torch._inductor.config.pre_grad_custom_pass``. Raises as :class:`PassBackend` does."""
     return InductorPass(candidate, task=task)
