@@ -327,7 +327,7 @@ def _block(
         return EngineBlock(native, ready.pages, calls, outputs)
     if not is_cuda(ready.device):
         return PythonBlock(ready.call, ready.pages, calls, mutated, outputs)
-    from pytest_passbench.runner.cuda import CudaBlock
+    from pytest_passbench.runner.cuda.block import CudaBlock
 
     try:
         plans = partial(poison, ready.replayed, random.getrandbits(32))
