@@ -38,6 +38,18 @@ def test_a_block_below_the_floor_is_a_violation(bench, monkeypatch, pipeline):
 
 
 @pytest.mark.parametrize("pipeline", ["direct", "dynamo"])
+def test_a_plan_that_copies_scratch_memory_has_a_floor(bench, monkeypatch, pipeline):
+    text = make_cpp_pass(GELU_ADD_KERNEL)
+    assert "    return out\n" in text
+    bench.task()
+    bench.candidate({"p": text.replace("    return out\n", "    out.clone().copy_(out.clone())\n    return out\n")})
+    taken_over(monkeypatch, 0.1)
+    (record, *_) = bench.records(pipeline=pipeline, audit="standard")
+    assert "floor" in {finding.rule for finding in record.findings}
+    assert record.arm.status == "integrity"
+
+
+@pytest.mark.parametrize("pipeline", ["direct", "dynamo"])
 @pytest.mark.parametrize("scale", [1, 64])
 def test_an_honest_program_is_above_it(bench, pipeline, scale):
     bench.task(scales=(scale,))
