@@ -310,7 +310,7 @@ def _idle(ready: Ready) -> None:
     for plan in ready.replayed:
         plan.idle()
     if ready.native is not None:
-        ready.native.fill_memory(None)
+        ready.native.idle()
 
 
 def _block(
