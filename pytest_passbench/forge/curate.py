@@ -11,16 +11,9 @@ from pytest_passbench.core.escape import line
 from pytest_passbench.forge.corpus import Graph
 from pytest_passbench.forge.decompose import calls, cut
 from pytest_passbench.forge.dtypes import DTYPES
-from pytest_passbench.forge.eager_time import (
-    MAX_EXCESS_SECONDS,
-    MAX_SECONDS,
-    MIN_SECONDS,
-    eager_seconds,
-    suits,
-    too_long,
-)
 from pytest_passbench.forge.input_records import condition
 from pytest_passbench.forge.instances import Instance, curated, instances
+from pytest_passbench.forge.probe import MAX_EXCESS_SECONDS, MAX_SECONDS, MIN_SECONDS, eager_seconds, suits, too_long
 from pytest_passbench.forge.task_groups import spread
 from pytest_passbench.forge.windows import Window, siblings
 

@@ -37,8 +37,7 @@ from pytest_passbench.runner.replay import Replayed, poison
 from pytest_passbench.runner.serve import EngineBlock, PythonBlock, serve
 from pytest_passbench.runner.triton_kernels import KERNEL_MODULE
 from pytest_passbench.walls import code, harden, seccomp
-from pytest_passbench.walls.children import reap
-from pytest_passbench.walls.confine import keep_own_names
+from pytest_passbench.walls.confine import keep_own_names, reap
 
 #: Skips what Python does after ``os.fork``: new locks, new random numbers, and functions that a pass registered. A
 #: runner has one thread and needs none of it, and it pays for each page that it touches.

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import charts, tables
-from pytest_passbench.report.html.outcomes import OutcomeCount
-from pytest_passbench.report.html.rows import TaskRow
+from pytest_passbench.report.html.rows import OutcomeCount, TaskRow
 from pytest_passbench.score import board
 from pytest_passbench.score.interval import Interval, digits
 
