@@ -11,11 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from pytest_passbench.api.arguments import Paths, TaskShelf, load, of_tasks, paths
+from pytest_passbench.api.arguments import Answer, Entry, Paths, TaskShelf, entries, load, of_tasks, paths
 from pytest_passbench.api.arguments import settings as settings_of
 from pytest_passbench.api.local import Local
 from pytest_passbench.api.outcome import Outcome
-from pytest_passbench.api.text_candidates import Answer, Entry, entries
 from pytest_passbench.api.work import Backend, EvaluatorCall, take
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record

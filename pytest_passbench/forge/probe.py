@@ -1,4 +1,7 @@
-"""A subgraph run by eager, for the curation rules, and eager's time, which is no careful measurement."""
+"""A subgraph run by eager, for the curation rules: its values, whether its outputs notice a wrong one, and its time.
+
+Eager's time is for the selection of subgraphs only. It is no careful measurement.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,12 @@ from torch import fx
 
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.forge.clean import functional
-from pytest_passbench.forge.null_answers import null_from
+from pytest_passbench.forge.null_answers import null_from, passes
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.instantiate import example_inputs
+
+NOTICING_T = -5
+"""The t at which a wrong value must be noticed: that of the default tolerance of ``torch.testing``."""
 
 MIN_SECONDS, MAX_SECONDS = 5e-6, 50e-3
 """Bounds of the eager time of a subgraph of the suite by the judge's clock, on one thread."""
@@ -146,3 +152,16 @@ def too_long(probe: Probe) -> bool:
 def suits(seconds: float) -> bool:
     """Return True if an eager time by the judge's clock is neither too short nor too long."""
     return MIN_SECONDS <= seconds <= MAX_SECONDS
+
+
+def unnoticed(probe: Probe, node: fx.Node, value: Any) -> bool:
+    """Return True if all outputs are correct at t = NOTICING_T although ``node`` had the value ``value``."""
+    changed = downstream(probe.pure, probe.values, node, value)
+    return all(same(answer, expected) for answer, expected in zip(changed, probe.outputs, strict=True))
+
+
+def same(answer: Any, expected: torch.Tensor) -> bool:
+    """Return True if an answer is a tensor of the right shape that is correct at t = NOTICING_T."""
+    return (
+        isinstance(answer, torch.Tensor) and answer.shape == expected.shape and passes(answer, expected, NOTICING_T)
+    )

@@ -14,8 +14,7 @@ from pytest_passbench.core.null_answers import inputs_left_out, mostly_nan
 from pytest_passbench.core.reference import ReferenceOutput, references
 from pytest_passbench.forge.clean import is_inplace
 from pytest_passbench.forge.input_records import is_degenerate
-from pytest_passbench.forge.probe import Probe
-from pytest_passbench.forge.sensitivity import NOTICING_T, same, unnoticed
+from pytest_passbench.forge.probe import NOTICING_T, Probe, same, unnoticed
 from pytest_passbench.forge.unused_values import thrown_away
 from pytest_passbench.forge.variants import MAX_GUARD, flat_clamps, idle_activations
 from pytest_passbench.runner.program import in_float64

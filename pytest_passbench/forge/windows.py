@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch import fx
 
-from pytest_passbench.forge.canonical import digest
 from pytest_passbench.forge.capture import ValueStats
 from pytest_passbench.forge.clean import is_heavy
 from pytest_passbench.forge.corpus import Graph
 from pytest_passbench.forge.decompose import Piece, calls, connected, cut, light_runs
 from pytest_passbench.forge.ngrams import fold, typical
+from pytest_passbench.forge.normal_form import digest
 from pytest_passbench.suite.opnames import is_metadata, is_random, op_name
 
 MAX_MERGES = 4000

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from pytest_passbench.core.device import gpu_index, is_cuda
-from pytest_passbench.core.errortext import explain
+from pytest_passbench.core.errors import explain
 from pytest_passbench.protocol import Layout, Order, ProtocolError, receive, send
 from pytest_passbench.rewrite.errors import PassError
 from pytest_passbench.rewrite.pipelines import BuiltGraph
