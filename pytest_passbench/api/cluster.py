@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 
-from pytest_passbench.api.work import EvaluatorCall, JudgeWorker, MachineReport, Report, SubgraphReport, subgraphs
+from pytest_passbench.api.backend import EvaluatorCall, JudgeWorker, MachineReport, Report, SubgraphReport, subgraphs
 from pytest_passbench.candidate import files
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.device import is_cuda
