@@ -22,8 +22,7 @@ from engine import Case, Store, Twins, cases, machine, write
 
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
-from pytest_passbench.forge.eager_time import suits
-from pytest_passbench.forge.probe import Probe
+from pytest_passbench.forge.probe import Probe, suits
 from pytest_passbench.suite.find import discover, installed_tasks
 from pytest_passbench.suite.taskfile import write_task
 from shared import headroom

@@ -15,9 +15,8 @@ from torch import fx
 
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.forge.capture import Captured, capture
-from pytest_passbench.forge.clean import clean
+from pytest_passbench.forge.clean import clean, lift
 from pytest_passbench.forge.models import Variant
-from pytest_passbench.forge.placeholders import lift
 from pytest_passbench.forge.sources.transformers import make_inputs
 from pytest_passbench.suite.printing import to_source
 from pytest_passbench.suite.source import parse

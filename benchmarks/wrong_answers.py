@@ -35,7 +35,7 @@ from pytest_passbench.judge.verify.accuracy import Accuracy
 from pytest_passbench.judge.verify.compare import compare
 from pytest_passbench.judge.verify.outputs import Output, OutputForm
 from pytest_passbench.protocol import KIND_OTHER_TYPE, KIND_TENSOR
-from pytest_passbench.runner.float64 import in_float64
+from pytest_passbench.runner.program import in_float64
 from pytest_passbench.suite.build import build_graph
 
 KEY = b"the inputs of the wrong answers!"

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 
-from pytest_passbench.api.work import EvaluatorCall, JudgeWorker, MachineReport, Report, SubgraphReport, subgraphs
-from pytest_passbench.candidate import archive
+from pytest_passbench.api.backend import EvaluatorCall, JudgeWorker, MachineReport, Report, SubgraphReport, subgraphs
+from pytest_passbench.candidate import files
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.errors import UserError
@@ -28,7 +28,7 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
 from pytest_passbench.judge.scratch import Scratch
-from pytest_passbench.run.hashes import of_harness
+from pytest_passbench.run.ledger import of_harness
 
 MAX_LOSSES = 3  # of judges that had a task, before the task is taken for the reason; and of judges at their start
 LOOK_SECONDS = 5.0  # between two looks for machines that have joined
@@ -292,7 +292,7 @@ def _pack(call: EvaluatorCall) -> list[Packed]:
     packed = []
     for candidate in call.candidates:
         file = BytesIO()
-        digest = archive.pack(candidate.path, file)
+        digest = files.pack(candidate.path, file)
         packed.append(Packed(candidate.name, str(candidate.path), file.getvalue(), digest))
     return packed
 

@@ -13,8 +13,8 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
 
+from pytest_passbench.api.backend import EvaluatorCall, Report, SubgraphReport
 from pytest_passbench.api.serving import DONE
-from pytest_passbench.api.work import EvaluatorCall, Report, SubgraphReport
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.paths import IMPORTED_FROM
 from pytest_passbench.core.settings import Settings

@@ -12,7 +12,7 @@ import sys
 import threading
 from multiprocessing.connection import Connection
 
-from pytest_passbench.api.work import EvaluatorCall, JudgeWorker, subgraphs
+from pytest_passbench.api.backend import EvaluatorCall, JudgeWorker, subgraphs
 from pytest_passbench.core.errors import UserError
 
 DONE = None

@@ -20,8 +20,8 @@ from pytest_passbench.core.plurals import counted
 
 if TYPE_CHECKING:
     from pytest_passbench.core.task import Task
+    from pytest_passbench.forge.model_tasks import ModelTasks
     from pytest_passbench.forge.models import ModelCase, Variant
-    from pytest_passbench.forge.single import ModelTasks
 
 STEPS = ("capture", "windows", "select", "curate", "write")
 EXTRA = ("describe",)
@@ -156,7 +156,7 @@ def verify(args: argparse.Namespace) -> int:
 def make_from_model(args: argparse.Namespace) -> int:
     """Make tasks from one model of the user's or of a hub."""
     from pytest_passbench.core.progress import ProgressLines
-    from pytest_passbench.forge import single, user_model
+    from pytest_passbench.forge import model_tasks, user_model
 
     if kind_of(args.out) not in (None, "folder"):
         raise UserError(f"{args.out} is no folder", where="--out", remedy="name a folder, which may be new")
@@ -167,7 +167,7 @@ def make_from_model(args: argparse.Namespace) -> int:
     remedy = None if args.hub else user_model.TYPED if args.input else user_model.DEFINED
     progress = ProgressLines("forge")
     try:
-        result = single.make(case, args.tasks or 3, progress, remedy)
+        result = model_tasks.make(case, args.tasks or 3, progress, remedy)
     finally:
         progress.clear()
     if not result.tasks:

@@ -46,8 +46,8 @@ def _options() -> list[Option]:
 def run(args: argparse.Namespace) -> int:
     """Judge, write the results, print the summary, and return the exit code."""
     from pytest_passbench.api.arguments import load
+    from pytest_passbench.api.backend import EvaluatorCall, take
     from pytest_passbench.api.evaluator import make_backend
-    from pytest_passbench.api.work import EvaluatorCall, take
     from pytest_passbench.core.plurals import counted
     from pytest_passbench.core.progress import ProgressLines
     from pytest_passbench.core.record import Record

@@ -81,7 +81,7 @@ def absent_of(stored: Run, refs: list[TaskRef]) -> list[Task]:
 def problems(stored: Run, refs: list[TaskRef], tasks: dict[str, Task], candidate: Candidate | None) -> Iterator[str]:
     """Yield each way in which the results do not fit the tasks, the candidate or this code, in words."""
     from pytest_passbench.run import consistency
-    from pytest_passbench.run.hashes import of_harness
+    from pytest_passbench.run.ledger import of_harness
     from pytest_passbench.suite.edition import edition_of
     from pytest_passbench.suite.taskfile import task_hash
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pytest_passbench.core.accuracy import MAX_GREATEST_RATIO, is_accurate, max_mean_ratio
+from pytest_passbench.core.criterion import MAX_GREATEST_RATIO, is_accurate, max_mean_ratio
 from pytest_passbench.core.null_answers import fixed_nulls, mean_answer
 from pytest_passbench.core.pieces import WIDER, pieces
 

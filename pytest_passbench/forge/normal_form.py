@@ -4,22 +4,25 @@ Operands of commutative operators have no order. Identities and casts to the sam
 layout operation are one: ``view``, ``reshape``, ``flatten`` and ``unsqueeze`` give a shape, ``permute``,
 ``transpose`` and ``movedim`` an order of dimensions. Consecutive ones are joined.
 
+Two graphs are the same task material if their canonical sources are equal. A normal form is coarser.
+
 The hash is a Weisfeiler-Lehman hash: every value has a colour, made of its operator and of the colours about it. So
 neither the names nor the order of inputs, values and outputs matter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import fx
 
-from pytest_passbench.forge.canonical import digest
 from pytest_passbench.rewrite.names import COMMUTATIVE, DIM_NAMES
 from pytest_passbench.rewrite.normalise import CanonicalCall, canonical
 from pytest_passbench.suite.opnames import is_metadata
+from pytest_passbench.suite.printing import to_source
 
 ROUNDS = 4
 """How often colours are refined by the colours of their users: enough to tell inputs apart by their place."""
@@ -190,3 +193,28 @@ def _alive(form: _NormalForm) -> set[fx.Node]:
             alive.add(node)
             waiting += [source for _, source in form.operands[node]]
     return alive
+
+
+def canonical_source(module: fx.GraphModule) -> str:
+    """Return the source of ``module`` with inputs ``in_0``, ``in_1``, ... in order of first use, and values
+    ``tmp_0``, ...
+    """
+    graph, copies = fx.Graph(), {}
+    calls = (n for n in module.graph.nodes if n.op != "placeholder")
+    order = [a for n in calls for a in n.all_input_nodes if a.op == "placeholder"]
+    for index, node in enumerate(dict.fromkeys(order)):
+        copies[node] = graph.placeholder(f"in_{index}")
+    count = 0
+    for node in module.graph.nodes:
+        if node.op == "output":
+            graph.output(fx.node.map_arg(node.args[0], copies.__getitem__))
+        elif node.op != "placeholder":
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+            copies[node]._rename(f"tmp_{count}")
+            count += 1
+    return to_source(fx.GraphModule(torch.nn.Module(), graph))
+
+
+def digest(parts: Iterable[str], length: int = 16) -> str:
+    """Return a short SHA-256 hash (``length`` hex digits) of several texts."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:length]

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import torch
 
 from pytest_passbench.core.task import Task
-from pytest_passbench.forge.canonical import canonical_source, digest
 from pytest_passbench.forge.corpus import capture_case
 from pytest_passbench.forge.curate import draw
 from pytest_passbench.forge.models import ModelCase
-from pytest_passbench.forge.normal_form import normal_form
+from pytest_passbench.forge.normal_form import canonical_source, digest, normal_form
 from pytest_passbench.forge.probe import Probe
 from pytest_passbench.forge.rules import complaints
 from pytest_passbench.forge.windows import matching

@@ -15,7 +15,7 @@ import torch
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated, line
 from pytest_passbench.core.files import kind_of
-from pytest_passbench.forge import notation
+from pytest_passbench.forge import models
 from pytest_passbench.forge.faults import user_fault
 from pytest_passbench.forge.models import ModelCase, Variant
 
@@ -34,13 +34,13 @@ def case_of_file(spec: str, inputs: Sequence[str], sizes: Sequence[Variant]) -> 
     module.
 
     Inputs come from the file's ``example_inputs()``, or from ``inputs`` in the notation of
-    :mod:`pytest_passbench.forge.notation` at each of ``sizes``. Raises UserError if the file, the name or the inputs
+    :mod:`pytest_passbench.forge.models` at each of ``sizes``. Raises UserError if the file, the name or the inputs
     are missing or wrong, or if the file cannot be imported.
     """
     path, name = _parts(spec)
-    notations = notation.parse_all(inputs)
+    notations = models.parse_all(inputs)
     for variant in sizes or (DEFAULT_SIZE,):
-        notation.check_memory(notations, variant)
+        models.check_memory(notations, variant)
     module = _load(path)
     if not hasattr(module, name):
         raise UserError(f"has no {abbreviated(name)}", where=path, remedy=_proposal(module))
@@ -114,8 +114,8 @@ def _build(factory: Any, where: Path) -> torch.nn.Module:
     return model.eval()
 
 
-def _typed(inputs: Sequence[notation.Notation], _model: torch.nn.Module, variant: Variant) -> Any:
-    return notation.tensors(inputs, variant)
+def _typed(inputs: Sequence[models.Notation], _model: torch.nn.Module, variant: Variant) -> Any:
+    return models.tensors(inputs, variant)
 
 
 def _examples(module: Any, path: Path, _model: torch.nn.Module, _variant: Variant) -> Any:

@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from pytest_passbench.forge.probe import Probe
-from pytest_passbench.forge.sensitivity import unnoticed
+from pytest_passbench.forge.probe import Probe, unnoticed
 from pytest_passbench.rewrite.normalise import CanonicalCall, canonical
 
 Form = Callable[[torch.Tensor], torch.Tensor]

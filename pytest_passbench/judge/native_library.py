@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_passbench.core.cache import user_cache
+from pytest_passbench.core.paths import user_cache
 from pytest_passbench.judge.scratch import Scratch
 from pytest_passbench.kernels import toolchain
 from pytest_passbench.kernels.toolchain import CompileError

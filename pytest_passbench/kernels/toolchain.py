@@ -10,8 +10,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from pytest_passbench.core.cache import user_cache
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.paths import user_cache
 
 CACHE_VARIABLE = "PASSBENCH_KERNEL_CACHE"
 

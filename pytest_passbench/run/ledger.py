@@ -22,14 +22,15 @@ from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import Settings, same_in
 from pytest_passbench.kernels import toolchain
-from pytest_passbench.run.hashes import of_harness
 
 if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
     from pytest_passbench.report.report import Report
     from pytest_passbench.run.stored import StoredRun
+import functools
 from dataclasses import replace
 
+from pytest_passbench.core.paths import PACKAGE
 from pytest_passbench.core.record import RAN, ArmResult
 
 PHASE = "disqualified"
@@ -300,3 +301,13 @@ def _judged(record: Record, caught: dict[tuple[str, str, str], Record]) -> Recor
     message = f"pass {guilty[0][2]} broke a rule on {where.task}/{where.subgraph}: {where.arm.message}"
     against = replace(record.against, speed=None) if record.against is not None else None
     return replace(record, arm=ArmResult("integrity", PHASE, message, output=record.arm.output), against=against)
+
+
+@functools.cache
+def of_harness() -> str:
+    """Return the SHA-256 (hex) of the names and contents of this package's Python and C++ files."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".cpp", ".h")):
+        for part in (path.relative_to(PACKAGE).as_posix().encode(), path.read_bytes()):
+            digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()

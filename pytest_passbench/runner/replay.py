@@ -32,8 +32,8 @@ from pytest_passbench.plans.launch import (
     TritonType,
     Tuned,
 )
-from pytest_passbench.runner.contents import Contents
 from pytest_passbench.runner.engine import Engine
+from pytest_passbench.runner.memory_contents import Contents
 from pytest_passbench.runner.native_code import DTYPE_CODES, CppFunction, Executable, NativePlan, NotNative
 from pytest_passbench.runner.plan_runtime import (
     FillingAllocator,

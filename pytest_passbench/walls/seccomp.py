@@ -14,7 +14,7 @@ import platform
 import struct
 from collections.abc import Iterable
 
-from pytest_passbench.walls import code
+from pytest_passbench.walls import jit_code
 from pytest_passbench.walls.syscalls import SYSCALL_TABLES, SyscallTable
 
 ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
@@ -108,7 +108,7 @@ class MeasuredFilters:
         left, self._left = self._left, None
         if left is None:
             return
-        code.seal(self._maps)
+        jit_code.seal(self._maps)
         if not left.install():
             raise OSError("the kernel refuses the filter of a measured process")
 

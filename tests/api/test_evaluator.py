@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import pytest_passbench
-from pytest_passbench.api.work import MachineReport, SelectionReport, SubgraphReport
+from pytest_passbench.api.backend import MachineReport, SelectionReport, SubgraphReport
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import ArmResult, Record, Speed
 from support.plugin_runs import PASS, task_text

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pytest_passbench.api import evaluator
-from pytest_passbench.api.work import MachineReport, SelectionReport, SubgraphReport
+from pytest_passbench.api.backend import MachineReport, SelectionReport, SubgraphReport
 from pytest_passbench.commands.main import main
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.exits import HARNESS_FAILED

@@ -11,16 +11,14 @@ import pytest
 import torch
 from torch import nn
 
-from pytest_passbench.forge import corpus_file, curate, windows
+from pytest_passbench.forge import corpus, curate, windows
 from pytest_passbench.forge.capture import Captured, capture
 from pytest_passbench.forge.corpus import Graph, capture_case
-from pytest_passbench.forge.curate import choose, draw
+from pytest_passbench.forge.curate import choose, draw, make_task, task_id
 from pytest_passbench.forge.decompose import calls
 from pytest_passbench.forge.models import ModelCase, Variant
-from pytest_passbench.forge.pool import Job, run_jobs
-from pytest_passbench.forge.steps import write_step
+from pytest_passbench.forge.steps import Job, run_jobs, write_step
 from pytest_passbench.forge.suite_check import verify
-from pytest_passbench.forge.task_groups import make_task, task_id
 from pytest_passbench.suite.build import build_graph
 from pytest_passbench.suite.find import discover
 from pytest_passbench.suite.instantiate import example_inputs
@@ -98,8 +96,8 @@ def test_operators_move_next_to_their_user(graphs: list[Graph]) -> None:
 
 def test_a_saved_corpus_comes_back_the_same(graphs: list[Graph], tmp_path: Path) -> None:
     path = tmp_path / "net.json"
-    assert corpus_file.save(graphs, path) == 2
-    again = corpus_file.load(path)
+    assert corpus.save(graphs, path) == 2
+    again = corpus.load(path)
     for one, other in zip(graphs, again, strict=True):
         assert [n.target for n in calls(one.graph)] == [n.target for n in calls(other.graph)]
         assert len(one.follows) == len(other.follows)
@@ -193,8 +191,8 @@ def test_a_captured_graph_may_be_longer_than_a_tasks(tmp_path: Path) -> None:
         node = graph.call_function(torch.tanh, (node,))
     graph.output((node,))
     made = Graph("own/long", "text", "", Variant(1, 8), 0, Captured(torch.fx.GraphModule(nn.Module(), graph)))
-    assert corpus_file.save([made], tmp_path / "long.json") == 1
-    (again,) = corpus_file.load(tmp_path / "long.json")
+    assert corpus.save([made], tmp_path / "long.json") == 1
+    (again,) = corpus.load(tmp_path / "long.json")
     assert len(calls(again.graph)) == MAX_STATEMENTS + 10
 
 

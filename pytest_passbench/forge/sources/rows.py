@@ -13,8 +13,7 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.forge.models import ModelCase, Variant
-from pytest_passbench.forge.notation import parse
+from pytest_passbench.forge.models import ModelCase, Variant, parse
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class ModelSpec:
     """An architecture as data.
 
     ``where`` is ``module:name``. ``inputs`` maps forward's arguments (or ``"0"``, ``"1"``, ... by position) to the
-    notation of :mod:`pytest_passbench.forge.notation`, such as ``"float b 3 n n"`` or ``"int1000 b n"``.
+    notation of :mod:`pytest_passbench.forge.models`, such as ``"float b 3 n n"`` or ``"int1000 b n"``.
     """
 
     name: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytest_passbench.core.accuracy import worst
+from pytest_passbench.core.criterion import worst
 from pytest_passbench.core.reference import OutputErrors
 
 MAX_WORSE = 2  # levels of the ladder by which a call may be worse than those that were compared with float64

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from pytest_passbench.core.accuracy import worst
+from pytest_passbench.core.criterion import worst
 from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.record import RAN
 from pytest_passbench.core.reference import ReferenceOutput, references

@@ -1,4 +1,4 @@
-"""The rows of the page's tables: of tasks, one for each candidate, and of findings."""
+"""The rows of the page's tables: of tasks, one for each candidate, and of findings; and how subgraphs end."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ from markupsafe import Markup
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import tables
-from pytest_passbench.report.html.outcomes import OutcomeCount
 from pytest_passbench.score import board, es
 from pytest_passbench.score.interval import Interval
 from pytest_passbench.score.subgraph import NOT_JUDGED, Judged
+
+SIGNS = {"faster": "▲", "same": "=", "slower": "▼", "unresolved": "?", tables.NOT_MEASURED: "–", NOT_JUDGED: "–",
+         "harness_fail": "–"}  # fmt: skip
+"""The sign and, by its name, the colour of each way in which a subgraph ends. Any other way is a failure."""
+
+FAILED = "✕"
 
 
 @dataclass(frozen=True)
@@ -145,3 +150,22 @@ def findings(tasks: Sequence[TaskRow]) -> list[FindingRow]:
                 places_by_finding.setdefault(key, []).append((f"{task.name}/{record.subgraph}", task.key))
     rows = [FindingRow(*key, *places[0], len(places)) for key, places in places_by_finding.items()]
     return sorted(rows, key=lambda row: row.severity != "violation")
+
+
+@dataclass(frozen=True)
+class OutcomeCount:
+    """A way in which subgraphs ended, and how many did."""
+
+    count: int
+    name: str
+
+    @property
+    def sign(self) -> str:
+        """A character that stands for it."""
+        return SIGNS.get(self.name, FAILED)
+
+    @property
+    def kind(self) -> str:
+        """Its class in the style sheet."""
+        named = self.name if self.name in ("faster", "same", "slower", "unresolved") else "failed"
+        return "unmeasured" if SIGNS.get(self.name) == "–" else named

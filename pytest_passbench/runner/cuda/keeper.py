@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from pytest_passbench.core.device import gpu_index
-from pytest_passbench.core.errortext import explain
+from pytest_passbench.core.errors import explain
 from pytest_passbench.protocol import Layout, ProtocolError, receive, send
 from pytest_passbench.runner.cuda import libcuda
 from pytest_passbench.runner.cuda.device_memory import DeviceMemory

@@ -11,12 +11,11 @@ from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.core.task import Task
 from pytest_passbench.forge.corpus import Graph, capture_case
-from pytest_passbench.forge.curate import choose, draw
+from pytest_passbench.forge.curate import choose, draw, make_task
 from pytest_passbench.forge.decompose import calls
 from pytest_passbench.forge.faults import fault_of
 from pytest_passbench.forge.models import ModelCase
 from pytest_passbench.forge.sequence_choice import Ops, SequenceChoice, candidates, select
-from pytest_passbench.forge.task_groups import make_task
 from pytest_passbench.forge.windows import (
     Window,
     first_size,
