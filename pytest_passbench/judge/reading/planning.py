@@ -24,8 +24,8 @@ from pytest_passbench.judge.reading.shapes import Mismatch, mismatch, zeros
 from pytest_passbench.judge.reading.triton_code import machine_code
 from pytest_passbench.judge.reading.triton_texts import TextRefused, checked_text
 from pytest_passbench.judge.sealing import sealed
-from pytest_passbench.kernels.errors import CompileError
 from pytest_passbench.kernels.signatures import Signature
+from pytest_passbench.kernels.toolchain import CompileError
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import CppKernel, Launch, LaunchPlan, Operand, Operator, Request, TritonKernel
 from pytest_passbench.plans.words import steps

@@ -33,7 +33,7 @@ from pytest_passbench.judge.reading.cpp_errors import located, rest
 from pytest_passbench.judge.reading.planning import Answer, Planner
 from pytest_passbench.judge.reading.reader import LibrarySource, named
 from pytest_passbench.judge.reading.readings import Readings
-from pytest_passbench.kernels.errors import CompileError
+from pytest_passbench.kernels.toolchain import CompileError
 from pytest_passbench.protocol import READ, Order
 from pytest_passbench.suite.limits import check_memory
 
