@@ -8,8 +8,8 @@ from pathlib import Path
 
 from support.paths import ROOT
 
-_OUTSIDE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/LOG.md", "candidates/README.md")]
-PAGES = sorted([*_OUTSIDE, *(ROOT / "docs").glob("*.md")])
+_OUTSIDE = ("README.md", "CONTRIBUTING.md", "benchmarks/EDITIONS.md", "benchmarks/LOG.md", "candidates/README.md")
+PAGES = sorted([*(ROOT / name for name in _OUTSIDE), *(ROOT / "docs").glob("*.md")])
 
 #: A fenced block, with the path in the line before it if it is the text of a file.
 _BLOCK = re.compile(r"(?:^`(?P<path>[^`\n]+)`:\n\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
