@@ -8,7 +8,8 @@ from pathlib import Path
 
 from support.paths import ROOT
 
-_OUTSIDE = ("README.md", "CONTRIBUTING.md", "benchmarks/EDITIONS.md", "benchmarks/LOG.md", "candidates/README.md")
+_OUTSIDE = ["README.md", "CONTRIBUTING.md", "candidates/README.md"]
+_OUTSIDE += [f"benchmarks/{name}.md" for name in ("CUDA", "EDITIONS", "LOG")]
 PAGES = sorted([*(ROOT / name for name in _OUTSIDE), *(ROOT / "docs").glob("*.md")])
 
 #: A fenced block, with the path in the line before it if it is the text of a file.
