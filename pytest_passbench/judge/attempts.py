@@ -7,14 +7,12 @@ from collections.abc import Callable
 from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.record import HARNESS_FAIL, ArmResult, Record
 from pytest_passbench.judge import witness
-from pytest_passbench.judge.arms.failures import ArmFailure
-from pytest_passbench.judge.arms.faults import FAULTS, fault_line
+from pytest_passbench.judge.arms.failures import FAULTS, ArmFailure, fault_line
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
+from pytest_passbench.judge.bench import Deadline, Stopwatch
 from pytest_passbench.judge.case import Case
-from pytest_passbench.judge.deadline import Deadline
 from pytest_passbench.judge.equipment import Equipment
 from pytest_passbench.judge.reading.reader import READING
-from pytest_passbench.judge.stopwatch import Stopwatch
 from pytest_passbench.judge.trial.trial import Trial
 
 #: A function that judges a case, given True if it is the last attempt. Raises ArmFailure or one of FAULTS.

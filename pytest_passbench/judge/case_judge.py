@@ -8,14 +8,13 @@ from typing import Any
 from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.record import Against, ArmResult, Record
 from pytest_passbench.judge.arms.arm import Arm
-from pytest_passbench.judge.arms.failures import ArmFailure
-from pytest_passbench.judge.arms.faults import HarnessFault, fault_line, is_fault
+from pytest_passbench.judge.arms.failures import ArmFailure, HarnessFault, fault_line, is_fault
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, REFERENCE, TWIN
 from pytest_passbench.judge.audits import layers
 from pytest_passbench.judge.audits.auditor import Auditor
 from pytest_passbench.judge.baselines import Baselines, put
+from pytest_passbench.judge.bench import Deadline, Stopwatch
 from pytest_passbench.judge.case import Case, keep_found
-from pytest_passbench.judge.deadline import Deadline
 from pytest_passbench.judge.devices import max_slots
 from pytest_passbench.judge.equipment import Equipment
 from pytest_passbench.judge.inputs import default as default_generator
@@ -23,7 +22,6 @@ from pytest_passbench.judge.measure.allowance import REMEASURED, REMEASURED_TO_R
 from pytest_passbench.judge.measure.floor import Noise
 from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.judge.reading.reader import READING
-from pytest_passbench.judge.stopwatch import Stopwatch
 from pytest_passbench.judge.trial.subject import Subject
 from pytest_passbench.judge.trial.trial import Trial
 from pytest_passbench.protocol import Order
@@ -71,7 +69,7 @@ class CaseJudge:
         """Judge a case for the first time. Return its record, and its trial if there was something to judge.
 
         A fault in the ``last`` attempt may be the baseline's or the reference's own. Raises ArmFailure or one of
-        :data:`~pytest_passbench.judge.arms.faults.FAULTS` if a fault ends the attempt.
+        :data:`~pytest_passbench.judge.arms.failures.FAULTS` if a fault ends the attempt.
         """
         attempt = _Attempt(case, self._record(case), Deadline(self._settings.timeout), last)
         trial = self._judge(attempt)

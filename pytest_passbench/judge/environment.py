@@ -14,9 +14,9 @@ from pytest_passbench.core.device import is_cuda
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.arms.sandbox import Walls
 from pytest_passbench.judge.inputs import default as default_generator
-from pytest_passbench.judge.machine import priority
 from pytest_passbench.judge.machine.cores import Cores
 from pytest_passbench.judge.machine.gpu import device_state
+from pytest_passbench.judge.machine.process import allowed
 
 
 def environment(settings: Settings, walls: Walls, cores: Cores) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def environment(settings: Settings, walls: Walls, cores: Cores) -> dict[str, Any
         **(device_state(settings.device) if is_cuda(settings.device) else {}),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "priority": "real-time" if priority.allowed() else "ordinary",
+        "priority": "real-time" if allowed() else "ordinary",
         "frequency_mhz": _frequency(),
         "load": round(os.getloadavg()[0], 2),
         "memory_gib": math.ceil(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),

@@ -10,12 +10,11 @@ from pytest_passbench.core.settings import Settings
 from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, REFERENCE, TWIN
-from pytest_passbench.judge.bench import Bench
+from pytest_passbench.judge.bench import Bench, Deadline, Stopwatch
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.store import cache_folder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.case import Case
-from pytest_passbench.judge.deadline import Deadline
 from pytest_passbench.judge.inputs import Inputs
 from pytest_passbench.judge.inputs.pages import MAX_SLOTS, Pages, plan_layout
 from pytest_passbench.judge.machine.awake import Awake
@@ -25,7 +24,6 @@ from pytest_passbench.judge.programs import Programs
 from pytest_passbench.judge.reading.readings import Readings
 from pytest_passbench.judge.reference import Reference
 from pytest_passbench.judge.sandboxes import Sandboxes
-from pytest_passbench.judge.stopwatch import Stopwatch
 
 
 class Equipment:

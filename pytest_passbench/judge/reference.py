@@ -8,8 +8,7 @@ from typing import Any
 from pytest_passbench.candidate.layout import Candidate
 from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.record import RAN, ArmResult, Record
-from pytest_passbench.judge.arms.failures import ArmFailure
-from pytest_passbench.judge.arms.faults import HarnessFault, fault_line, is_fault
+from pytest_passbench.judge.arms.failures import ArmFailure, HarnessFault, fault_line, is_fault
 from pytest_passbench.judge.case import Case
 from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.judge.reading.readings import Readings

@@ -19,8 +19,7 @@ from pytest_passbench.judge.case import Case, smallest_first
 from pytest_passbench.judge.case_judge import CaseJudge
 from pytest_passbench.judge.environment import environment
 from pytest_passbench.judge.equipment import Equipment
-from pytest_passbench.judge.machine.heap import give_back
-from pytest_passbench.judge.machine.limits import Limits
+from pytest_passbench.judge.machine.process import Limits, give_back
 from pytest_passbench.judge.measure.allowance import DEFAULT, QUICK
 from pytest_passbench.judge.touching import Touched, matches
 from pytest_passbench.judge.trial.trial import Trial

@@ -7,8 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 
 from pytest_passbench.judge.arms.arm import Arm
-from pytest_passbench.judge.arms.failures import ArmFailure
-from pytest_passbench.judge.arms.faults import HarnessFault
+from pytest_passbench.judge.arms.failures import ArmFailure, HarnessFault
 from pytest_passbench.judge.arms.forks import ArmFailed
 from pytest_passbench.judge.arms.names import EAGER
 from pytest_passbench.judge.arms.runner import Runner
@@ -28,7 +27,7 @@ PROCESS_FAILED = frozenset({"crash", "timeout", "integrity"})
 def run(order: Order, arms: Mapping[str, Arm], bench: Bench) -> None:
     """Build eager's program in all of ``arms``, and call it in fresh processes, as for a measurement.
 
-    Raises one of :data:`~pytest_passbench.judge.arms.faults.FAULTS` if that fails. A graph that eager refuses is no
+    Raises one of :data:`~pytest_passbench.judge.arms.failures.FAULTS` if that fails. A graph that eager refuses is no
     fault.
     """
     templates: dict[str, Template] = {}

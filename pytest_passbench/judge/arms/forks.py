@@ -8,13 +8,12 @@ from contextlib import contextmanager
 from itertools import cycle
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.judge.arms.failures import ArmFailure, unexpected
-from pytest_passbench.judge.arms.faults import HarnessFault, fault_line, is_fault
+from pytest_passbench.judge.arms.failures import ArmFailure, HarnessFault, fault_line, is_fault, unexpected
 from pytest_passbench.judge.arms.names import CANDIDATE
 from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.arms.template import Effects, Fork, Template
-from pytest_passbench.judge.deadline import Deadline
+from pytest_passbench.judge.bench import Deadline
 from pytest_passbench.judge.machine.cores import Cores
 from pytest_passbench.protocol import MAX_OUTPUTS
 

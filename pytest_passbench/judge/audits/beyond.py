@@ -24,9 +24,9 @@ from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch, Inputs
 from pytest_passbench.judge.inputs.beyond import Range, other_last_bit, with_special
-from pytest_passbench.judge.verify.checker import Standing
 from pytest_passbench.judge.verify.compare import Comparison
 from pytest_passbench.judge.verify.outputs import Output, read_call
+from pytest_passbench.judge.verify.standing import Standing
 from pytest_passbench.timing.measurement import FEWEST_PAIRS
 
 MAX_SECONDS = 0.008  # for all ranges. If they take longer, some are left out by chance, but none of large values

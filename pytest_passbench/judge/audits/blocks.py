@@ -22,10 +22,9 @@ from pytest_passbench.judge.arms.template import Effects, Template
 from pytest_passbench.judge.audits.layers import violation
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch
-from pytest_passbench.judge.verify.checker import Standing
 from pytest_passbench.judge.verify.compare import compare
 from pytest_passbench.judge.verify.outputs import Output, read_call
-from pytest_passbench.judge.verify.stability import ROUNDING_LEVELS, explained_by_rounding
+from pytest_passbench.judge.verify.standing import ROUNDING_LEVELS, Standing, explained_by_rounding
 
 BLOCK_SECONDS, MAX_CALLS = 0.005, 4
 VERIFIED_CALLS = 2  # of each block

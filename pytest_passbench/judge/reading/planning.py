@@ -1,4 +1,7 @@
-"""Answers templates' requests: it turns a match of a pass into a launch plan with compiled kernels."""
+"""Answers templates' requests: it turns a match of a pass into a launch plan with compiled kernels.
+
+What a plan returns is held against the dtypes and shapes of the operators that it replaces.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,25 @@ from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.reading.cpp_errors import explained
 from pytest_passbench.judge.reading.reader import VIOLATIONS, WRONG_CALL, Reader, Refusal, named
-from pytest_passbench.judge.reading.shapes import Mismatch, mismatch, zeros
-from pytest_passbench.judge.reading.triton_code import machine_code
-from pytest_passbench.judge.reading.triton_texts import TextRefused, checked_text
-from pytest_passbench.judge.sealing import sealed
+from pytest_passbench.judge.reading.triton_code import TextRefused, checked_text, machine_code
+from pytest_passbench.judge.scratch import sealed
 from pytest_passbench.kernels.errors import CompileError
 from pytest_passbench.kernels.signatures import Signature
 from pytest_passbench.plans import parse
-from pytest_passbench.plans.launch import CppKernel, Launch, LaunchPlan, Operand, Operator, Request, TritonKernel
+from pytest_passbench.plans.launch import (
+    ITEM_BYTES,
+    Allocate,
+    CppKernel,
+    Form,
+    Launch,
+    LaunchPlan,
+    Operand,
+    Operator,
+    Request,
+    Result,
+    TritonKernel,
+    contiguous,
+)
 from pytest_passbench.plans.words import steps
 from pytest_passbench.plans.written import returns_written, written
 from pytest_passbench.suite.allowlist import resolve
@@ -39,9 +53,53 @@ _INTEGERS = {
     for sign in ("", "u")
     for bits in (8, 16, 32, 64)
 }
-
-
 MAX_LIBRARY_BYTES = 64 << 20  # of all compiled kernels of a pass directory, since the judge keeps them in memory
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A plan's return of another dtype or shape than the operators that it replaces give.
+
+    ``status`` is a record's, and ``message`` is a sentence. ``wider``: the shape is right, and the dtype has no fewer
+    bytes.
+    """
+
+    status: str
+    message: str
+    wider: bool
+
+
+def mismatch(request: Request, plan: LaunchPlan) -> Mismatch | None:
+    """Return the first value of a plan that differs from what the replaced operators give, or None if none does.
+
+    A value may be of any form if nothing uses it, and if the operators' form depends on values.
+    """
+    for number, (operand, expected) in enumerate(zip(plan.returns, request.results, strict=False), 1):
+        actual = Result(operand.form.dtype, operand.form.shape)
+        if expected is None or actual == expected:
+            continue
+        which = f" as value {number} of {len(plan.returns)}" if len(plan.returns) > 1 else ""
+        message = f"pass {request.name} returns {actual}{which}; the operators that it replaces give {expected}"
+        if actual.shape != expected.shape:
+            return Mismatch("shape_mismatch", message, wider=False)
+        return Mismatch("type_mismatch", message, wider=ITEM_BYTES[actual.dtype] >= ITEM_BYTES[expected.dtype])
+    return None
+
+
+def zeros(request: Request, plan: LaunchPlan) -> dict[str, Any]:
+    """Return the message with a plan of zeros in place of ``plan``, of the forms that the replaced operators give.
+
+    With it the operators behind the match still run, so the other matches of the graph are found.
+    """
+    pairs = zip(plan.returns, request.results, strict=True)
+    forms = [_form(operand, expected) for operand, expected in pairs]
+    returns = tuple(Operand("buffer", index, 0, form) for index, form in enumerate(forms))
+    zero_plan = LaunchPlan(plan.tensors, (), (), tuple(Allocate(form, 0) for form in forms), returns)
+    return {"plan": zero_plan.to_data(), "kernels": [], "written": []}
+
+
+def _form(operand: Operand, expected: Result | None) -> Form:
+    return operand.form if expected is None else contiguous(expected.dtype, expected.shape)
 
 
 @dataclass(frozen=True)

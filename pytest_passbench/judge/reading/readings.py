@@ -12,8 +12,7 @@ from pytest_passbench.candidate.layout import Candidate, PassDir
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.settings import Policy
 from pytest_passbench.judge.arms.arm import Arm
-from pytest_passbench.judge.arms.failures import ArmFailure
-from pytest_passbench.judge.arms.faults import is_fault
+from pytest_passbench.judge.arms.failures import ArmFailure, is_fault
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.reading.planning import Planner

@@ -9,7 +9,7 @@ from pytest_passbench.judge.arms.forks import ArmFailed
 from pytest_passbench.judge.arms.names import AGAINST, CANDIDATE, EAGER, FLOAT64, REFERENCE, TWIN
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.arms.template import Effects
-from pytest_passbench.judge.deadline import Pace
+from pytest_passbench.judge.bench import Pace
 from pytest_passbench.judge.devices import clock_of
 from pytest_passbench.judge.entries import speed_of
 from pytest_passbench.judge.inputs import Batch

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pytest_passbench.core import misses
 from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.record import RAN, ArmResult, Speed
-from pytest_passbench.judge.arms.failures import ArmFailure
-from pytest_passbench.judge.arms.faults import HarnessFault, fault_line, is_fault
+from pytest_passbench.judge.arms.failures import ArmFailure, HarnessFault, fault_line, is_fault
 from pytest_passbench.judge.arms.names import AGAINST, CANDIDATE, EAGER, REFERENCE, TWIN
 from pytest_passbench.judge.arms.template import Template
 from pytest_passbench.judge.entries import pass_reports
