@@ -13,7 +13,7 @@ from pytest_passbench.core.plurals import counted
 if TYPE_CHECKING:
     from pytest_passbench.core.record import Finding
     from pytest_passbench.core.task import Task
-    from pytest_passbench.judge.reading.survey import Matched, Survey
+    from pytest_passbench.judge.survey import Matched, Survey
 
 SEVERITIES = ("violation", "error", "warning")
 MAX_NAMED = 4  # subgraphs of a group that are named

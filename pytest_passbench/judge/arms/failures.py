@@ -18,6 +18,8 @@ from pytest_passbench.judge.arms.processes import Gone
 
 _SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT})
 MAX_CHARACTERS = 300
+#: Statuses of an arm whose process failed. With others it has said itself that it can't run the program.
+PROCESS_FAILED = frozenset({"crash", "timeout", "integrity"})
 
 
 class ArmFailure(Exception):
@@ -87,6 +89,12 @@ def fault_line(error: BaseException) -> str:
     cause = next(filter(_is_of_the_machine, _causes(error)), error)
     is_own = isinstance(cause, HarnessFault | UserError)
     return line(str(cause) if is_own else f"{type(cause).__name__}: {cause}", MAX_CHARACTERS)
+
+
+def raise_if_fault(arm: str, failure: ArmFailure) -> None:
+    """Raise HarnessFault if the process of an arm failed in which no candidate's code runs."""
+    if failure.status in PROCESS_FAILED:
+        raise HarnessFault(f"{arm}: {failure.message}") from failure
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
