@@ -17,7 +17,7 @@ from pytest_passbench.judge.arms.failures import FAULTS, ArmFailure, fault_line,
 from pytest_passbench.judge.arms.forks import ArmFailed
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
-from pytest_passbench.judge.arms.template import Effects, Template
+from pytest_passbench.judge.arms.template import GraphEffects, Template
 from pytest_passbench.judge.bench import Bench, Deadline, Stopwatch
 from pytest_passbench.judge.case import Case
 from pytest_passbench.judge.devices import clock_of, start_template
@@ -47,7 +47,7 @@ def run_eager(order: Order, arms: Mapping[str, Arm], bench: Bench) -> None:
             for name, arm in arms.items():
                 templates[name] = start_template(arm, order, bench.layout, bench.pages.fd)
             reports = [template.wait() for template in templates.values()]
-        program = Effects(list(reports[0]["mutated"]), int(reports[0]["outputs"]))
+        program = GraphEffects(list(reports[0]["mutated"]), int(reports[0]["outputs"]))
         with exclusive(bench.locks), pinned(bench.cores.judge), _spare_files():
             _call(templates, program, bench, order.device)
     except ArmFailure as failure:
@@ -71,7 +71,7 @@ def _spare_files() -> Iterator[None]:
         yield
 
 
-def _call(templates: Mapping[str, Template], program: Effects, bench: Bench, device: str) -> None:
+def _call(templates: Mapping[str, Template], program: GraphEffects, bench: Bench, device: str) -> None:
     clock = clock_of(device)(templates, program, bench, _verify_nothing)
     clock.calls = min(CALLS, bench.layout.slots)
     try:
@@ -102,20 +102,20 @@ class Attempts:
         bring it about must gain nothing by it, so one that comes with the candidate alone is the candidate's crash.
         Each attempt has new processes.
         """
-        said = self._witness(case) if self._broken else ""
-        self._broken = bool(said)
-        if said:
-            return _without_result(case, HARNESS_FAIL, said), None
+        fault_text = self._witness(case) if self._broken else ""
+        self._broken = bool(fault_text)
+        if fault_text:
+            return _without_result(case, HARNESS_FAIL, fault_text), None
         for last in (False, True):
             try:
                 return self._read_alone(case, judging, last)
             except FAULTS as fault:
-                said = fault_line(fault)
+                fault_text = fault_line(fault)
             without = self._witness(case)
             if without:
                 self._broken = True
                 return _without_result(case, HARNESS_FAIL, without), None
-        message = f"beside the candidate, twice, and not with eager in its place: {said}"
+        message = f"beside the candidate, twice, and not with eager in its place: {fault_text}"
         return _without_result(case, "crash", message), None
 
     def _read_alone(self, case: Case, judging: Judging, last: bool) -> tuple[Record, Trial | None]:

@@ -156,7 +156,7 @@ def _key(case: Case) -> str:
 
 
 @dataclass(frozen=True)
-class Reference:
+class ReferenceCandidate:
     """The candidate that all others are held against (``--passbench-against``).
 
     It has readers of its own: neither it nor another candidate sees the other's files.
@@ -187,10 +187,10 @@ class Equipment:
         self.sandboxes = Sandboxes(settings, self.walls)
         builder, triton = Builder(self.walls, cache_folder()), TritonBuilder(self.walls, cache_folder())
         self.readings = Readings(settings.policy, builder, triton, self.sandboxes.start_reading)
-        self.reference: Reference | None = None
+        self.reference: ReferenceCandidate | None = None
         if settings.against is not None:
             others = Readings(settings.policy, builder, triton, self.sandboxes.start_reading)
-            self.reference = Reference(Candidate.open(settings.against), others)
+            self.reference = ReferenceCandidate(Candidate.open(settings.against), others)
         self._threads: int | None = torch.get_num_threads()  # the caller's
         torch.set_num_threads(1)  # the judge has one core to itself, the arms have the others
 

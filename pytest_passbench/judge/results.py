@@ -210,7 +210,7 @@ def keep_earlier(record: Record, earlier: Record) -> None:
 
 
 @dataclass(frozen=True)
-class Measured:
+class BaselineResults:
     """The results of the baselines beside a candidate, with what eager showed then."""
 
     candidate: str = ""
@@ -227,7 +227,7 @@ class Baselines:
     replaces its first one. All other candidates get copies.
     """
 
-    _results: dict[str, Measured] = field(default_factory=dict)
+    _results: dict[str, BaselineResults] = field(default_factory=dict)
 
     def keep(self, case: Case, record: Record) -> None:
         """Keep what a record says of its baselines, unless another candidate's record was first."""
@@ -236,19 +236,21 @@ class Baselines:
             return
         key = _key(case)
         if key not in self._results or self._results[key].candidate == record.candidate:
-            self._results[key] = deepcopy(Measured(record.candidate, arms, record.dtypes, record.null_from))
+            self._results[key] = deepcopy(BaselineResults(record.candidate, arms, record.dtypes, record.null_from))
 
     def of_others(self) -> None:
         """Take all that is known for results of earlier runs' candidates, whatever those were called."""
         self._results = {key: replace(measured, candidate="") for key, measured in self._results.items()}
 
-    def beside_others(self, case: Case) -> Measured:
+    def beside_others(self, case: Case) -> BaselineResults:
         """Return a copy of what was measured beside another candidate; without arms if nothing was."""
         measured = self._results.get(_key(case)) if self._results else None
-        return Measured() if measured is None or measured.candidate == case.candidate.name else deepcopy(measured)
+        return (
+            BaselineResults() if measured is None or measured.candidate == case.candidate.name else deepcopy(measured)
+        )
 
 
-def put(measured: Measured, record: Record) -> None:
+def put(measured: BaselineResults, record: Record) -> None:
     """Put results of baselines into the record of a candidate that was judged without them.
 
     If eager did not run for this record, its outputs are those of the measurement.

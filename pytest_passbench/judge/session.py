@@ -22,7 +22,7 @@ from pytest_passbench.judge.attempts import Attempts
 from pytest_passbench.judge.case import Case, smallest_first
 from pytest_passbench.judge.case_judge import CaseJudge
 from pytest_passbench.judge.equipment import Equipment
-from pytest_passbench.judge.machine.process import Limits, give_back
+from pytest_passbench.judge.machine.process import ProcessLimits, give_back
 from pytest_passbench.judge.measure.allowance import DEFAULT, QUICK
 from pytest_passbench.judge.survey import Touched, matches
 from pytest_passbench.judge.trial import Trial
@@ -48,7 +48,7 @@ class Session:
         self.equipment = Equipment(settings, worker)
         self.case_judge = CaseJudge(self.equipment)
         self._attempts = Attempts(self.equipment)
-        self._limits = Limits()
+        self._limits = ProcessLimits()
         self._turns: Counter[tuple[str, str, str]] = Counter()  # how often each case was asked for
 
     def __enter__(self) -> Session:

@@ -33,7 +33,7 @@ from pytest_passbench.judge.case import smallest
 from pytest_passbench.judge.devices import start_template
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
 from pytest_passbench.judge.reading.cpp_errors import located, rest
-from pytest_passbench.judge.reading.planning import Answer, Planner
+from pytest_passbench.judge.reading.planning import PlannedAnswer, Planner
 from pytest_passbench.judge.reading.reader import LibrarySource, named
 from pytest_passbench.judge.reading.readings import Readings
 from pytest_passbench.judge.results import pass_reports
@@ -47,7 +47,7 @@ TIMEOUT_SECONDS = 120.0  # for each answer of the reader
 
 
 @dataclass(frozen=True)
-class Planned:
+class MatchPlan:
     """The launch plan of a match: JSON-ready."""
 
     subgraph: str
@@ -56,7 +56,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Matched:
+class MatchReport:
     """The effect of all passes on a subgraph.
 
     ``places`` has, for each match, the pass's name and the variables of the graph's text that it replaced.
@@ -73,8 +73,8 @@ class Survey:
 
     findings: list[Finding] = field(default_factory=list)
     passes: list[str] = field(default_factory=list)
-    plans: list[Planned] = field(default_factory=list)
-    matched: list[Matched] = field(default_factory=list)
+    plans: list[MatchPlan] = field(default_factory=list)
+    matched: list[MatchReport] = field(default_factory=list)
 
     @property
     def faulty(self) -> bool:
@@ -200,8 +200,8 @@ class _Looker:
                 message = f"a Triton kernel is named in a form that is none: {error}"
                 yield Finding("kernel", "text", "error", message, self._folder)
 
-    def _note(self, subgraph: str, name: str, answer: Answer) -> None:
-        self._survey.plans.append(Planned(subgraph, name, answer.plan))
+    def _note(self, subgraph: str, name: str, answer: PlannedAnswer) -> None:
+        self._survey.plans.append(MatchPlan(subgraph, name, answer.plan))
         if answer.mismatch is not None:
             message = f"{subgraph}: {answer.mismatch.message}"
             self._add(Finding("plan", "shape", "error", message, named(f"{name}.py", self._folder)))
@@ -220,10 +220,10 @@ class _Looker:
             arm.close()
 
 
-def _matched(subgraph: str, report: dict[str, Any]) -> Matched:
+def _matched(subgraph: str, report: dict[str, Any]) -> MatchReport:
     """Return a template's report on a subgraph, capped and escaped."""
     places = [(line(name), tuple(line(node) for node in nodes)) for name, nodes in report["places"]]
-    return Matched(subgraph, tuple(pass_reports(report["passes"])), tuple(places))
+    return MatchReport(subgraph, tuple(pass_reports(report["passes"])), tuple(places))
 
 
 @dataclass(frozen=True)
@@ -232,9 +232,9 @@ class _Noting:
 
     planner: Planner
     subgraph: str
-    note: Callable[[str, str, Answer], None]
+    note: Callable[[str, str, PlannedAnswer], None]
 
-    def answer(self, data: Any, capability: int | None) -> Answer:
+    def answer(self, data: Any, capability: int | None) -> PlannedAnswer:
         answer = self.planner.planned(data, capability)
         self.note(self.subgraph, str(data["name"]), answer)
         return answer

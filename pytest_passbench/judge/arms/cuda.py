@@ -18,7 +18,7 @@ from pytest_passbench.judge.arms.arm import Arm, Parked
 from pytest_passbench.judge.arms.failures import ArmFailure, HarnessFault
 from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.runner import BlockTime, Runner, place
-from pytest_passbench.judge.arms.template import Answering, Effects, Fork, Template
+from pytest_passbench.judge.arms.template import Answering, Fork, GraphEffects, Template
 from pytest_passbench.judge.arms.wire import hear
 from pytest_passbench.judge.machine.process import no_longer, prefer
 from pytest_passbench.protocol import (
@@ -159,7 +159,7 @@ class CudaTemplate(Template):
 
     def start_fork(
         self,
-        program: Effects,
+        program: GraphEffects,
         calls: int,
         place: int,
         _rehearse: bool = False,

@@ -12,9 +12,9 @@ from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.arms.template import Template
 from pytest_passbench.judge.audits import evidence
-from pytest_passbench.judge.audits.beyond import Beyond, Place
+from pytest_passbench.judge.audits.beyond import Beyond, BeyondRound
 from pytest_passbench.judge.audits.blocks import Blocks
-from pytest_passbench.judge.audits.clock_floor import Floor
+from pytest_passbench.judge.audits.clock_floor import ClockFloor
 from pytest_passbench.judge.audits.evidence import bandwidth, fill_rate, null_answer, written
 from pytest_passbench.judge.audits.layers import note, pairs_of_blocks, violation
 from pytest_passbench.judge.bench import Bench
@@ -40,7 +40,7 @@ class Auditor:
         self._on = settings.audit != "off"
         self.findings: list[Finding] = []
         self._settings, self._bench, self._arm = settings, bench, arm
-        self._place: Place | None = None
+        self._place: BeyondRound | None = None
         self._called_beyond = False
 
     @property
@@ -60,7 +60,7 @@ class Auditor:
 
     def expect_pairs(self, rounds: int) -> None:
         """Draw the place of the calls beyond the recorded range. A pair has ``rounds`` rounds or more."""
-        self._place, self._called_beyond = Place(self._bench.secret.stream("beyond"), rounds), False
+        self._place, self._called_beyond = BeyondRound(self._bench.secret.stream("beyond"), rounds), False
 
     def after_round(self, runners: Mapping[str, Runner], checker: Checker, before: int) -> None:
         """Make the calls beyond the recorded range, if this is their place. Raises ArmFailed.
@@ -100,7 +100,7 @@ class Auditor:
             if measured is not None:
                 self.findings += evidence.first_call(clock, CANDIDATE, clock.calls)
                 extra = self._extra(template, clock, checker)
-                self.findings += Floor(clock, template, self._bench, extra).findings()
+                self.findings += ClockFloor(clock, template, self._bench, extra).findings()
                 self._plausibility(clock, checker, measured)
         self._beyond(clock.runners, checker)
         clock.leave_only(EAGER)

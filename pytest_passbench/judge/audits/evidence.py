@@ -77,12 +77,12 @@ def first_call(clock: CpuClock, arm: str, calls: int) -> list[Finding]:
     """
     if calls <= MAX_FIRST_RATIO:
         return []
-    said = ""
+    suspicion = ""
     for _ in range(TRIES):
-        said = _suspicion(clock, arm, calls)
-        if not said:
+        suspicion = _suspicion(clock, arm, calls)
+        if not suspicion:
             return []
-    return [violation("clock", "first-call", said)]
+    return [violation("clock", "first-call", suspicion)]
 
 
 def _suspicion(clock: CpuClock, arm: str, calls: int) -> str:
@@ -112,14 +112,14 @@ def slowed(pairs: int, of: int) -> list[Finding]:
 
 def strays(arm: Arm) -> list[Finding]:
     """Return a violation if a sandbox has unknown processes, and kill them. Runners that are ending are known."""
-    found = arm.strays()
-    names = sorted({processes.name(pid) for pid in found})
-    for pid in found:
+    pids = arm.strays()
+    names = sorted({processes.name(pid) for pid in pids})
+    for pid in pids:
         processes.kill(pid)
-    if not found:
+    if not pids:
         return []
     return [
-        violation("clock", "process-left", f"{counted(len(found), 'process')} left behind: {', '.join(names)[:200]}")
+        violation("clock", "process-left", f"{counted(len(pids), 'process')} left behind: {', '.join(names)[:200]}")
     ]
 
 
@@ -159,8 +159,8 @@ def written(outputs: Sequence[Output], owners: Sequence[int], fresh: int) -> int
     for output, owner in zip(outputs, owners, strict=True):
         if owner == fresh and output.value is not None:
             form = output.form
-            own = math.prod(size for size, stride in zip(form.shape, form.strides, strict=True) if stride)
-            total += own * output.value.element_size()
+            elements = math.prod(size for size, stride in zip(form.shape, form.strides, strict=True) if stride)
+            total += elements * output.value.element_size()
     return total
 
 

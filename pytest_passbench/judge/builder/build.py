@@ -15,7 +15,7 @@ from pytest_passbench.candidate import cpp_text
 from pytest_passbench.judge.arms.sandbox import Walls
 from pytest_passbench.judge.builder import check, compile
 from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused, SourceError
-from pytest_passbench.judge.builder.store import Store
+from pytest_passbench.judge.builder.store import KernelStore
 from pytest_passbench.kernels import signatures, toolchain
 from pytest_passbench.kernels.errors import CompileError
 from pytest_passbench.kernels.signatures import Signature
@@ -90,7 +90,7 @@ class Builder:
     """
 
     def __init__(self, walls: Walls, cache: Path | None) -> None:
-        self._walls, self._store = walls, Store(cache)
+        self._walls, self._store = walls, KernelStore(cache)
         self._built: dict[str, BuiltLibrary] = {}
         self._failed: dict[str, KernelRefused | CompileFailed] = {}  # so that no limit is reached twice
 

@@ -16,7 +16,7 @@ import re
 from itertools import pairwise
 
 from pytest_passbench.judge.builder import elf
-from pytest_passbench.judge.builder.elf import Library, Malformed, Segment
+from pytest_passbench.judge.builder.elf import ElfLibrary, Malformed, Segment
 from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused
 
 _MATHS = """
@@ -107,7 +107,7 @@ def check(data: bytes) -> frozenset[str]:
     Raises :class:`KernelRefused`, or :class:`CompileFailed` if its only fault is that it prints.
     """
     try:
-        library = Library(data)
+        library = ElfLibrary(data)
         _segments(library)
         _storage(library)
         _run_at_load(library)
@@ -118,7 +118,7 @@ def check(data: bytes) -> frozenset[str]:
         raise KernelRefused("native-library", f"the built library can't be read: {error}") from None
 
 
-def _segments(library: Library) -> None:
+def _segments(library: ElfLibrary) -> None:
     if library.machine != elf.MACHINES.get(platform.machine()):
         raise Malformed("built for another machine")
     if library.of_kind(elf.TLS):
@@ -136,7 +136,7 @@ def _segments(library: Library) -> None:
         raise KernelRefused("native-library", "the built library wants an executable stack")
 
 
-def _run_at_load(library: Library) -> None:
+def _run_at_load(library: ElfLibrary) -> None:
     for tag, value in library.dynamic:
         if tag in _AT_LOAD or tag in _AT_LOAD_SIZES:
             raise KernelRefused(
@@ -148,7 +148,7 @@ def _run_at_load(library: Library) -> None:
             raise KernelRefused("native-library", f"the built library has the dynamic entry {tag:#x}: no kernel has")
 
 
-def _dependencies(library: Library) -> None:
+def _dependencies(library: ElfLibrary) -> None:
     """Raise KernelRefused or CompileFailed if the library uses libraries or functions that are not listed."""
     for name in library.needed_libraries:
         if not may_need(name):
@@ -173,7 +173,7 @@ def _dependencies(library: Library) -> None:
         )
 
 
-def _storage(library: Library) -> None:
+def _storage(library: ElfLibrary) -> None:
     """Raise KernelRefused if memory stays writable once the library is loaded."""
     relro = library.of_kind(elf.RELRO)
     for load in library.of_kind(elf.LOAD):
@@ -192,7 +192,7 @@ def _covers(relro: Segment, load: Segment) -> bool:
     return _down(relro.address) <= _down(load.address) and _up(load.end) <= _down(relro.end)
 
 
-def _relocations(library: Library) -> None:
+def _relocations(library: ElfLibrary) -> None:
     count, allowed = len(library.symbols), _RELOCATIONS[library.machine]
     writable = [segment for segment in library.of_kind(elf.LOAD) if segment.flags & elf.WRITE]
     for relocation in library.relocations:

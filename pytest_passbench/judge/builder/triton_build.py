@@ -25,7 +25,7 @@ from pytest_passbench.judge.arms.messages import BadMessage, Fields, Flag, Items
 from pytest_passbench.judge.arms.sandbox import Walls
 from pytest_passbench.judge.builder.compile import run_compiler
 from pytest_passbench.judge.builder.refusals import CompileFailed, LimitReached, limit_reached
-from pytest_passbench.judge.builder.store import Store
+from pytest_passbench.judge.builder.store import KernelStore
 from pytest_passbench.judge.builder.triton_types import Specialised
 from pytest_passbench.judge.scratch import Scratch
 from pytest_passbench.plans.machine_code import ANSWER, PARAMETER_BYTES, Binary
@@ -123,7 +123,7 @@ def _answers(data: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
 
 
 @dataclass(frozen=True)
-class Machine:
+class CompiledLaunch:
     """A launch's machine code, and its description for the launcher."""
 
     binary: Binary
@@ -145,7 +145,7 @@ class TritonBuilder:
     """
 
     def __init__(self, walls: Walls, cache: Path | None) -> None:
-        self._walls, self._store = walls, Store(cache)
+        self._walls, self._store = walls, KernelStore(cache)
         self._failed: dict[str, CompileFailed] = {}  # so that no limit is reached twice
 
     def forget_failures(self) -> None:
@@ -154,7 +154,7 @@ class TritonBuilder:
 
     def machines(
         self, text: KernelText, launches: Sequence[Specialised], capability: int, patience: float = math.inf
-    ) -> list[Machine | CompileFailed]:
+    ) -> list[CompiledLaunch | CompileFailed]:
         """Return the machine code of each launch of a kernel, or the failure to compile it.
 
         ``capability`` is the device's, such as 90 for 9.0. Raises CompileFailed if Triton's compiler does not work
@@ -171,7 +171,7 @@ class TritonBuilder:
                 results[key] = self._compiled(key, text, launch, *answer)
         return [machine for key in keys if (machine := results[key]) is not None]
 
-    def _stored(self, key: str, launch: Specialised) -> Machine | CompileFailed | None:
+    def _stored(self, key: str, launch: Specialised) -> CompiledLaunch | CompileFailed | None:
         if key in self._failed:
             return self._failed[key]
         stored = self._store.get(key)
@@ -185,7 +185,7 @@ class TritonBuilder:
 
     def _compiled(
         self, key: str, text: KernelText, launch: Specialised, described: dict[str, Any], code: bytes
-    ) -> Machine | CompileFailed:
+    ) -> CompiledLaunch | CompileFailed:
         try:
             failure = _failure(text, described)
             if failure is not None:
@@ -198,7 +198,7 @@ class TritonBuilder:
         return machine
 
 
-def _checked(described: dict[str, Any], code: bytes, launch: Specialised) -> Machine:
+def _checked(described: dict[str, Any], code: bytes, launch: Specialised) -> CompiledLaunch:
     """Return machine code whose description fits the parameters that a launch passes.
 
     Raises CompileFailed if there is no code or it does not fit, LimitReached if it is too large.
@@ -217,7 +217,7 @@ def _checked(described: dict[str, Any], code: bytes, launch: Specialised) -> Mac
             f"this Triton compiles kernels in another form: parameters of {sizes} bytes, where the launch passes"
             f" {expected} and up to {_MAX_HIDDEN} pointers"
         )
-    return Machine(binary, code)
+    return CompiledLaunch(binary, code)
 
 
 def _failure(text: KernelText, described: dict[str, Any]) -> CompileFailed | None:

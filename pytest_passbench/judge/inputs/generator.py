@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pytest_passbench.judge.inputs.distribution import ASIDE, NARROWER, Choice, Draw, Integers, Normal
+from pytest_passbench.judge.inputs.distribution import ASIDE, NARROWER, Draw, Integers, Normal, TwoValues
 from pytest_passbench.judge.native_library import NoLibrary, compiled
 
 SOURCE = Path(__file__).with_name("native") / "generate.cpp"
@@ -112,7 +112,7 @@ def _input(index: int, draw: Draw) -> _Input:
         item.narrower, item.aside = NARROWER, ASIDE
     elif isinstance(of, Integers):
         item.first, item.range = of.first & (1 << 64) - 1, of.range & (1 << 64) - 1
-    elif isinstance(of, Choice):
+    elif isinstance(of, TwoValues):
         item.kind, item.share = _CHOICE, of.share
         item.first, item.range = _bits(of.value, draw.dtype), _bits(of.other, draw.dtype)
     return item
@@ -196,7 +196,7 @@ def _values(rng: np.random.Generator, draw: Draw, count: int, variation: tuple[f
     elif isinstance(of, Integers):
         values = _integers(rng, of, count)
     else:
-        assert isinstance(of, Choice)
+        assert isinstance(of, TwoValues)
         values = np.where(rng.integers(0, 256, count) < of.share, of.value, of.other)
     return torch.from_numpy(values).to(dtype)
 

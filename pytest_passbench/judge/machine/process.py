@@ -22,7 +22,7 @@ _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, other C
 _RUNNER, _JUDGE = 1, 2  # the judge comes first: if both share a core, it must be able to stop a runner
 
 
-class Limits:
+class ProcessLimits:
     """The limits and the priority that this process had when it was made."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from pytest_passbench.judge.arms.forks import blaming, fork_all
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.runner import BlockTime, Runner
-from pytest_passbench.judge.arms.template import Effects, Template
+from pytest_passbench.judge.arms.template import GraphEffects, Template
 from pytest_passbench.judge.arms.watch import waited, waiting_times
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch
@@ -94,7 +94,7 @@ class CpuClock:
     def __init__(
         self,
         templates: Mapping[str, Template],
-        program: Effects,
+        program: GraphEffects,
         bench: Bench,
         verify: Verify,
     ) -> None:
@@ -267,7 +267,7 @@ class CpuClock:
         return self._runners
 
     @property
-    def program(self) -> Effects:
+    def program(self) -> GraphEffects:
         """The subgraph's effects, as eager's template states them."""
         return self._program
 

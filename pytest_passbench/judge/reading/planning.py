@@ -14,9 +14,9 @@ import torch
 
 from pytest_passbench.candidate.triton import KernelText, stored
 from pytest_passbench.core.plurals import counted
-from pytest_passbench.core.record import Finding
 from pytest_passbench.core.settings import Policy
 from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.arms.template import Answer
 from pytest_passbench.judge.audits.layers import describe, violation, warning
 from pytest_passbench.judge.builder.build import Builder, BuiltLibrary
 from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused, OutOfTime
@@ -24,7 +24,6 @@ from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.reading.cpp_errors import explained
 from pytest_passbench.judge.reading.reader import VIOLATIONS, WRONG_CALL, Reader, Refusal, named
 from pytest_passbench.judge.reading.triton_code import TextRefused, checked_text, machine_code
-from pytest_passbench.judge.scratch import sealed
 from pytest_passbench.kernels.errors import CompileError
 from pytest_passbench.kernels.signatures import Signature
 from pytest_passbench.plans import parse
@@ -102,29 +101,12 @@ def _form(operand: Operand, expected: Result | None) -> Form:
     return operand.form if expected is None else contiguous(expected.dtype, expected.shape)
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The answer to a template's request: a plan, and its kernels ready to be loaded.
-
-    ``plan`` is the plan as data, and ``message`` is what the template gets.
-    ``compiled`` has the libraries, and after them the machine code of all Triton kernels in one piece, if any.
-    ``untuned`` has the name of the pass if a launch has several configurations, and the first one will be taken.
-    ``steps`` is the plan in words. ``fruitful`` is True if a kernel writes bytes that the plan returns. ``mismatch``
-    says that the plan returns another dtype or shape than it should.
-    """
+@dataclass(frozen=True, kw_only=True)
+class PlannedAnswer(Answer):
+    """An answer with its plan as data. ``mismatch``: the plan returns another dtype or shape than it should."""
 
     plan: dict[str, Any]
-    message: dict[str, Any]
-    compiled: tuple[bytes, ...]
-    findings: tuple[Finding, ...]
-    untuned: tuple[str, ...] = ()
-    steps: tuple[str, ...] = ()
-    fruitful: bool = True
-    mismatch: Mismatch | None = None
-
-    def descriptors(self) -> tuple[int, ...]:
-        """Return a new descriptor of each item of ``compiled``. The caller closes them."""
-        return tuple(sealed(data) for data in self.compiled)
+    mismatch: Mismatch | None
 
 
 @dataclass
@@ -140,11 +122,11 @@ class Planner:
     policy: Policy
     root: Path
     folder: str
-    _answers: dict[str, Answer] = field(default_factory=dict)
+    _answers: dict[str, PlannedAnswer] = field(default_factory=dict)
     _texts: dict[str, KernelText] = field(default_factory=dict)  # of all plans, by name
     _compiled: set[bytes] = field(default_factory=set)  # kernels of all plans
 
-    def answer(self, data: Any, capability: int | None = None) -> Answer:
+    def answer(self, data: Any, capability: int | None = None) -> PlannedAnswer:
         """Return the answer to a template's request. ``capability`` is its CUDA device's, None on a CPU.
 
         Raises ArmFailure if there is no plan, with a finding if a rule is broken. It also raises ArmFailure if the
@@ -157,7 +139,7 @@ class Planner:
             raise ArmFailure(planned.mismatch.status, "plan", f"{file}: {planned.mismatch.message}")
         return planned
 
-    def planned(self, data: Any, capability: int | None = None) -> Answer:
+    def planned(self, data: Any, capability: int | None = None) -> PlannedAnswer:
         """Return the answer to a template's request as :meth:`answer` does, but also if it has a ``mismatch``.
 
         Unless that is a wider dtype, the message is the plan of zeros that stands in for it.
@@ -171,7 +153,7 @@ class Planner:
             self._answers[key] = self._answer(request, capability)
         return self._answers[key]
 
-    def _answer(self, request: Request, capability: int | None) -> Answer:
+    def _answer(self, request: Request, capability: int | None) -> PlannedAnswer:
         try:
             plan = self.reader.record(request, self.policy)
             check(request, plan, self.policy)
@@ -193,14 +175,13 @@ class Planner:
         explanation = f"pass {request.name} brings {size} bytes of constant tables"
         findings = (warning("plan", "table", explanation),) if size else ()
         untuned = (request.name,) if capability is None and plan.tunable else ()
-        data_of_plan = plan.to_data()
-        wrong = mismatch(request, plan)
+        data_of_plan, wrong = plan.to_data(), mismatch(request, plan)
         if wrong is not None and not wrong.wider:
-            return Answer(
-                data_of_plan, zeros(request, plan), (), findings, untuned, tuple(steps(data_of_plan)), fruitful, wrong
-            )
-        message = {"plan": data_of_plan, **message}
-        return Answer(data_of_plan, message, compiled, findings, untuned, tuple(steps(data_of_plan)), fruitful, wrong)
+            message, compiled = zeros(request, plan), ()
+        else:
+            message = {"plan": data_of_plan, **message}
+        words = tuple(steps(data_of_plan))
+        return PlannedAnswer(message, compiled, findings, untuned, words, fruitful, plan=data_of_plan, mismatch=wrong)
 
     def located(self, message: str) -> str:
         """Return a message with the places in Triton kernels as places in the candidate's files."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from pytest_passbench.candidate.triton import KernelReference, KernelRefusal, KernelText, check_options, kernel_text
 from pytest_passbench.judge.builder.refusals import CompileFailed
-from pytest_passbench.judge.builder.triton_build import Machine, Mistake, TritonBuilder
+from pytest_passbench.judge.builder.triton_build import CompiledLaunch, Mistake, TritonBuilder
 from pytest_passbench.judge.builder.triton_types import Unspecialised, specialise
 from pytest_passbench.judge.reading.reader import Refusal
 from pytest_passbench.plans.launch import LaunchPlan, TritonKernel, TritonLaunch, Tuned
@@ -56,7 +56,7 @@ def checked_text(kernel: TritonKernel, plan: LaunchPlan, number: int, root: Path
 
 
 @dataclass
-class MachineCode:
+class PackedCode:
     """The machine code of a plan in one piece, in which the ``binaries`` lie one after the other.
 
     ``launches`` has an entry for each of the plan's launches: a binary's number, or why it was not compiled.
@@ -77,7 +77,7 @@ def machine_code(
     builder: TritonBuilder,
     capability: int,
     patience: Callable[[], float],
-) -> MachineCode:
+) -> PackedCode:
     """Compile every launch of a plan. ``texts`` are the texts of its Triton kernels, by the kernels' numbers.
 
     ``patience`` returns the seconds that compiling a kernel may take now, or raises an error if there are none.
@@ -86,7 +86,7 @@ def machine_code(
     compiled, Refusal if a launch does not fit its kernel.
     """
     launches = plan.triton_launches
-    compiled: dict[int, Machine | CompileFailed] = {}
+    compiled: dict[int, CompiledLaunch | CompileFailed] = {}
     for number, text in texts.items():
         places = [place for place, launch in enumerate(launches) if launch.kernel == number]
         try:
@@ -99,7 +99,7 @@ def machine_code(
 
 
 def _check_failures(
-    plan: LaunchPlan, texts: Mapping[int, KernelText], compiled: list[Machine | CompileFailed]
+    plan: LaunchPlan, texts: Mapping[int, KernelText], compiled: list[CompiledLaunch | CompileFailed]
 ) -> None:
     """Raise TextRefused if no configuration of a launch could be compiled."""
     place = 0
@@ -116,8 +116,8 @@ def _check_failures(
             raise TextRefused(None, f"kernel {text.name}: {failed[-1]}", text.file, line or text.line)
 
 
-def _packed(compiled: list[Machine | CompileFailed]) -> MachineCode:
-    packed, places = MachineCode(), dict[Machine, int]()
+def _packed(compiled: list[CompiledLaunch | CompileFailed]) -> PackedCode:
+    packed, places = PackedCode(), dict[CompiledLaunch, int]()
     for machine in compiled:
         if isinstance(machine, CompileFailed):
             packed.launches.append(str(machine)[-MAX_SHOWN_CHARACTERS:])

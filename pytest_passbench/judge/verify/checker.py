@@ -181,14 +181,14 @@ class Checker:
             if standing is None or standing.status != RAN:
                 continue
             with blaming(arm):
-                found = overlap(runner, self._layout, calls)
-            if found is not None:
+                sharing = overlap(runner, self._layout, calls)
+            if sharing is not None:
                 with blaming(EAGER):
                     shared = shared_by_calls(runners[EAGER], self._layout, calls)
                 with blaming(arm):
-                    found = overlap(runner, self._layout, calls, shared)
-            if found is not None:
-                standing.status, standing.message = "type_mismatch", str(found)
+                    sharing = overlap(runner, self._layout, calls, shared)
+            if sharing is not None:
+                standing.status, standing.message = "type_mismatch", str(sharing)
 
     def _note_null(self, expected: list[Output], values: list[torch.Tensor]) -> None:
         if self._null_calls >= NULL_CALLS or (self._null_calls and self.null_from == NEVER):

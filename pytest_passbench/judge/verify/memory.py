@@ -32,26 +32,26 @@ def owners(runner: Runner, layout: Layout, outputs: Sequence[Output], slot: int)
     Inputs are given by their index. Earlier outputs are counted on from the number of inputs. ``slot`` is the call's.
     """
     first = runner.hello["pages"] + slot * layout.stride
-    found: list[int] = []
+    owned_by: list[int] = []
     for index, output in enumerate(outputs):
         inside = output.address - first
         if 0 <= inside < layout.stride and output.value is not None:
-            found.append(max(i for i, offset in enumerate(layout.offsets) if offset <= inside))
+            owned_by.append(max(i for i, offset in enumerate(layout.offsets) if offset <= inside))
         else:
             empty = output.value is None or not output.value.numel()
             same = (number for number, other in enumerate(outputs[:index]) if other.address == output.address)
             earlier = None if empty else next(same, None)
-            found.append(FRESH if earlier is None else len(layout.offsets) + earlier)
-    return found
+            owned_by.append(FRESH if earlier is None else len(layout.offsets) + earlier)
+    return owned_by
 
 
-def shares_more(expected: Sequence[int], found: Sequence[int]) -> int | None:
+def shares_more(expected: Sequence[int], actual: Sequence[int]) -> int | None:
     """Return the first output that shares memory which eager's does not share, or None.
 
-    ``expected`` are eager's owners, ``found`` the arm's. A fresh copy instead of eager's view is fine.
+    ``expected`` are eager's owners, ``actual`` the arm's. A fresh copy instead of eager's view is fine.
     """
-    for index, (ours, theirs) in enumerate(zip(expected, found, strict=True)):
-        if theirs not in (FRESH, ours):
+    for index, (eager, owner) in enumerate(zip(expected, actual, strict=True)):
+        if owner not in (FRESH, eager):
             return index
     return None
 
@@ -66,10 +66,10 @@ def changed_input(
     for index, value in enumerate(values):
         if index in mutated or value.numel() == 0:
             continue
-        ours = value.contiguous().flatten().view(torch.uint8)
-        for place in _doubtful(runner, layout, slot, index, ours.numel()):
-            theirs = torch.frombuffer(runner.input_bytes(layout, slot, index, place), dtype=torch.uint8)
-            if not same_bytes(theirs, ours[place.start : place.stop]):
+        written = value.contiguous().flatten().view(torch.uint8)
+        for place in _doubtful(runner, layout, slot, index, written.numel()):
+            present = torch.frombuffer(runner.input_bytes(layout, slot, index, place), dtype=torch.uint8)
+            if not same_bytes(present, written[place.start : place.stop]):
                 return index
     return None
 
@@ -115,9 +115,9 @@ def overlap(runner: Runner, layout: Layout, calls: int, shared: Collection[int] 
     last = min(first + layout.size, ADDRESS_END - 1)
     in_inputs = (starts >= np.uint64(first)) & (starts < np.uint64(last)) & (ends > starts)
     if in_inputs.any():
-        found = _in_others_inputs(starts, in_inputs, first, layout.stride)
-        if found is not None:
-            return found
+        in_others = _in_others_inputs(starts, in_inputs, first, layout.stride)
+        if in_others is not None:
+            return in_others
         ends[in_inputs] = starts[in_inputs]
     return _between_calls(starts, ends)
 
@@ -126,10 +126,10 @@ def shared_by_calls(runner: Runner, layout: Layout, calls: int) -> set[int]:
     """Return the outputs that a runner (eager's) has in memory of several calls, which are constants of the graph."""
     shared: set[int] = set()
     while len(shared) < runner.hello["width"]:
-        found = overlap(runner, layout, calls, shared)
-        if found is None:
+        pair = overlap(runner, layout, calls, shared)
+        if pair is None:
             break
-        shared.add(found.output)
+        shared.add(pair.output)
     return shared
 
 
@@ -140,9 +140,9 @@ def _ranges(runner: Runner, calls: int) -> tuple[_Addresses, _Addresses]:
     table = np.frombuffer(data, "<u8").reshape(calls, width, 2)
     forms = read_forms(runner)
     used, which = np.unique(table[:, :, 1], return_inverse=True)
-    found = [form_at(forms, index) for index in used.tolist()]
+    stated = [form_at(forms, index) for index in used.tolist()]
     spans = np.array(
-        [min(form.span, _MAX_SPAN_BYTES) if form.kind == KIND_TENSOR else 0 for form in found], np.uint64
+        [min(form.span, _MAX_SPAN_BYTES) if form.kind == KIND_TENSOR else 0 for form in stated], np.uint64
     )
     starts = table[:, :, 0].copy()
     extent = spans[which.reshape(calls, width)]

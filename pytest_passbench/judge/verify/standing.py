@@ -46,10 +46,10 @@ class Accuracy:
         if self._lost:
             return
         self.levels = [max(pair) for pair in zip(self.levels, levels, strict=True)] if self.levels else [*levels]
-        self.errors = worst(self.errors, [one.greatest for one in call])
-        self.greatest_ratios = worst(self.greatest_ratios, [one.greatest_ratio for one in call])
-        self.mean_ratios = worst(self.mean_ratios, [one.mean_ratio for one in call])
-        self._within = self._within and all(one.within for one in call)
+        self.errors = worst(self.errors, [errors.greatest for errors in call])
+        self.greatest_ratios = worst(self.greatest_ratios, [errors.greatest_ratio for errors in call])
+        self.mean_ratios = worst(self.mean_ratios, [errors.mean_ratio for errors in call])
+        self._within = self._within and all(errors.within for errors in call)
 
     def is_doubtful(self, levels: Sequence[int], null_from: int) -> bool:
         """Return True if the calls with references say nothing of a call with these ladder levels.
@@ -86,10 +86,10 @@ class Stability:
 
     def add(self, levels: Sequence[int], expected: Sequence[Output], outputs: Sequence[Output], t: int) -> None:
         """Add a verified call. ``levels`` has the smallest t at which each output of it is right."""
-        for index, (level, ours, theirs) in enumerate(zip(levels, expected, outputs, strict=False)):
+        for index, (level, eager, output) in enumerate(zip(levels, expected, outputs, strict=False)):
             if level <= t:
                 self.right.add(index)
-            elif level > t + ROUNDING_LEVELS and far_share(ours.value, theirs.value) > FAR_SHARE:
+            elif level > t + ROUNDING_LEVELS and far_share(eager.value, output.value) > FAR_SHARE:
                 self.far.add(index)
 
 

@@ -17,7 +17,7 @@ from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.builder import triton_build
 from pytest_passbench.judge.builder.refusals import CompileFailed, LimitReached
-from pytest_passbench.judge.builder.triton_build import Machine, Mistake, TritonBuilder
+from pytest_passbench.judge.builder.triton_build import CompiledLaunch, Mistake, TritonBuilder
 from pytest_passbench.judge.builder.triton_types import Specialised, Unspecialised, specialise
 from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.plans import parse
@@ -157,8 +157,8 @@ def test_a_launch_without_a_parameter_is_refused(folder: Path) -> None:
 # ---- compiling
 
 
-def machine(found: Machine | CompileFailed) -> Machine:
-    assert isinstance(found, Machine), found
+def machine(found: CompiledLaunch | CompileFailed) -> CompiledLaunch:
+    assert isinstance(found, CompiledLaunch), found
     return found
 
 
