@@ -20,9 +20,9 @@ import torch
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import LaunchPlan, Request, Tuned
 from pytest_passbench.protocol import receive, send
+from pytest_passbench.runner.cuda.libcuda import Driver
+from pytest_passbench.runner.cuda.machine_code import PlanBinaries
 from pytest_passbench.runner.engine import loaded
-from pytest_passbench.runner.libcuda import Driver
-from pytest_passbench.runner.machine_code import PlanBinaries
 from pytest_passbench.runner.replay import Code, Replayed, cpp_function, replay
 
 REPEATS = 10  # timed calls of a configuration

@@ -52,13 +52,14 @@ class Assembler:
     """The words of a plan or a block that is being written.
 
     ``functions`` has the place of each launched function's address among the words. ``constants`` has the registers
-    whose contents never change.
+    whose contents never change. ``copies`` has the place of the size of each copy of what a kernel may have written.
     """
 
     def __init__(self, lasting: Collection[int] = ()) -> None:
-        """Begin. ``lasting`` are the registers of allocations that live until the next block begins."""
+        """Begin. ``lasting`` are the registers of returned allocations, which later blocks use again."""
         self.words: list[int] = []
         self.functions: list[int] = []
+        self.copies: list[int] = []
         self.constants: dict[int, int] = {0: 0}
         self.registers = 1
         self.lasting = frozenset(lasting)
@@ -152,6 +153,8 @@ class Assembler:
         elif isinstance(step, Copy):
             target, origin = step.target, step.origin
             self.copy(operands.of(target), target.form, operands.of(origin), origin.form)
+            if origin.source == "buffer" and origin.form.nbytes:
+                self.copies.append(len(self.words) - 1)
         elif isinstance(step, Launch) and isinstance(kernels[step.kernel], CppFunction):
             arguments = [operands.of(item) if isinstance(item, Operand) else item for item in step.arguments]
             self.launch(kernels[step.kernel], arguments)
@@ -165,7 +168,7 @@ class Executable:
     def __init__(self, code: Assembler, engine: Engine, fields: PlanFields, calls: int = 0) -> None:
         self._words = (ctypes.c_int64 * len(code.words))(*code.words)
         self._awake = {place: code.words[place] for place in code.functions}
-        self._resting = engine.nothing
+        self._resting, self._copies = engine.nothing, tuple(code.copies)
         self._registers = (ctypes.c_void_p * code.registers)()
         self._lasting = (ctypes.c_void_p * max(1, calls * len(code.lasting)))()
         self._contents: Any = None
@@ -187,6 +190,15 @@ class Executable:
         """Launch the kernels from now on, and leave the contents of fresh memory as they are."""
         for place, address in self._awake.items():
             self._words[place] = address
+        self.fill_memory(None)
+
+    def idle(self) -> None:
+        """Launch and copy nothing that a kernel would have written from now on. A plan at rest becomes idle for good.
+
+        Without its kernels, a plan has nothing but uninitialised memory to copy.
+        """
+        for place in self._copies:
+            self._words[place] = 0
         self.fill_memory(None)
 
     def fill_memory(self, contents: bytes | None) -> None:

@@ -49,13 +49,9 @@ class NativeBlock(Executable):
             tables.tensor_form(getattr(torch, form.dtype), form.shape, form.strides)
 
     def run(self, calls: int) -> None:
-        """Make so many calls and describe their outputs. Raises MemoryError."""
+        """Make so many calls and describe their outputs, in the memory of the last block's. Raises MemoryError."""
         if not self._engine.block(self._address, calls):
             raise MemoryError("there is no memory for a call")
-
-    def forget(self) -> None:
-        """Release the outputs of the last block."""
-        self._engine.forget(self._address)
 
 
 def native_graph(graph: Graph, plans: Sequence[Replayed], engine: Engine, layout: Layout) -> NativeBlock:

@@ -138,10 +138,6 @@ class EngineBlock(PythonBlock):
         """Make the calls and describe their outputs in the tables. Raises MemoryError."""
         self._native.run(calls)
 
-    def forget(self) -> None:
-        """Free the last block's outputs."""
-        self._native.forget()
-
     def run_empty(self, calls: int) -> None:
         """Run the engine's empty block."""
         self.run_native_empty(calls)

@@ -309,7 +309,7 @@ def _idle(ready: Ready) -> None:
     for plan in ready.replayed:
         plan.idle()
     if ready.native is not None:
-        ready.native.fill_memory(None)
+        ready.native.idle()
 
 
 def _block(
@@ -326,7 +326,7 @@ def _block(
         return EngineBlock(native, ready.pages, calls, outputs)
     if not is_cuda(ready.device):
         return PythonBlock(ready.call, ready.pages, calls, mutated, outputs)
-    from pytest_passbench.runner.cuda import CudaBlock
+    from pytest_passbench.runner.cuda.block import CudaBlock
 
     try:
         plans = partial(poison, ready.replayed, random.getrandbits(32))

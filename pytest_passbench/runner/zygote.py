@@ -104,7 +104,7 @@ def _import_compilers() -> None:
     import torch._inductor.compile_fx  # noqa: F401
 
     from pytest_passbench.rewrite import pipelines  # noqa: F401
-    from pytest_passbench.runner import cuda  # noqa: F401 - binds native functions
+    from pytest_passbench.runner.cuda import block  # noqa: F401 - binds native functions
     from pytest_passbench.suite.build import build_graph
 
     build_graph("def forward(in_0):\n    return (torch.relu(in_0),)", "warm-up")
@@ -165,7 +165,7 @@ def _become(message: dict[str, Any], fds: list[int]) -> None:
 
             reader_main(message, fds)
         elif message["op"] == "keeper":
-            from pytest_passbench.runner.keeper import main as keeper_main
+            from pytest_passbench.runner.cuda.keeper import main as keeper_main
 
             keeper_main(message, fds)
         else:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from pytest_passbench.timing.clock import Block, Clock
-from pytest_passbench.timing.estimate import Estimate, enough, log_ratio, median_error
+from pytest_passbench.timing.estimate import Estimate, enough, estimate, log_ratio, median_error
 from pytest_passbench.timing.looks import Decision, Stopping
 from pytest_passbench.timing.rounds import Shape, disturbed, orderless, orders, undisturbed
 
@@ -54,13 +54,25 @@ class Arms:
         complete += [self._pair(rounds, *self.sides(name)) for rounds in self.pairs[len(complete) :]]
         return orderless(complete)
 
-    def _pair(self, rounds: Sequence[Round], first: str, second: str) -> list[tuple[float, bool]]:
+    def whole_ratio(self, name: str) -> float:
+        """Return the estimate of a ratio from the same rounds, with nothing taken off the times of their blocks."""
+        sides = self.sides(name)
+        pairs = [self._pair(rounds, *sides, time=lambda block: block.whole_per_call) for rounds in self.pairs]
+        return estimate(orderless(pairs)).ratio
+
+    def _pair(
+        self,
+        rounds: Sequence[Round],
+        first: str,
+        second: str,
+        time: Callable[[Block], float] = lambda block: block.per_call,
+    ) -> list[tuple[float, bool]]:
         flags = [self.noisy(item[first]) or self.noisy(item[second]) for item in rounds]
         values = []
         for item in undisturbed(rounds, flags):
             order = list(item)
             in_order = order.index(first) < order.index(second)
-            values.append((log_ratio(item[first].per_call, item[second].per_call), in_order))
+            values.append((log_ratio(time(item[first]), time(item[second])), in_order))
         return values
 
     def per_call(self, arm: str) -> float:

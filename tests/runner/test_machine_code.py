@@ -27,9 +27,9 @@ from pytest_passbench.plans.launch import Argument, LaunchPlan, Operand, Request
 from pytest_passbench.plans.machine_code import Binary, Passed
 from pytest_passbench.protocol import send
 from pytest_passbench.runner import kernels
+from pytest_passbench.runner.cuda.libcuda import Driver, DriverError
+from pytest_passbench.runner.cuda.machine_code import PlanBinaries
 from pytest_passbench.runner.kernels import AskedKernels
-from pytest_passbench.runner.libcuda import Driver, DriverError
-from pytest_passbench.runner.machine_code import PlanBinaries
 from pytest_passbench.runner.plan_runtime import WrongArgument
 from pytest_passbench.runner.replay import replay
 from shared.pretended_cuda import compiled_stub

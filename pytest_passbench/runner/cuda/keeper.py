@@ -15,8 +15,8 @@ import torch
 from pytest_passbench.core.device import gpu_index
 from pytest_passbench.core.errors import explain
 from pytest_passbench.protocol import Layout, ProtocolError, receive, send
-from pytest_passbench.runner import libcuda
-from pytest_passbench.runner.device_memory import DeviceMemory
+from pytest_passbench.runner.cuda import libcuda
+from pytest_passbench.runner.cuda.device_memory import DeviceMemory
 from pytest_passbench.runner.pages import MappedPages
 from pytest_passbench.runner.template import enclose
 

@@ -15,8 +15,8 @@ import torch
 
 from pytest_passbench.plans.launch import MAX_CALL_BYTES, Operand, TritonLaunch
 from pytest_passbench.plans.machine_code import Binary, Passed
-from pytest_passbench.runner import libcuda
-from pytest_passbench.runner.libcuda import Driver, LaunchAttribute, LaunchConfig
+from pytest_passbench.runner.cuda import libcuda
+from pytest_passbench.runner.cuda.libcuda import Driver, LaunchAttribute, LaunchConfig
 
 _FORMATS = {
     "fp64": "<d",

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from pytest_passbench.protocol import FLAG_DESCRIBE, FLAG_DEVICE_TIME, FLAG_POISON, MAX_OUTPUTS, Layout
-from pytest_passbench.runner import libcuda
-from pytest_passbench.runner.device_memory import DeviceMemory
+from pytest_passbench.runner.cuda import libcuda
+from pytest_passbench.runner.cuda.device_memory import DeviceMemory
 from pytest_passbench.runner.output_tables import OutputTables
 from pytest_passbench.runner.pages import MappedPages, Slot
 from pytest_passbench.runner.serve import PythonBlock

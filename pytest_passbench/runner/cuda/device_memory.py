@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.runner.libcuda import check
+from pytest_passbench.runner.cuda.libcuda import check
 
 PINNED = 1  # CU_MEM_ALLOCATION_TYPE_PINNED
 ON_DEVICE = 1  # CU_MEM_LOCATION_TYPE_DEVICE
