@@ -14,8 +14,8 @@ from pytest_passbench.core.run import Run
 from pytest_passbench.report import run_text, tables
 from pytest_passbench.report.board.conditions import ComparableRuns, Source
 from pytest_passbench.score import board, es
+from pytest_passbench.score.as_interval import Contrast, Terms, contrast, eager_terms, score, terms
 from pytest_passbench.score.interval import Interval
-from pytest_passbench.score.intervals import Contrast, Terms, contrast, eager_terms, score, terms
 from pytest_passbench.score.subgraph import Judged
 
 Kind = Literal["candidate", "baseline", "eager"]
