@@ -264,7 +264,7 @@ def _notes(group: ComparableRuns, entries: Sequence[_UnrankedRow], between: floa
             lacking = counted(entry.row.missing, "subgraph was", "subgraphs were")
             yield f"{label(entry.row)}: {lacking} not judged, for each of which b = {b:g} counts."
         if entry.run is not None and entry.row.left_out:
-            yield run_text.sentence(entry.run, entry.row.name, label(entry.row))
+            yield run_text.left_out_sentence(entry.run, entry.row.name, label(entry.row))
         if entry.terms is None:
             yield f"{label(entry.row)}: a speed was not measured, so AS is not available."
     harnesses = {str(source.run.hashes.get("harness", "")) for source in sources}
