@@ -174,7 +174,6 @@ def test_disturbed_rounds_are_left_out_as_a_whole_unless_most_are():
     assert rounds.disturbed(noise(1e-3, stolen=1e-4))
     assert rounds.disturbed(noise(1e-3, touched=512))
     assert not rounds.disturbed(noise(1e-3, touched=rounds.MAX_NEW_PAGES))
-    assert not rounds.disturbed(noise(1e-3, switches=1), switches=1)
     assert rounds.undisturbed("abcd", [False, True, False, False]) == list("acd")
     assert rounds.undisturbed("abcd", [True, True, False, True]) == list("abcd")
 
