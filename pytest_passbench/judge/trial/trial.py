@@ -96,7 +96,7 @@ class Trial:
 
         def after_round(runners: Mapping[str, Runner], batch: Batch, calls: int, before: int) -> None:
             checker.after_round(runners, batch, calls, before)
-            subject.auditor.after_round(runners, checker, before)
+            subject.auditor.after_round(runners, checker, calls, before)
 
         clock = clock_of(subject.orders[EAGER].device)(templates, program, bench, after_round)
         try:
