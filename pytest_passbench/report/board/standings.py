@@ -24,7 +24,7 @@ Real = Literal["yes", "no", "unresolved"]
 EAGER = "eager"
 KINDS: dict[Kind, str] = {"candidate": "", "baseline": "baseline", "eager": "reference"}
 BETWEEN_RUNS = 0.12
-"""The most that two runs of the same candidate differed by on one machine: docs/log.md, "From day to day"."""
+"""The most that two runs of the same candidate differed by on one machine: benchmarks/LOG.md, "From day to day"."""
 
 DELTA = 0.02
 """The difference that counts as none if a run does not say its own (``noise.delta``)."""
