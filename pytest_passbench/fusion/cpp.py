@@ -5,78 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from pytest_passbench.fusion.ir import C_TYPES, Access, Buffer, Expression, Nest, Store, below
+from pytest_passbench.fusion.ir import C_TYPES, Access, Buffer, Expression, Kind, Nest, Store, below
+from pytest_passbench.fusion.prelude import PRELUDE
 
 LONGEST_ROW = 1 << 15
 """The floats of a row's values that may be held from one sweep to the next."""
 
-PRELUDE = """\
-#include "passbench.h"
-using pb::vec; using pb::ivec;
-
-// Registers are read and written whole (All) or up to a number of lanes.
-struct All { operator int64_t() const { return pb::L; } };
-inline ivec mask(bool x) { return ivec{} - int32_t(x); }
-template <class T> inline vec read(const T* p, All) { return pb::load(p); }
-template <class T> inline vec read(const T* p, int64_t lanes) { return pb::load(p, lanes); }
-template <class T> inline vec spread(const T* p) { return pb::all(pb::get(p)); }
-inline ivec spread(const bool* p) { return mask(*p); }
-template <class T> inline vec gather(const T* p, int64_t step, int64_t lanes) {
-  vec x{};
-  for (int64_t i = 0; i < lanes; i++) x[i] = pb::get(p + i * step);
-  return x;
-}
-inline ivec gather(const bool* p, int64_t step, int64_t lanes) {
-  ivec x{};
-  for (int64_t i = 0; i < lanes; i++) x[i] = -int32_t(p[i * step]);
-  return x;
-}
-inline ivec read(const bool* p, int64_t lanes) { return gather(p, 1, lanes); }
-inline ivec read(const bool* p, All) { return gather(p, 1, pb::L); }
-template <class T> inline void write(T* p, vec x, All) { pb::store(p, x); }
-template <class T> inline void write(T* p, vec x, int64_t lanes) { pb::store(p, x, lanes); }
-template <class T> inline void scatter(T* p, int64_t step, vec x, int64_t lanes) {
-  for (int64_t i = 0; i < lanes; i++) pb::put(p + i * step, x[i]);
-}
-inline void scatter(bool* p, int64_t step, ivec x, int64_t lanes) {
-  for (int64_t i = 0; i < lanes; i++) p[i * step] = x[i] != 0;
-}
-inline void write(bool* p, ivec x, int64_t lanes) { scatter(p, 1, x, lanes); }
-inline void write(bool* p, ivec x, All) { scatter(p, 1, x, pb::L); }
-
-inline vec greater(vec a, vec b) { return ((a != a) | (a > b)) ? a : b; }  // NaN, if one of them is
-inline vec lesser(vec a, vec b) { return ((a != a) | (a < b)) ? a : b; }
-inline vec fused(vec a, vec b, vec c) {  // a * b + c, rounded once
-  for (int i = 0; i < pb::L; i++) a[i] = __builtin_fmaf(a[i], b[i], c[i]);
-  return a;
-}
-
-// Joins the values of a row. A sum adds 64 values at a time, so that long rows lose no accuracy.
-struct Sum {
-  vec all{}, part{};
-  int count = 0;
-  void add(vec x) {
-    part += x;
-    if (++count == 64) { all += part; part = vec{}; count = 0; }
-  }
-  void add(vec x, All) { add(x); }
-  void add(vec x, int64_t lanes) { add(pb::first(lanes, x, vec{})); }
-  vec lanes() const { return all + part; }
-  vec row() const { return pb::all(pb::total(lanes())); }
-};
-struct Greatest {
-  vec all = pb::all(-__builtin_inff());
-  void add(vec x) { all = greater(x, all); }
-  void add(vec x, All) { add(x); }
-  void add(vec x, int64_t lanes) { add(pb::first(lanes, x, all)); }
-  vec lanes() const { return all; }
-  vec row() const {
-    vec x = all;
-    for (int i = 1; i < pb::L; i++) x = greater(x, pb::all(x[i]));
-    return pb::all(x[0]);
-  }
-};
-"""
 REDUCERS = {"sum": "Sum", "greatest": "Greatest"}
 
 
@@ -116,10 +50,12 @@ class Printer:
         reductions = [x for x in self.nodes if x.reduces and x.operands[0].depth == depth]
         full = [store for store in at_depth if self._swept(store.access)]
         if reductions or full:
-            lines += [f"{REDUCERS[x.text]} r{x.number};" for x in reductions]
-            lines += self._sweep(self._sweep_body(reductions, full))
+            body = self._sweep_body(reductions, full)
+            lines += [f"{REDUCERS[x.text]}<{x.kind}> r{x.number};" for x in reductions]
+            lines += [f"Running<{x.kind}> {_name(x)}_{depth};" for x in self.nodes if x.text == "running"]
+            lines += self._sweep([line.replace("{depth}", str(depth)) for line in body])
             row = "lanes" if self.nest.vertical else "row"
-            lines += [f"vec {_name(x)} = r{x.number}.{row}();" for x in reductions]
+            lines += [f"{x.kind} {_name(x)} = r{x.number}.{row}();" for x in reductions]
         return lines
 
     def _sweep_body(self, reductions: Sequence[Expression], stores: Sequence[Store]) -> list[str]:
@@ -137,7 +73,13 @@ class Printer:
         if x in lines or x.constant or not self._full(x):
             return
         slots = math.prod(self.nest.sizes[d] for d in self.nest.sweep) * (16 if self.nest.vertical else 1)
-        costly = x.access is None and not x.mask and "(" in x.text and slots <= LONGEST_ROW
+        costly = (
+            x.access is None
+            and x.text != "running"
+            and x.kind == Kind.REAL
+            and "(" in x.text
+            and slots <= LONGEST_ROW
+        )
         if costly and x in self.computed and x in self.saved:
             lines[x] = [f"vec {_name(x)} = pb::load(row{self.saved[x]} + {self._slot()});"]
             return
@@ -155,14 +97,24 @@ class Printer:
     # -- statements
 
     def _define(self, x: Expression, lanes: str) -> str:
-        kind = "ivec" if x.mask else "vec"
-        if x.access is None:
-            return f"{kind} {_name(x)} = {x.text.format(*map(_name, x.operands))};"
-        return f"{kind} {_name(x)} = {self._load(x.access, lanes)};"
+        text = self._load(x, x.access, lanes) if x.access else x.text.format(*map(_name, x.operands))
+        if x.text == "running":
+            text = f"{_name(x)}_{{depth}}.add({_name(x.operands[0])}{'' if self.nest.vertical else ', lanes'})"
+        return f"{x.kind} {_name(x)} = {text};"
 
-    def _load(self, access: Access, lanes: str) -> str:
-        place, step = self._address(access), access.at.steps[self.nest.lane]
-        if not step or lanes == "1":
+    def _load(self, x: Expression, access: Access, lanes: str) -> str:
+        step = 0 if lanes == "1" else access.at.steps[self.nest.lane]
+        if access.buffer is None:
+            return f"line({self._terms(access)}, {step})"
+        lookups = list(zip(x.operands, access.strides, strict=True))
+        spread = [(y, stride) for y, stride in lookups if lanes != "1" and y.varies & self.nest.laned]
+        place = self._address(access) + "".join(
+            f" + {_name(y)}[0] * {stride}" for y, stride in lookups if (y, stride) not in spread
+        )
+        if spread:
+            at = " + ".join(f"{_name(y)} * {stride}" for y, stride in spread)
+            return f"pick({place}, {at}{f' + line(0, {step})' if step else ''}, {lanes})"
+        if not step:
             return f"spread({place})"
         return f"read({place}, {lanes})" if step == 1 else f"gather({place}, {step}, {lanes})"
 
@@ -173,10 +125,16 @@ class Printer:
         return f"scatter({place}, {step}, {_name(store.value)}, {lanes});"
 
     def _address(self, access: Access) -> str:
+        assert access.buffer is not None
+        terms = self._terms(access)
+        return self.names[access.buffer] + (f" + {terms}" if terms != "0" else "")
+
+    def _terms(self, access: Access) -> str:
+        """Return where an access lies in its buffer, for the first lane."""
         loops = {*self.nest.rows, *self.nest.sweep, self.nest.lane}
-        terms = [self.names[access.buffer], *([str(access.at.offset)] if access.at.offset else [])]
+        terms = [str(access.at.offset)] if access.at.offset else []
         terms += [_times(d, step) for d, step in enumerate(access.at.steps) if step and d in loops]
-        return " + ".join(terms)
+        return " + ".join(terms) or "0"
 
     def _full(self, x: Expression) -> bool:
         return bool(x.varies & self.nest.swept)
@@ -220,8 +178,10 @@ class Printer:
 
 def _unrounded(store: Store) -> Store:
     """Return a store without the rounding that storing does anyway."""
-    rounding = f"pb::round<{C_TYPES[store.access.buffer.dtype]}>({{0}})"
-    return Store(store.access, store.value.operands[0]) if store.value.text == rounding else store
+    assert store.access.buffer is not None
+    c_type = C_TYPES[store.access.buffer.dtype]
+    rounding = f"pb::round<{c_type}>({{0}})", f"wrapped<{c_type}>({{0}})"
+    return Store(store.access, store.value.operands[0]) if store.value.text in rounding else store
 
 
 def _name(x: Expression) -> str:
@@ -244,7 +204,7 @@ def source(name: str, nests: Sequence[Nest]) -> tuple[str, list[Buffer]]:
     """Return the C++ text of a function that runs nests, and the buffers that its parameters point to, in order."""
     written = {store.access.buffer for nest in nests for store in nest.stores}
     read = {x.access.buffer for nest in nests for x in below(nest.stores) if x.access}
-    buffers = sorted(written | read, key=lambda buffer: buffer.number)
+    buffers = sorted((buffer for buffer in written | read if buffer), key=lambda buffer: buffer.number)
     names = {buffer: f"{'in' if buffer.argument is not None else 'out'}_{buffer.number}" for buffer in buffers}
     types = {b: C_TYPES[b.dtype] if b in written else f"const {C_TYPES[b.dtype]}" for b in buffers}
     parameters = ", ".join(f"{types[b]}* {names[b]}" for b in buffers)

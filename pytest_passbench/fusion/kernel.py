@@ -12,7 +12,7 @@ import torch
 from pytest_passbench.fusion.cpp import source
 from pytest_passbench.fusion.ir import Buffer, Trace
 from pytest_passbench.fusion.schedule import schedule
-from pytest_passbench.fusion.trace import trace
+from pytest_passbench.fusion.trace import tensors, trace
 from pytest_passbench.kernels import cpp
 
 FLAGS = ("-ffp-contract=off",)
@@ -37,8 +37,13 @@ class Kernel:
         function: Callable[..., Any] = getattr(cpp.load(self.source, flags=FLAGS), self.name)
         return function
 
-    def __call__(self, *inputs: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
+    def build(self) -> None:
+        """Compile the kernel now. Raises CompileError."""
+        cpp.load(self.source, flags=FLAGS).build()
+
+    def __call__(self, *values: Any) -> torch.Tensor | tuple[torch.Tensor, ...]:
         """Return what the computation returns, from one launch. Raises ValueError for inputs of another form."""
+        inputs = tensors(values)
         for place, (tensor, value) in enumerate(zip(inputs, self.trace.inputs, strict=True)):
             if (tuple(tensor.shape), tensor.stride(), tensor.dtype) != (value.sizes, value.strides, value.dtype):
                 raise ValueError(f"{self.name} is for input {place} of {value.sizes}, {value.strides}, {value.dtype}")
@@ -55,11 +60,14 @@ class Kernel:
         return results[0] if self.trace.single else tuple(results)
 
 
-def kernel(function: Callable[..., Any], inputs: Sequence[torch.Tensor], name: str = "fused") -> Kernel:
+def kernel(
+    function: Callable[..., Any], inputs: Sequence[Any], name: str = "fused", overwrite: bool = False
+) -> Kernel:
     """Return one kernel for a function or graph module on tensors like ``inputs``, whose values are not read.
 
-    Raises Unsupported, with the operator that has no rule, if there is none.
+    An input is a tensor, a number, or a tuple of these. With ``overwrite``, what the function writes to an input is
+    in its result alone. Raises Unsupported, with the operator that has no rule, if there is none.
     """
-    recorded = trace(function, inputs)
+    recorded = trace(function, inputs, overwrite)
     text, buffers = source(name, schedule(recorded))
     return Kernel(text, name, tuple(buffers), recorded)
