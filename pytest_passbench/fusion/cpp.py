@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from pytest_passbench.fusion.ir import C_TYPES, Access, Buffer, Expression, Kind, Nest, Store, below
+from pytest_passbench.fusion.ir import C_TYPES, Access, Buffer, Expression, Kind, Nest, Store, below, size_text
 from pytest_passbench.fusion.prelude import PRELUDE
 
+LITERAL = 8
+"""The greatest size that the text has as a literal: what is so short is unrolled."""
 LONGEST_ROW = 1 << 15
 """The floats of a row's values that may be held from one sweep to the next."""
 
@@ -33,8 +37,8 @@ class Printer:
         if nest.vertical:
             body = self._lanes(nest.lane, body)
         slots = math.prod(nest.sizes[d] for d in nest.sweep)
-        size = f"{slots} * pb::L" if nest.vertical else f"{slots} + pb::L"
-        held = [f"float row{number}[{size}];" for number in self.saved.values()]
+        size = f"{size_text(slots)} * pb::L" if nest.vertical else f"{size_text(slots)} + pb::L"
+        held = [f"pb::buffer row{number}({size});" for number in self.saved.values()]
         return _block([*held, *self._loops(loops, body)])
 
     # -- stages
@@ -81,14 +85,14 @@ class Printer:
             and slots <= LONGEST_ROW
         )
         if costly and x in self.computed and x in self.saved:
-            lines[x] = [f"vec {_name(x)} = pb::load(row{self.saved[x]} + {self._slot()});"]
+            lines[x] = [f"vec {_name(x)} = pb::load(row{self.saved[x]}.data + {self._slot()});"]
             return
         for operand in x.operands:
             self._need(operand, lines)
         lines[x] = [self._define(x, "lanes")]
         if costly and x not in self.computed and self._used_later(x):
             self.saved[x] = len(self.saved)
-            lines[x].append(f"pb::store(row{self.saved[x]} + {self._slot()}, {_name(x)});")
+            lines[x].append(f"pb::store(row{self.saved[x]}.data + {self._slot()}, {_name(x)});")
 
     def _used_later(self, x: Expression) -> bool:
         """Return True if a later sweep needs an expression too."""
@@ -105,24 +109,24 @@ class Printer:
     def _load(self, x: Expression, access: Access, lanes: str) -> str:
         step = 0 if lanes == "1" else access.at.steps[self.nest.lane]
         if access.buffer is None:
-            return f"line({self._terms(access)}, {step})"
+            return f"line({self._terms(access)}, {size_text(step)})"
         lookups = list(zip(x.operands, access.strides, strict=True))
         spread = [(y, stride) for y, stride in lookups if lanes != "1" and y.varies & self.nest.laned]
         place = self._address(access) + "".join(
-            f" + {_name(y)}[0] * {stride}" for y, stride in lookups if (y, stride) not in spread
+            f" + {_name(y)}[0] * {size_text(stride)}" for y, stride in lookups if (y, stride) not in spread
         )
         if spread:
-            at = " + ".join(f"{_name(y)} * {stride}" for y, stride in spread)
-            return f"pick({place}, {at}{f' + line(0, {step})' if step else ''}, {lanes})"
+            at = " + ".join(f"{_name(y)} * {size_text(stride)}" for y, stride in spread)
+            return f"pick({place}, {at}{f' + line(0, {size_text(step)})' if step else ''}, {lanes})"
         if not step:
             return f"spread({place})"
-        return f"read({place}, {lanes})" if step == 1 else f"gather({place}, {step}, {lanes})"
+        return f"read({place}, {lanes})" if step == 1 else f"gather({place}, {size_text(step)}, {lanes})"
 
     def _put(self, store: Store, lanes: str) -> str:
         place, step = self._address(store.access), store.access.at.steps[self.nest.lane]
         if step in (0, 1) or lanes == "1":
             return f"write({place}, {_name(store.value)}, {lanes if step else 'int64_t(1)'});"
-        return f"scatter({place}, {step}, {_name(store.value)}, {lanes});"
+        return f"scatter({place}, {size_text(step)}, {_name(store.value)}, {lanes});"
 
     def _address(self, access: Access) -> str:
         assert access.buffer is not None
@@ -132,7 +136,7 @@ class Printer:
     def _terms(self, access: Access) -> str:
         """Return where an access lies in its buffer, for the first lane."""
         loops = {*self.nest.rows, *self.nest.sweep, self.nest.lane}
-        terms = [str(access.at.offset)] if access.at.offset else []
+        terms = [size_text(access.at.offset)] if access.at.offset else []
         terms += [_times(d, step) for d, step in enumerate(access.at.steps) if step and d in loops]
         return " + ".join(terms) or "0"
 
@@ -146,7 +150,8 @@ class Printer:
 
     def _loops(self, dims: Iterable[int], body: list[str]) -> list[str]:
         for d in reversed(list(dims)):
-            body = [f"for (int64_t i{d} = 0; i{d} < {self.nest.sizes[d]}; i{d}++) {{", *_indented(body), "}"]
+            size = size_text(self.nest.sizes[d], d not in self.nest.sweep)
+            body = [f"for (int64_t i{d} = 0; i{d} < {size}; i{d}++) {{", *_indented(body), "}"]
         return body
 
     def _sweep(self, body: list[str]) -> list[str]:
@@ -159,7 +164,7 @@ class Printer:
 
     def _lanes(self, d: int, body: list[str]) -> list[str]:
         """Return a loop over registers: a body that is printed once, for whole registers and for the last."""
-        size = self.nest.sizes[d]
+        size = size_text(self.nest.sizes[d])
         return _block([
             f"auto step = [&](int64_t i{d}, auto lanes) __attribute__((always_inline)) {{", *_indented(body), "};",
             "int64_t i = 0;",
@@ -189,7 +194,7 @@ def _name(x: Expression) -> str:
 
 
 def _times(d: int, step: int) -> str:
-    return f"i{d}" if step == 1 else f"i{d} * {step}"
+    return f"i{d}" if step == 1 else f"i{d} * {size_text(step)}"
 
 
 def _indented(lines: Iterable[str]) -> list[str]:
@@ -200,14 +205,36 @@ def _block(lines: Sequence[str]) -> list[str]:
     return ["{", *_indented(lines), "}"]
 
 
-def source(name: str, nests: Sequence[Nest]) -> tuple[str, list[Buffer]]:
-    """Return the C++ text of a function that runs nests, and the buffers that its parameters point to, in order."""
+@dataclass(frozen=True)
+class Source:
+    """The text of a C++ function. Its parameters point to ``buffers``; then come ``sizes``, as numbers."""
+
+    text: str
+    buffers: tuple[Buffer, ...]
+    sizes: tuple[int, ...]
+
+
+def source(name: str, nests: Sequence[Nest]) -> Source:
+    """Return the C++ text of a function that runs nests. Nests that differ in sizes alone have the same text."""
     written = {store.access.buffer for nest in nests for store in nest.stores}
     read = {x.access.buffer for nest in nests for x in below(nest.stores) if x.access}
     buffers = sorted((buffer for buffer in written | read if buffer), key=lambda buffer: buffer.number)
     names = {buffer: f"{'in' if buffer.argument is not None else 'out'}_{buffer.number}" for buffer in buffers}
     types = {b: C_TYPES[b.dtype] if b in written else f"const {C_TYPES[b.dtype]}" for b in buffers}
-    parameters = ", ".join(f"{types[b]}* {names[b]}" for b in buffers)
-    body = _indented(line for nest in nests for line in Printer(nest, names).text())
-    lines = [f'extern "C" void {name}({parameters}) {{', *body, "}"]
-    return f"{PRELUDE}\n" + "\n".join(lines) + "\n", buffers
+    body, sizes = _with_parameters(
+        "\n".join(_indented(line for nest in nests for line in Printer(nest, names).text()))
+    )
+    parameters = [*(f"{types[b]}* {names[b]}" for b in buffers), *(f"int64_t n{k}" for k in range(len(sizes)))]
+    lines = [f'extern "C" void {name}({", ".join(parameters)}) {{', body, "}"]
+    return Source(f"{PRELUDE}\n" + "\n".join(lines) + "\n", tuple(buffers), sizes)
+
+
+def _with_parameters(text: str) -> tuple[str, tuple[int, ...]]:
+    """Return a text with parameters n0, n1, ... in place of sizes, and the sizes. Small ones become literals."""
+    sizes: dict[int, str] = {}
+
+    def name(mark: re.Match[str]) -> str:
+        size = int(mark[1])
+        return mark[1] if abs(size) <= LITERAL and not mark[2] else sizes.setdefault(size, f"n{len(sizes)}")
+
+    return re.sub(r"@(-?\d+)(!?)@", name, text), tuple(sizes)

@@ -171,6 +171,14 @@ class Expression:
         return not self.operands and self.access is None
 
 
+def size_text(size: int, outside: bool = False) -> str:
+    """Return a size, a step or an offset in C++ text: a mark that the printer makes a parameter or a literal of.
+
+    ``outside``: it is how often the rows run, which is no literal however small.
+    """
+    return f"@{size}!@" if outside else f"@{size}@"
+
+
 @dataclass(frozen=True)
 class Store:
     """An expression and the place that it is stored in."""

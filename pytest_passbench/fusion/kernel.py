@@ -24,12 +24,14 @@ class Kernel:
     """A C++ function for tensors of the shapes, strides and dtypes that it was made for.
 
     ``arguments`` are the buffers that its parameters point to. Those that are no inputs are results, or values in
-    between. ``trace`` says where the results lie in them.
+    between. ``sizes`` are its further arguments: computations that differ in sizes alone mostly have one ``source``.
+    ``trace`` says where the results lie in the buffers.
     """
 
     source: str
     name: str
     arguments: tuple[Buffer, ...]
+    sizes: tuple[int, ...]
     trace: Trace
 
     @cached_property
@@ -52,7 +54,7 @@ class Kernel:
             if buffer not in memory:
                 memory[buffer] = torch.empty_strided(buffer.sizes, buffer.strides, dtype=buffer.dtype)
         if self.arguments:
-            self._function(*(memory[buffer].data_ptr() for buffer in self.arguments))
+            self._function(*(memory[buffer].data_ptr() for buffer in self.arguments), *self.sizes)
         results = [
             memory[v.buffer].as_strided(v.sizes, v.strides, memory[v.buffer].storage_offset() + v.offset)
             for v in self.trace.results
@@ -69,5 +71,5 @@ def kernel(
     in its result alone. Raises Unsupported, with the operator that has no rule, if there is none.
     """
     recorded = trace(function, inputs, overwrite)
-    text, buffers = source(name, schedule(recorded))
-    return Kernel(text, name, tuple(buffers), recorded)
+    printed = source(name, schedule(recorded))
+    return Kernel(printed.text, name, printed.buffers, printed.sizes, recorded)

@@ -29,6 +29,7 @@ from pytest_passbench.fusion.ir import (
     Unsupported,
     Value,
     kind_of,
+    size_text,
 )
 
 LONGEST = 2_000
@@ -116,7 +117,11 @@ class Lowering:
 
     def integer(self, x: int) -> Expression:
         """Return a whole number."""
-        return self._node(f"every({x})", (), Kind.WHOLE, None, frozenset(), 0)
+        return self._node(f"every({size_text(x)})", (), Kind.WHOLE, None, frozenset(), 0)
+
+    def size(self, x: int) -> Expression:
+        """Return a number of elements as a float."""
+        return self._node(f"pb::all({size_text(x)})", (), Kind.REAL, None, frozenset(), 0)
 
     def truth(self, x: bool) -> Expression:
         """Return a bool."""

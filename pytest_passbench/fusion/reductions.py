@@ -38,7 +38,7 @@ def _count(lowering: Lowering) -> int:
 
 
 def _mean(lowering: Lowering, x: Expression) -> Expression:
-    return lowering.apply("{0} / {1}", lowering.reduce("sum", x), _count(lowering))
+    return lowering.apply("{0} / {1}", lowering.reduce("sum", x), lowering.size(_count(lowering)))
 
 
 def _squares(lowering: Lowering, x: Expression, mean: Expression) -> Expression:
@@ -49,7 +49,7 @@ def _squares(lowering: Lowering, x: Expression, mean: Expression) -> Expression:
 def _moments(lowering: Lowering, x: Expression) -> tuple[Expression, Expression]:
     """Return the mean and the variance of a row."""
     mean = _mean(lowering, x)
-    return mean, lowering.apply("{0} / {1}", _squares(lowering, x, mean), _count(lowering))
+    return mean, lowering.apply("{0} / {1}", _squares(lowering, x, mean), lowering.size(_count(lowering)))
 
 
 @rule("sum", "mean", "var", "std", loops=along)
@@ -66,7 +66,7 @@ def _sum(lowering: Lowering, call: Call, _index: Index) -> Expression:
     correction = call.arguments["correction"]
     divisor = max(_count(lowering) - (1 if correction is None else correction), 0)
     text = "{0} / {1}" if call.name == "var" else "pb::sqrt({0} / {1})"
-    return lowering.apply(text, _squares(lowering, x, _mean(lowering, x)), divisor)
+    return lowering.apply(text, _squares(lowering, x, _mean(lowering, x)), lowering.size(divisor))
 
 
 @rule("linalg_vector_norm", loops=along)

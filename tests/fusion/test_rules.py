@@ -214,6 +214,16 @@ def test_inputs_of_another_form_are_refused() -> None:
         double(torch.ones(5))
 
 
+def test_computations_that_differ_in_sizes_alone_share_a_source() -> None:
+    def normed(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return (F.layer_norm(x + 1, (x.shape[-1],), w)).softmax(-1)
+
+    inputs = [(torch.randn(sizes), torch.randn(sizes[-1])) for sizes in ((3, 40), (5, 33), (11, 64))]
+    assert len({kernel(normed, each).source for each in inputs}) == 1
+    for each in inputs:
+        assert_equal(normed, each, exact=False)
+
+
 LITE = [ref.id for ref in find.select(find.discover(find.installed_tasks()), "lite")]
 
 
