@@ -11,7 +11,7 @@ import pytest
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record
-from pytest_passbench.plugin import collect, header, nodeid, summary
+from pytest_passbench.plugin import collect, nodeid, summary
 from pytest_passbench.plugin.collect import TaskItem
 from pytest_passbench.plugin.conftest_guard import inside
 from pytest_passbench.plugin.plan import Worker, make_plan
@@ -45,7 +45,7 @@ class Active:
 
     def pytest_report_header(self) -> list[str]:
         """Return the header: what is judged, with which settings, on which machine."""
-        return header.lines(self.state)
+        return summary.header(self.state)
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         """Ignore everything in a candidate's folder."""
