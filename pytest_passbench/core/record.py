@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from pytest_passbench.core.accuracy import is_accurate
-from pytest_passbench.core.criterion import Criterion, levels
+from pytest_passbench.core.criterion import Criterion, is_accurate, levels
 from pytest_passbench.core.ladder import NEVER, T_STRICT, first_correct, right_at
 
 RAN = "ran"

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pytest_passbench.core import misses
-from pytest_passbench.core.accuracy import worst
+from pytest_passbench.core.criterion import worst
 from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.record import RAN, ArmResult, PassReport, Record, Speed
@@ -29,7 +29,7 @@ from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.judge.verify.checker import Checker
 from pytest_passbench.suite.taskfile import task_hash
 from pytest_passbench.timing.looks import FIRST_LOOK
-from pytest_passbench.timing.measurement import Arms, Result
+from pytest_passbench.timing.measurement import Arms, MeasuredRatio
 
 NONE: Mapping[str, Sequence[str]] = MappingProxyType({})
 NO_REASONS: Mapping[str, str] = MappingProxyType({})
@@ -38,7 +38,7 @@ _EMPTY: list[str] = []  # one for all misses, of which a run keeps tens of thous
 TRANSIENT = ("crash", "timeout")
 
 
-def speed_of(measured: Arms, name: str, result: Result) -> Speed:
+def speed_of(measured: Arms, name: str, result: MeasuredRatio) -> Speed:
     """Return a ratio as stored in the record; ``name`` is an arm for its speed-up over eager."""
     estimate, (first, second) = result.estimate, measured.sides(name)
     return Speed(

@@ -36,7 +36,7 @@ from pytest_passbench.judge.reading.planning import PlannedAnswer, Planner
 from pytest_passbench.judge.reading.reader import LibrarySource, named
 from pytest_passbench.judge.reading.readings import Readings
 from pytest_passbench.judge.results import pass_reports
-from pytest_passbench.kernels.errors import CompileError
+from pytest_passbench.kernels.toolchain import CompileError
 from pytest_passbench.plans import parse
 from pytest_passbench.protocol import READ, Order
 from pytest_passbench.suite.build import check_graphs

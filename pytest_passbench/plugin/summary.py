@@ -25,7 +25,7 @@ from pytest_passbench.plugin.select import read
 from pytest_passbench.plugin.state import State
 from pytest_passbench.report import gates
 from pytest_passbench.report.report import Report, report_of
-from pytest_passbench.run.duration_forecast import forecast_line
+from pytest_passbench.run.forecast import forecast_line
 from pytest_passbench.run.ledger import fresh_folder, write
 from pytest_passbench.run.stored import warnings
 from pytest_passbench.timing.looks import FIRST_LOOK

@@ -100,7 +100,7 @@ class Auditor:
             if measured is not None:
                 self.findings += evidence.first_call(clock, CANDIDATE, clock.calls)
                 extra = self._extra(template, clock, checker)
-                self.findings += ClockFloor(clock, template, self._bench, extra).findings()
+                self.findings += ClockFloor(clock, template, self._bench, extra, measured).findings()
                 self._plausibility(clock, checker, measured)
         self._beyond(clock.runners, checker)
         clock.leave_only(EAGER)

@@ -17,8 +17,8 @@ from pytest_passbench.judge.builder import check, compile
 from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused, SourceError
 from pytest_passbench.judge.builder.store import KernelStore
 from pytest_passbench.kernels import signatures, toolchain
-from pytest_passbench.kernels.errors import CompileError
 from pytest_passbench.kernels.signatures import Signature
+from pytest_passbench.kernels.toolchain import CompileError
 
 _MAX_FLAGS, _MAX_FLAG_CHARACTERS = 64, 80
 _OPTIMISATIONS = """

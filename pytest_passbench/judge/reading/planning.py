@@ -23,8 +23,8 @@ from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.reading.reader import VIOLATIONS, WRONG_CALL, Reader, Refusal, named
 from pytest_passbench.judge.reading.triton_code import TextRefused, checked_text, machine_code
-from pytest_passbench.kernels.errors import CompileError
 from pytest_passbench.kernels.signatures import Signature
+from pytest_passbench.kernels.toolchain import CompileError
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import (
     ITEM_BYTES,

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from pytest_passbench.core.accuracy import worst
+from pytest_passbench.core.criterion import worst
 from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.null_answers import inputs_left_out, mostly_nan
 from pytest_passbench.core.record import RAN
-from pytest_passbench.core.reference import Reference, references
+from pytest_passbench.core.reference import ReferenceOutput, references
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.forks import ArmFailed, blaming
 from pytest_passbench.judge.arms.names import EAGER, FLOAT64
@@ -92,7 +92,9 @@ def refuse_mostly_nan(expected: Sequence[Output]) -> None:
             raise ArmFailed(EAGER, ArmFailure("runtime_fail", "verify", message))
 
 
-def accepts_left_out(late: LateReference, references: Sequence[Reference], values: Sequence[torch.Tensor]) -> bool:
+def accepts_left_out(
+    late: LateReference, references: Sequence[ReferenceOutput], values: Sequence[torch.Tensor]
+) -> bool:
     """Return True if an answer without one of the large inputs is as accurate as eager's.
 
     ``references`` are those of the call with these ``values``. It overwrites the first slot of the pages.
@@ -127,7 +129,7 @@ class Checker:
         self.share, self._late, self._late_share = 1.0, math.inf, 0.0
         self._certain = -1
         self._null_calls = 0
-        self._first: tuple[list[Reference], list[torch.Tensor]] | None = None
+        self._first: tuple[list[ReferenceOutput], list[torch.Tensor]] | None = None
 
     def expect_pairs(self, rounds: int, spent: float) -> None:
         """Set how many calls to verify from now on, when rounds come in pairs of ``rounds`` or more.

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 import torch
 
-from pytest_passbench.core.accuracy import worst
+from pytest_passbench.core.criterion import worst
 from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.record import RAN
-from pytest_passbench.core.reference import Errors
+from pytest_passbench.core.reference import OutputErrors
 from pytest_passbench.judge.verify.compare import Comparison
 from pytest_passbench.judge.verify.outputs import Output
 
@@ -41,7 +41,7 @@ class Accuracy:
     _within: bool = True
     _lost: bool = False
 
-    def add(self, call: Sequence[Errors], levels: Sequence[int] = ()) -> None:
+    def add(self, call: Sequence[OutputErrors], levels: Sequence[int] = ()) -> None:
         """Add a call's errors and its ladder levels, one per output."""
         if self._lost:
             return
