@@ -21,7 +21,7 @@ from pytest_passbench.judge.measure.floor import merged
 from pytest_passbench.plugin import ci, nodeid
 from pytest_passbench.plugin.collect import SAMPLE, SUBGRAPH
 from pytest_passbench.plugin.live import outcome, spell
-from pytest_passbench.plugin.select import read
+from pytest_passbench.plugin.select import cost, read
 from pytest_passbench.plugin.state import State
 from pytest_passbench.report import gates
 from pytest_passbench.report.report import Report, report_of
@@ -84,8 +84,8 @@ def expect(state: State, costs: dict[str, int]) -> None:
     state.ledger.tasks = list(dict.fromkeys(item.task for item in items))
     named = {item.candidate for item in items}
     state.ledger.candidates = [c for c in state.ledger.candidates if c.name in named] if items else []
-    for item, cost in zip(items, costs.values(), strict=True):
-        state.ledger.expect(item.task, item.candidate, cost)
+    for item, count in zip(items, costs.values(), strict=True):
+        state.ledger.expect(item.task, item.candidate, count)
 
 
 def selected(state: State, text: str, count: int | None) -> None:
@@ -113,8 +113,7 @@ def _cost(state: State, node: str) -> int:
     if node in state.selection.costs:
         return state.selection.costs[node]
     path = state.config.rootpath / node
-    ref = read(path.parent if path.name in (SAMPLE, SUBGRAPH) else path)
-    return 1 if isinstance(ref, UserError) else ref.header.subgraphs
+    return cost(read(path.parent if path.name in (SAMPLE, SUBGRAPH) else path))
 
 
 def status(state: State, report: pytest.TestReport, records: Sequence[Record]) -> tuple[str, str, str]:
