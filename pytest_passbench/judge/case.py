@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_passbench.candidate.layout import Candidate, PassDir
-from pytest_passbench.core.criterion import worst
 from pytest_passbench.core.record import ArmResult, Record
 from pytest_passbench.core.seed import Secret
 from pytest_passbench.core.settings import Settings
@@ -85,22 +84,3 @@ def smallest_first(task: Task) -> tuple[Subgraph, ...]:
     first = smallest(task, lambda subgraph: subgraph.dtype)
     names = {subgraph.id for subgraph in first}
     return (*first, *(subgraph for subgraph in task.subgraphs if subgraph.id not in names))
-
-
-def keep_found(record: Record, earlier: Record) -> None:
-    """Let stand in a record what an earlier measurement of the same subgraph has found, and add its time."""
-    pairs = [(record.arm, earlier.arm)]
-    if record.against is not None and earlier.against is not None:
-        pairs.append((record.against.arm, earlier.against.arm))
-    pairs += [(arm, earlier.baselines[name]) for name, arm in record.baselines.items() if name in earlier.baselines]
-    for arm, before in pairs:
-        levels = zip(arm.correct_from, before.correct_from, strict=False)
-        arm.correct_from = [max(now, then) for now, then in levels] or arm.correct_from
-        arm.greatest_ratio64 = worst(arm.greatest_ratio64, before.greatest_ratio64)
-        arm.mean_ratio64 = worst(arm.mean_ratio64, before.mean_ratio64)
-        arm.worst = arm.worst or before.worst
-        arm.output = arm.output or before.output  # what passes print is printed when they are read, once
-    record.null_from = max(record.null_from, earlier.null_from)
-    record.null_accurate = record.null_accurate and earlier.null_accurate
-    for phase, seconds in earlier.durations.items():
-        record.durations[phase] = record.durations.get(phase, 0.0) + seconds

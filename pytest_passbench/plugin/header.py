@@ -25,28 +25,28 @@ def lines(state: State) -> list[str]:
         *_compared(state),
         state.selection.describe(settings) + _shard(settings.shard),
     ]
-    rows += [line(f"not judged: {error}", 300) for error in state.strays[:MAX_STRAYS]]
-    if len(state.strays) > MAX_STRAYS:
-        rows.append(f"not judged: {counted(len(state.strays) - MAX_STRAYS, 'more folder')} for no known task")
+    rows += [line(f"not judged: {error}", 300) for error in state.plan.strays[:MAX_STRAYS]]
+    if len(state.plan.strays) > MAX_STRAYS:
+        rows.append(f"not judged: {counted(len(state.plan.strays) - MAX_STRAYS, 'more folder')} for no known task")
     if settings.trusted:
         return [*rows, "trusted: the candidate runs in this process; nothing is scored"]
-    if state.config.option.collectonly:
+    if state.plan.collects_only:
         unfiltered = "only matching: not applied while collecting only; 'passbench explain DIR --all' lists the tasks"
         return [*rows, unfiltered] if settings.only_matching else rows
-    if state.earlier is not None:
-        rows.append(line(str(state.earlier), 1000))
-    return [*rows, f"seed commitment: sha256 {commitment(state.ledger.seed)}"]
+    if state.plan.earlier is not None:
+        rows.append(line(str(state.plan.earlier), 1000))
+    return [*rows, f"seed commitment: sha256 {commitment(state.plan.seed)}"]
 
 
 def _against(state: State) -> list[str]:
-    reference = state.ledger.reference
+    reference = state.plan.reference
     if reference is None:
         return []
     return [line(f"against: {reference.name}, content {reference.content_hash[:16]}")]
 
 
 def _compared(state: State) -> list[str]:
-    stored = state.ledger.stored
+    stored = state.plan.stored
     if stored is None:
         return []
     text = f"compared with {stored.path}, at most {100 * stored.limit:g} % slower" + (", strict" * stored.strict)
@@ -55,7 +55,7 @@ def _compared(state: State) -> list[str]:
 
 
 def _warnings(state: State) -> list[str]:
-    stored = state.ledger.stored
+    stored = state.plan.stored
     return [line(text, 1000) for text in warnings(stored.run, state.ledger.environment)] if stored else []
 
 

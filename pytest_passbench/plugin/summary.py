@@ -59,8 +59,8 @@ def unread(state: State, text: str) -> None:
 def costs(state: State, ids: Iterable[str]) -> dict[str, int]:
     """Return the cost of each of our items by node id, for an xdist controller, which knows only the ids."""
     names = {candidate.name for candidate in state.ledger.candidates}
-    ours = {text: item for text in ids if (item := nodeid.parse(text)).candidate in names}
-    return {text: _cost(state, item.path) for text, item in ours.items()}
+    items = {text: item for text in ids if (item := nodeid.parse(text)).candidate in names}
+    return {text: _cost(state, item.path) for text, item in items.items()}
 
 
 def _cost(state: State, node: str) -> int:
@@ -73,16 +73,16 @@ def _cost(state: State, node: str) -> int:
 
 def status(state: State, report: pytest.TestReport, records: Sequence[Record]) -> tuple[str, str, str]:
     """Return what pytest prints for a judged task: category, text behind the file's name, and verbose word."""
-    said = [TRUSTED] if state.settings.trusted else []
+    parts = [TRUSTED] if state.settings.trusted else []
     item = nodeid.parse(report.nodeid)
     total = state.ledger.count(item.task, item.candidate)
-    said += [outcome(records, total)] if records else []
-    text = ", ".join(filter(None, [*said, state.progress.remaining()]))
+    parts += [outcome(records, total)] if records else []
+    text = ", ".join(filter(None, [*parts, state.progress.remaining()]))
     letter = {"passed": ".", "skipped": "s"}.get(report.outcome, "F")
     # Under xdist no file names are printed between the dots: a line of its own says which task it was.
     place = f"\n{item.item} " if hasattr(report, "node") else ""
     room = _room(state.config, place)
-    plain = ", ".join(said)
+    plain = ", ".join(parts)
     forms = (text, plain, plain.replace(" correct", ""), plain.rpartition(", ")[2])  # the speed-up is always there
     short = next((f" {form} " for form in forms if len(form) <= room), f"\n  {plain} ")
     return report.outcome, f"{place}{letter}{short}", f"{report.outcome.upper()} ({text})"
@@ -136,7 +136,7 @@ def make_folder(state: State) -> Path | None:
     if state.folder is None and not state.settings.trusted:
         names = [candidate.name for candidate in state.ledger.candidates]
         try:
-            state.folder = fresh_folder(state.report_dir, state.ledger.started, names)
+            state.folder = fresh_folder(state.plan.report_dir, state.ledger.started, names)
         except UserError as error:
             raise pytest.UsageError(str(error)) from None
     return state.folder

@@ -8,13 +8,12 @@ from contextlib import contextmanager
 from itertools import cycle
 
 from pytest_passbench.core.errors import UserError
-from pytest_passbench.judge.arms.failures import ArmFailure, unexpected
-from pytest_passbench.judge.arms.faults import HarnessFault, fault_line, is_fault
+from pytest_passbench.judge.arms.failures import ArmFailure, HarnessFault, fault_line, is_fault, unexpected
 from pytest_passbench.judge.arms.names import CANDIDATE
 from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.runner import Runner
-from pytest_passbench.judge.arms.template import Effects, Fork, Template
-from pytest_passbench.judge.deadline import Deadline
+from pytest_passbench.judge.arms.template import Fork, GraphEffects, Template
+from pytest_passbench.judge.bench import Deadline
 from pytest_passbench.judge.machine.cores import Cores
 from pytest_passbench.protocol import MAX_OUTPUTS
 
@@ -66,7 +65,7 @@ def draw_cores(arms: Sequence[str], cores: Sequence[int]) -> dict[str, int]:
 
 def fork_all(
     templates: Mapping[str, Template],
-    program: Effects,
+    program: GraphEffects,
     calls: int,
     cores: Cores,
     deadline: Deadline,
@@ -102,7 +101,7 @@ def fork_all(
 
 
 def _all_of(
-    forks: Mapping[str, Fork], program: Effects, cores: Cores, deadline: Deadline, failed: list[ArmFailed]
+    forks: Mapping[str, Fork], program: GraphEffects, cores: Cores, deadline: Deadline, failed: list[ArmFailed]
 ) -> dict[str, Runner]:
     """Wait for all runners and return them. Raises the first of ``failed`` if any arm failed now or before."""
     width = min(program.outputs + len(program.mutated), MAX_OUTPUTS)

@@ -19,6 +19,7 @@ from pytest_passbench.judge.arms.failures import ArmFailure, ending
 from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.runner import LATE, Runner
 from pytest_passbench.judge.arms.wire import hear, peer, socket_pair
+from pytest_passbench.judge.scratch import sealed
 from pytest_passbench.protocol import ProtocolError, send
 
 MAX_REQUESTS = 256  # for launch plans, by one program
@@ -27,38 +28,32 @@ _NOT_BUILT = "not built"
 
 
 @dataclass(frozen=True)
-class Effects:
+class GraphEffects:
     """A subgraph's effects, as eager's template states them: inputs changed in place (indices), number of outputs."""
 
     mutated: list[int]
     outputs: int
 
 
-class Answer(Protocol):
-    """A launch plan with its kernels, as it is sent to a template."""
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a template's request: the ``message`` with a launch plan, and its kernels ready to be loaded.
 
-    @property
-    def message(self) -> dict[str, Any]:
-        """The message to send, JSON-ready."""
+    ``compiled`` has the libraries, and after them the machine code of all Triton kernels in one piece, if any.
+    ``untuned`` has the name of the pass if a launch has several configurations, and the first one will be taken.
+    ``steps`` is the plan in words, a line per step. ``fruitful`` is True if a kernel writes bytes that it returns.
+    """
 
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """The findings about the plan."""
-
-    @property
-    def untuned(self) -> tuple[str, ...]:
-        """The pass, if its plan has a launch of several configurations that nobody will measure."""
-
-    @property
-    def steps(self) -> tuple[str, ...]:
-        """The plan in words, a line per step."""
-
-    @property
-    def fruitful(self) -> bool:
-        """True if a kernel of the plan writes bytes that the plan returns."""
+    message: dict[str, Any]
+    compiled: tuple[bytes, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    untuned: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    fruitful: bool = True
 
     def descriptors(self) -> tuple[int, ...]:
-        """Return a new file descriptor of each library. The caller closes them."""
+        """Return a new descriptor of each item of ``compiled``. The caller closes them."""
+        return tuple(sealed(data) for data in self.compiled)
 
 
 class Answering(Protocol):
@@ -174,14 +169,14 @@ class Template:
         """True if Triton's interpreter runs the program's kernels, which says nothing of their speed."""
         return bool(self.report.get("interpreted"))
 
-    def native(self, program: Effects) -> bool:
+    def native(self, program: GraphEffects) -> bool:
         """True if the engine makes its blocks: without Python, and so with an empty block of another length.
 
         Only under the pipeline ``direct``, since another pipeline's cost is part of what it measures.
         """
         return self.can_be_native(program) and self.arm.settings.pipeline == "direct"
 
-    def can_be_native(self, program: Effects) -> bool:
+    def can_be_native(self, program: GraphEffects) -> bool:
         """True if the engine can make its blocks: no code of a candidate's has run where this was found out."""
         same = not program.mutated and self.report.get("outputs") == program.outputs
         return bool(self.report.get("native")) and same
@@ -198,7 +193,7 @@ class Template:
 
     def start_fork(
         self,
-        program: Effects,
+        program: GraphEffects,
         calls: int,
         place: int,
         rehearse: bool = False,

@@ -24,9 +24,9 @@ from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch, Inputs
 from pytest_passbench.judge.inputs.beyond import Range, other_last_bit, with_special
-from pytest_passbench.judge.verify.checker import Standing
 from pytest_passbench.judge.verify.compare import Comparison
 from pytest_passbench.judge.verify.outputs import Output, read_call
+from pytest_passbench.judge.verify.standing import Standing
 from pytest_passbench.timing.measurement import FEWEST_PAIRS
 
 MAX_SECONDS = 0.008  # for all ranges. If they take longer, some are left out by chance, but none of large values
@@ -36,7 +36,7 @@ DOUBT_FACTOR = 32  # times the change of eager's own answer when the last bits o
 MAX_SHARE = 0.25  # of the dtype's greatest number: above it, rounding decides between finite and infinite
 
 
-class Place:
+class BeyondRound:
     """The round after which calls beyond the range are made: any of the first rounds of a pair that each run has.
 
     A kernel that counts its calls thus cannot know which calls they are. After the last round it could: blocks of a
@@ -95,14 +95,14 @@ class Beyond:
         if beyond.special is not None:
             self._put(beyond.special, with_special(inputs.values(beyond.special, batch, 0), self._rng))
         with self.bench.deadline.paused():
-            ours = _answer(runners[EAGER])
+            expected = _answer(runners[EAGER])
         with blaming(CANDIDATE):
-            theirs = _answer(runners[CANDIDATE])
+            answer = _answer(runners[CANDIDATE])
         place, levels = self._rng.random(), self.standing.correct_from
-        verdict = judged(ours, None, theirs, self.bench.tolerance, beyond.name, levels, place)
+        verdict = judged(expected, None, answer, self.bench.tolerance, beyond.name, levels, place)
         if beyond.doubtful and NEVER in verdict.correct_from:
             near = self._near(inputs, batch, runners[EAGER])
-            verdict = judged(ours, near, theirs, self.bench.tolerance, beyond.name, levels, place)
+            verdict = judged(expected, near, answer, self.bench.tolerance, beyond.name, levels, place)
         self.standing.add(verdict)
 
     def _near(self, inputs: Inputs, batch: Batch, eager: Runner) -> list[Output]:
@@ -123,11 +123,11 @@ def _answer(runner: Runner) -> list[Output]:
 
 
 def judged(
-    ours: list[Output],
+    expected: list[Output],
     near: list[Output] | None,
-    theirs: list[Output],
+    answer: list[Output],
     tolerance: int,
-    said: str,
+    range_name: str,
     levels: list[int],
     place: float = 0.0,
 ) -> Comparison:
@@ -135,49 +135,49 @@ def judged(
 
     ``near`` is eager's answer to inputs with other last bits, if there is one. ``levels`` are the smallest t at which
     each output was right so far. ``place``, from 0 to 1, decides which elements of a large output are compared.
-    ``said`` names the range in messages.
+    ``range_name`` stands in messages.
     """
     verdict = Comparison(correct_from=list(levels))
-    for index, (expected, found, other) in enumerate(zip(ours, theirs, near or ours, strict=False)):
-        if expected.value is None or found.value is None or other.value is None:
+    for index, (eager, output, other) in enumerate(zip(expected, answer, near or expected, strict=False)):
+        if eager.value is None or output.value is None or other.value is None:
             continue
-        if tolerances(expected.form.dtype, tolerance) == (0.0, 0.0) or expected.value.is_complex():
+        if tolerances(eager.form.dtype, tolerance) == (0.0, 0.0) or eager.value.is_complex():
             continue  # integers: rounding at an edge makes them differ by 1
-        wrong = _first_wrong(expected.value, found.value, other.value, tolerance, place)
+        wrong = _first_wrong(eager.value, output.value, other.value, tolerance, place)
         if wrong is None:
             continue
-        where, right, got = wrong
+        where, right, value = wrong
         verdict.correct_from[index], verdict.broken = NEVER, True
-        verdict.worst = f"output {index}{where}: expected {right:.9g}, got {got:.9g} {said}"
+        verdict.worst = f"output {index}{where}: expected {right:.9g}, got {value:.9g} {range_name}"
         verdict.excess = float("inf")
-        if got != got or abs(got) == float("inf"):
+        if value != value or abs(value) == float("inf"):
             verdict.status = "nan_inf"
-            verdict.message = f"output {index}: NaN or Inf where eager has none, {said}"
+            verdict.message = f"output {index}: NaN or Inf where eager has none, {range_name}"
     return verdict
 
 
 def _first_wrong(
-    expected: torch.Tensor, found: torch.Tensor, near: torch.Tensor, tolerance: int, place: float
+    expected: torch.Tensor, actual: torch.Tensor, near: torch.Tensor, tolerance: int, place: float
 ) -> tuple[list[int], float, float] | None:
     """Return the first element that is wrong by more than rounding explains: index, eager's value, the arm's value.
 
     Return None if there is no such element.
     """
-    if not expected.shape == found.shape == near.shape or expected.dtype != found.dtype or not expected.numel():
+    if not expected.shape == actual.shape == near.shape or expected.dtype != actual.dtype or not expected.numel():
         return None
     info, name = torch.finfo(expected.dtype), str(expected.dtype).removeprefix("torch.")
     step = -(-expected.numel() // MAX_ELEMENTS)
     first = int(place * step)
-    a, b, other = (tensor.flatten()[first::step].double() for tensor in (expected, found, near))
-    told = other.isfinite() & (a.abs() < MAX_SHARE * info.max)
-    doubt = DOUBT_FACTOR * float(torch.where(told, (other - a).abs(), 0.0).amax())
-    size = torch.where(told, a.abs(), 0.0)
+    a, b, other = (tensor.flatten()[first::step].double() for tensor in (expected, actual, near))
+    comparable = other.isfinite() & (a.abs() < MAX_SHARE * info.max)
+    doubt = DOUBT_FACTOR * float(torch.where(comparable, (other - a).abs(), 0.0).amax())
+    size = torch.where(comparable, a.abs(), 0.0)
     some = size[size > 0]
     usual = float(some.median()) if some.numel() else 0.0
     relative, _ = tolerances(name, min(tolerance + ROUNDING_LEVELS, T_FROZEN))
     _, absolute = tolerances(name, tolerance)
     limit = size.clamp_min(usual).mul_(relative).add_(absolute + 4 * info.tiny + doubt)
-    wrong = told & ~((a - b).abs() <= limit)
+    wrong = comparable & ~((a - b).abs() <= limit)
     if not bool(wrong.any()):
         return None
     found_at = int(wrong.int().argmax())

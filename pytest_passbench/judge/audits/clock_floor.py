@@ -29,7 +29,7 @@ MARGIN = 0.05
 MAX_GAIN = 1.12
 
 
-class Floor:
+class ClockFloor:
     """The floor under a candidate's blocks, as ratios to eager's blocks beside them. ``template`` is the candidate's.
 
     The machine's speed may drift, so everything is held against eager's blocks of the same minute. ``blocks`` verify

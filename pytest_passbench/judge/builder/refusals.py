@@ -1,8 +1,84 @@
-"""The errors for kernels that are refused or do not compile."""
+"""The errors for kernels that are refused or do not compile, and a C++ compiler's own by the lines of its input.
+
+The forms of a compiler's errors are those of GCC and Clang with ``LC_ALL=C``. Notes, warnings and excerpts are left
+out.
+"""
 
 from __future__ import annotations
 
-from pytest_passbench.judge.builder.diagnostics import SourceError
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytest_passbench.core.plurals import counted
+
+MAX_ERRORS = 3  # of a kernel, that are shown
+_PLACE = re.compile(r"(?P<file>[^\s:][^:]*):(?P<line>\d+):(?P<column>\d+): +(?P<said>.*)")
+_ERROR = re.compile(r"(?:fatal )?error: (?P<message>.*)")
+_LINKER = re.compile(r"undefined reference to .*|multiple definition of [^;]*")
+_TEXT = "<stdin>"
+_SHORT_OF = (
+    ("memory", "out of memory", "memory exhausted", "Cannot allocate memory", "bad_alloc", "MemoryError"),
+    ("room", "File size limit", "No space left", "file truncated", "File too large"),
+    ("time", "CPU time limit", "Terminated", "Killed"),
+)
+
+
+@dataclass(frozen=True)
+class SourceError:
+    """An error at a line and column of a kernel's text, both counted from 1. Column 0 stands for the whole line."""
+
+    line: int
+    column: int
+    message: str
+
+
+def source_errors(output: str) -> tuple[SourceError, ...]:
+    """Return the errors in a kernel's text, in the compiler's order, at most one for each place.
+
+    An error in a header counts only if there is no other. It then stands at the place that the header was used from.
+    A template's errors come again for each type, and after the mistake that they follow from.
+    """
+    errors = list(_errors(output.splitlines()))
+    direct = [error for error, used in errors if not used]
+    reported = direct or [error for error, _used in errors]
+    return tuple({(error.line, error.column): error for error in reversed(reported)}.values())[::-1]
+
+
+def linker_errors(output: str) -> tuple[str, ...]:
+    """Return the linker's errors, each once."""
+    return tuple(dict.fromkeys(match[0] for line in output.splitlines() if (match := _LINKER.search(line))))
+
+
+def unshown(errors: int) -> list[str]:
+    """Return the line that stands for the errors after the first :data:`MAX_ERRORS`, or nothing if there are none."""
+    more = errors - MAX_ERRORS
+    return [f"and {counted(more, 'more error')}"] if more > 0 else []
+
+
+def _errors(lines: list[str]) -> Iterator[tuple[SourceError, bool]]:
+    """Yield each error with a place in the text, and whether that place is only where a header was used."""
+    used: tuple[int, int] | None = None  # GCC names the innermost place of use first, before the error
+    waiting = ""  # Clang names the places of use after the error
+    for line in lines:
+        if ": In instantiation of " in line or ": In substitution of " in line:
+            used = None
+        place = _PLACE.match(line)
+        if place is None:
+            continue
+        inside, at = place["file"] == _TEXT, (int(place["line"]), int(place["column"]))
+        error = _ERROR.match(place["said"])
+        if error is not None and inside:
+            yield SourceError(*at, error["message"]), False
+        elif error is not None and used is not None:
+            yield SourceError(*used, error["message"]), True
+        elif error is not None:
+            waiting = error["message"]
+        elif inside and used is None and "required from" in place["said"]:
+            used = at
+        elif inside and waiting and "in instantiation of" in place["said"]:
+            yield SourceError(*at, waiting), True
+            waiting = ""
 
 
 class KernelRefused(Exception):
@@ -30,13 +106,6 @@ class OutOfTime(Exception):
 
 class LimitReached(CompileFailed):
     """Compiling took more time, memory or room than a kernel may."""
-
-
-_SHORT_OF = (
-    ("memory", "out of memory", "memory exhausted", "Cannot allocate memory", "bad_alloc", "MemoryError"),
-    ("room", "File size limit", "No space left", "file truncated", "File too large"),
-    ("time", "CPU time limit", "Terminated", "Killed"),
-)
 
 
 def limit_reached(output: str) -> LimitReached | None:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_passbench.candidate.origin import origin
-from pytest_passbench.judge.builder.diagnostics import MAX_ERRORS, SourceError, unshown
-from pytest_passbench.judge.builder.refusals import CompileFailed
+from pytest_passbench.judge.builder.refusals import MAX_ERRORS, CompileFailed, SourceError, unshown
 
 _MAX_MESSAGE_CHARACTERS, _MAX_EXCERPT_CHARACTERS = 160, 90
 _INDENT = "    "

@@ -6,27 +6,24 @@ import math
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import torch
 
 from pytest_passbench.core.criterion import worst
 from pytest_passbench.core.ladder import NEVER
+from pytest_passbench.core.null_answers import inputs_left_out, mostly_nan
 from pytest_passbench.core.record import RAN
 from pytest_passbench.core.reference import ReferenceOutput, references
-from pytest_passbench.judge.arms.forks import blaming
+from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.arms.forks import ArmFailed, blaming
 from pytest_passbench.judge.arms.names import EAGER, FLOAT64
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.inputs import Batch, Inputs
-from pytest_passbench.judge.verify.accuracy import Accuracy
-from pytest_passbench.judge.verify.aliasing import changed_input, owners, shares_more
 from pytest_passbench.judge.verify.compare import Comparison, compare, null_from
 from pytest_passbench.judge.verify.late import LateReference
-from pytest_passbench.judge.verify.left_out import accepts_left_out
-from pytest_passbench.judge.verify.mostly_nan import refuse_mostly_nan
+from pytest_passbench.judge.verify.memory import changed_input, overlap, owners, shared_by_calls, shares_more
 from pytest_passbench.judge.verify.outputs import Output, read_call
-from pytest_passbench.judge.verify.overlap import overlap, shared_by_calls
-from pytest_passbench.judge.verify.stability import Stability
+from pytest_passbench.judge.verify.standing import Standing
 from pytest_passbench.protocol import Layout
 
 NULL_CALLS = 2  # that null answers are tried on
@@ -36,36 +33,33 @@ NULL_CALLS = 2  # that null answers are tried on
 MIN_VERIFIED, MAX_VERIFIED, MAX_VERIFY_SECONDS = 1 / 3, 1.5, 0.004
 
 
-@dataclass
-class Standing:
-    """The results of an arm in the calls verified so far."""
+def refuse_mostly_nan(expected: Sequence[Output]) -> None:
+    """Raise ArmFailed for eager if one of its outputs is mostly NaN."""
+    for index, output in enumerate(expected):
+        share = None if output.value is None else mostly_nan(output.value)
+        if share is not None:
+            message = (
+                f"output {index} of eager is NaN in {100 * share:.0f} % of its elements on inputs drawn as recorded; "
+                "correct the bounds that the task records (min, max) for its inputs"
+            )
+            raise ArmFailed(EAGER, ArmFailure("runtime_fail", "verify", message))
 
-    status: str = RAN
-    message: str = ""
-    correct_from: list[int] = field(default_factory=list)
-    worst: str = ""
-    excess: float = 0.0
-    calls: int = 0
-    broken: bool = False
-    accuracy: Accuracy = field(default_factory=Accuracy)
-    stability: Stability = field(default_factory=Stability)
 
-    @property
-    def wrong(self) -> bool:
-        """True if no criterion accepts the answers so far."""
-        never = NEVER in self.correct_from and not self.accuracy.accurate
-        return self.status != RAN or self.broken or never
+def accepts_left_out(
+    late: LateReference, references: Sequence[ReferenceOutput], values: Sequence[torch.Tensor]
+) -> bool:
+    """Return True if an answer without one of the large inputs is as accurate as eager's.
 
-    def add(self, verdict: Comparison) -> None:
-        """Add the comparison of a further call. The worst result counts."""
-        self.calls += 1
-        self.broken |= verdict.broken
-        before = self.correct_from or [min(verdict.correct_from, default=NEVER)] * len(verdict.correct_from)
-        self.correct_from = [max(a, b) for a, b in zip(before, verdict.correct_from, strict=True)]
-        if verdict.status != RAN and self.status == RAN:
-            self.status, self.message = verdict.status, verdict.message
-        if verdict.worst and verdict.excess >= self.excess:
-            self.worst, self.excess = verdict.worst, verdict.excess
+    ``references`` are those of the call with these ``values``. It overwrites the first slot of the pages.
+    """
+    for _, _, changed in inputs_left_out(values):
+        answer = late.outputs(changed, always=True)
+        if answer is None:
+            return False  # the process has ended, so no other question has an answer either
+        pairs = zip(references, answer, strict=True)
+        if all(reference.accepts(output.value) for reference, output in pairs):
+            return True
+    return False
 
 
 class Checker:
@@ -189,14 +183,14 @@ class Checker:
             if standing is None or standing.status != RAN:
                 continue
             with blaming(arm):
-                found = overlap(runner, self._layout, calls)
-            if found is not None:
+                sharing = overlap(runner, self._layout, calls)
+            if sharing is not None:
                 with blaming(EAGER):
                     shared = shared_by_calls(runners[EAGER], self._layout, calls)
                 with blaming(arm):
-                    found = overlap(runner, self._layout, calls, shared)
-            if found is not None:
-                standing.status, standing.message = "type_mismatch", str(found)
+                    sharing = overlap(runner, self._layout, calls, shared)
+            if sharing is not None:
+                standing.status, standing.message = "type_mismatch", str(sharing)
 
     def _note_null(self, expected: list[Output], values: list[torch.Tensor]) -> None:
         if self._null_calls >= NULL_CALLS or (self._null_calls and self.null_from == NEVER):

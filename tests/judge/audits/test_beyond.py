@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from pytest_passbench.judge.audits.beyond import Beyond, Place
+from pytest_passbench.judge.audits.beyond import Beyond, BeyondRound
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 
 SOFTMAX = """
@@ -84,7 +84,7 @@ def test_what_is_right_only_within_the_record_is_wrong_and_nobody_is_accused(ben
 def test_the_calls_come_after_any_of_the_rounds_that_each_run_has():
     places = []
     for seed in range(200):
-        place = Place(random.Random(seed), 4)
+        place = BeyondRound(random.Random(seed), 4)
         after = [(pair, number) for pair in range(5) for number in range(6) if place.comes_after(number)]
         assert len(after) == 1
         places += after

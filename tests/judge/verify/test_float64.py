@@ -7,7 +7,7 @@ import pytest
 from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.reference import RIGHT
 from pytest_passbench.judge.verify import late
-from pytest_passbench.judge.verify.accuracy import Accuracy
+from pytest_passbench.judge.verify.standing import Accuracy
 from shared.workspace import make_wrapper
 
 ROUNDED_ONCE = "return (torch.nn.functional.gelu(x.float()) + y.float()).to(x.dtype)"

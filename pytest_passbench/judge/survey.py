@@ -1,7 +1,8 @@
-"""The survey of a candidate without judging it (``passbench explain``).
+"""The survey of a candidate without judging it (``passbench explain``), and the tasks that its passes match.
 
 Its passes are read in a sandbox, and its kernels are screened and compiled. With a task, the passes are also matched
-as data on the task's subgraphs, which gives their launch plans.
+as data on the task's subgraphs, which gives their launch plans. No kernel is run.
+If this were merged with the session, whoever only looks at a candidate would need all that judging needs.
 """
 
 from __future__ import annotations
@@ -10,38 +11,43 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pytest_passbench.candidate.layout import Candidate, PassDir
 from pytest_passbench.candidate.triton import KernelReference, KernelRefusal, kernel_text
+from pytest_passbench.core import misses
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.record import Finding, PassReport
 from pytest_passbench.core.settings import Policy
-from pytest_passbench.core.task import Task
+from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.arm import Arm, ArmSettings
 from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.arms.names import CANDIDATE
 from pytest_passbench.judge.audits.layers import violation
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused
 from pytest_passbench.judge.builder.store import cache_folder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
+from pytest_passbench.judge.case import smallest
 from pytest_passbench.judge.devices import start_template
-from pytest_passbench.judge.entries import pass_reports
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
 from pytest_passbench.judge.reading.cpp_errors import located, rest
-from pytest_passbench.judge.reading.planning import Answer, Planner
+from pytest_passbench.judge.reading.planning import PlannedAnswer, Planner
 from pytest_passbench.judge.reading.reader import LibrarySource, named
 from pytest_passbench.judge.reading.readings import Readings
+from pytest_passbench.judge.results import pass_reports
 from pytest_passbench.kernels.toolchain import CompileError
+from pytest_passbench.plans import parse
 from pytest_passbench.protocol import READ, Order
+from pytest_passbench.suite.build import check_graphs
 from pytest_passbench.suite.limits import check_memory
 
 TIMEOUT_SECONDS = 120.0  # for each answer of the reader
 
 
 @dataclass(frozen=True)
-class Planned:
+class MatchPlan:
     """The launch plan of a match: JSON-ready."""
 
     subgraph: str
@@ -50,7 +56,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Matched:
+class MatchReport:
     """The effect of all passes on a subgraph.
 
     ``places`` has, for each match, the pass's name and the variables of the graph's text that it replaced.
@@ -67,8 +73,8 @@ class Survey:
 
     findings: list[Finding] = field(default_factory=list)
     passes: list[str] = field(default_factory=list)
-    plans: list[Planned] = field(default_factory=list)
-    matched: list[Matched] = field(default_factory=list)
+    plans: list[MatchPlan] = field(default_factory=list)
+    matched: list[MatchReport] = field(default_factory=list)
 
     @property
     def faulty(self) -> bool:
@@ -194,8 +200,8 @@ class _Looker:
                 message = f"a Triton kernel is named in a form that is none: {error}"
                 yield Finding("kernel", "text", "error", message, self._folder)
 
-    def _note(self, subgraph: str, name: str, answer: Answer) -> None:
-        self._survey.plans.append(Planned(subgraph, name, answer.plan))
+    def _note(self, subgraph: str, name: str, answer: PlannedAnswer) -> None:
+        self._survey.plans.append(MatchPlan(subgraph, name, answer.plan))
         if answer.mismatch is not None:
             message = f"{subgraph}: {answer.mismatch.message}"
             self._add(Finding("plan", "shape", "error", message, named(f"{name}.py", self._folder)))
@@ -205,30 +211,19 @@ class _Looker:
         arm = Arm(ArmSettings("candidate", "cpu", 1, "direct", self._walls, TIMEOUT_SECONDS, judged=True))
         try:
             for subgraph in task.subgraphs:
-                check_memory(subgraph, task.path)
-                layout = plan_layout(subgraph.inputs)
-                pages = Pages(layout)
-                order = Order("candidate", task.graphs[subgraph.graph], str(task.path), "cpu", "direct", reports)
                 try:
-                    template = start_template(arm, order, layout, pages.fd)
-                    try:
-                        report = template.wait(_Noting(planner, subgraph.id, self._note))
-                        self._survey.matched.append(_matched(subgraph.id, report))
-                    finally:
-                        template.leave()
+                    report = _report(task, subgraph, reports, arm, _Noting(planner, subgraph.id, self._note))
+                    self._survey.matched.append(_matched(subgraph.id, report))
                 except ArmFailure as failure:
                     self._fail(failure)
-                finally:
-                    arm.end_children()
-                    pages.close()
         finally:
             arm.close()
 
 
-def _matched(subgraph: str, report: dict[str, Any]) -> Matched:
+def _matched(subgraph: str, report: dict[str, Any]) -> MatchReport:
     """Return a template's report on a subgraph, capped and escaped."""
     places = [(line(name), tuple(line(node) for node in nodes)) for name, nodes in report["places"]]
-    return Matched(subgraph, tuple(pass_reports(report["passes"])), tuple(places))
+    return MatchReport(subgraph, tuple(pass_reports(report["passes"])), tuple(places))
 
 
 @dataclass(frozen=True)
@@ -237,9 +232,9 @@ class _Noting:
 
     planner: Planner
     subgraph: str
-    note: Callable[[str, str, Answer], None]
+    note: Callable[[str, str, PlannedAnswer], None]
 
-    def answer(self, data: Any, capability: int | None) -> Answer:
+    def answer(self, data: Any, capability: int | None) -> PlannedAnswer:
         answer = self.planner.planned(data, capability)
         self.note(self.subgraph, str(data["name"]), answer)
         return answer
@@ -248,3 +243,70 @@ class _Noting:
 def _words(error: BaseException) -> str:
     """Return what an error says, without the place that some errors put before it."""
     return str(getattr(error, "message", error))
+
+
+class _Matched(ArmFailure):
+    """The end of building a program once a pass has matched."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("pass_miss", "build", "not built: it was only matched")
+        self.name = name
+
+
+class _Unplanned:
+    """A planner that has no plans: a request for one says which pass has matched."""
+
+    def answer(self, data: Any, capability: int | None) -> NoReturn:  # noqa: ARG002
+        raise _Matched(parse.request(data).name)
+
+
+@dataclass(frozen=True)
+class Touched:
+    """A graph of a task, with the first pass that matches it, or with what was in the way of the nearest one."""
+
+    graph: str
+    name: str = ""
+    miss: str = ""
+
+
+def matches(task: Task, passes: tuple[dict[str, Any], ...], arm: Arm) -> Iterator[Touched]:
+    """Yield each graph of the task with the first pass, as data, that matches it.
+
+    The graphs are matched as they are written, without ``torch.compile``. ``arm`` is a candidate's sandbox. Raises
+    UserError for a broken task, ArmFailure if the sandbox gives no answer.
+    """
+    check_graphs(task)
+    for subgraph in smallest(task, lambda subgraph: subgraph.graph):
+        yield _first_match(task, subgraph, passes, arm)
+
+
+def _first_match(task: Task, subgraph: Subgraph, passes: tuple[dict[str, Any], ...], arm: Arm) -> Touched:
+    try:
+        report = _report(task, subgraph, passes, arm, _Unplanned())
+    except _Matched as matched:
+        return Touched(subgraph.graph, matched.name)
+    reports = pass_reports(report["passes"])
+    name = next((item.name for item in reports if item.matches), "")
+    return Touched(subgraph.graph, name, "" if name else misses.message(reports).partition("\n")[0].rstrip(";"))
+
+
+def _report(
+    task: Task, subgraph: Subgraph, passes: tuple[dict[str, Any], ...], arm: Arm, planner: _Noting | _Unplanned
+) -> dict[str, Any]:
+    """Return a template's report on the passes, as data, matched with a subgraph. No kernel is run.
+
+    Raises UserError for a subgraph that is too large, ArmFailure if the sandbox ``arm`` gives no answer.
+    """
+    check_memory(subgraph, task.path)
+    layout = plan_layout(subgraph.inputs)
+    pages = Pages(layout)
+    order = Order(CANDIDATE, task.graphs[subgraph.graph], str(task.path), arm.settings.device, "direct", passes)
+    try:
+        template = start_template(arm, order, layout, pages.fd)
+        try:
+            return template.wait(planner)
+        finally:
+            template.leave()
+    finally:
+        arm.end_children()
+        pages.close()

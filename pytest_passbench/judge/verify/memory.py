@@ -1,23 +1,89 @@
-"""A check that outputs of several calls of a block lie in different memory.
+"""Checks that outputs share no more memory than eager's do, and that inputs are as the judge wrote them.
 
-An output belongs to its caller, so the next call must not overwrite it.
+An output belongs to its caller, so the next call of a block must not overwrite it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import secrets
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from pytest_passbench.judge.arms.messages import ADDRESS_END
 from pytest_passbench.judge.arms.runner import Runner
-from pytest_passbench.judge.verify.outputs import form_at, read_forms
+from pytest_passbench.judge.verify.compare import same_bytes
+from pytest_passbench.judge.verify.outputs import Output, form_at, read_forms
 from pytest_passbench.protocol import ENTRY, KIND_TENSOR, Layout
 
+FRESH = -1  # owner of an output in memory of its own
+MAX_WHOLE_BYTES = 1 << 16  # of an input that is always read as a whole, which is as fast as asking for its own pages
+PROBES, PROBE_BYTES = 4, 1 << 12  # number and size of the random places that are read of a larger input
 _MAX_SPAN_BYTES = 1 << 62  # more than any memory has
 _Addresses = npt.NDArray[np.uint64]
+
+
+def owners(runner: Runner, layout: Layout, outputs: Sequence[Output], slot: int) -> list[int]:
+    """Return the owner of each output's memory: an input, an earlier output, or FRESH.
+
+    Inputs are given by their index. Earlier outputs are counted on from the number of inputs. ``slot`` is the call's.
+    """
+    first = runner.hello["pages"] + slot * layout.stride
+    owned_by: list[int] = []
+    for index, output in enumerate(outputs):
+        inside = output.address - first
+        if 0 <= inside < layout.stride and output.value is not None:
+            owned_by.append(max(i for i, offset in enumerate(layout.offsets) if offset <= inside))
+        else:
+            empty = output.value is None or not output.value.numel()
+            same = (number for number, other in enumerate(outputs[:index]) if other.address == output.address)
+            earlier = None if empty else next(same, None)
+            owned_by.append(FRESH if earlier is None else len(layout.offsets) + earlier)
+    return owned_by
+
+
+def shares_more(expected: Sequence[int], actual: Sequence[int]) -> int | None:
+    """Return the first output that shares memory which eager's does not share, or None.
+
+    ``expected`` are eager's owners, ``actual`` the arm's. A fresh copy instead of eager's view is fine.
+    """
+    for index, (eager, owner) in enumerate(zip(expected, actual, strict=True)):
+        if owner not in (FRESH, eager):
+            return index
+    return None
+
+
+def changed_input(
+    runner: Runner, layout: Layout, slot: int, values: Sequence[torch.Tensor], mutated: Sequence[int]
+) -> int | None:
+    """Return the first input of a call that the runner changed although eager does not, or None.
+
+    ``values`` are the inputs as written, ``mutated`` the indices of those that eager changes. Raises ArmFailure.
+    """
+    for index, value in enumerate(values):
+        if index in mutated or value.numel() == 0:
+            continue
+        written = value.contiguous().flatten().view(torch.uint8)
+        for place in _doubtful(runner, layout, slot, index, written.numel()):
+            present = torch.frombuffer(runner.input_bytes(layout, slot, index, place), dtype=torch.uint8)
+            if not same_bytes(present, written[place.start : place.stop]):
+                return index
+    return None
+
+
+def _doubtful(runner: Runner, layout: Layout, slot: int, index: int, size: int) -> list[range]:
+    """Return the ranges of an input to read: the pages that the runner has written to, and some random places.
+
+    The random places are read since a runner might have mapped other memory over the judge's.
+    """
+    written = runner.written(layout, slot, index, size) if size > MAX_WHOLE_BYTES else None
+    if written is None:
+        return [range(size)]
+    starts = [secrets.randbelow(size - PROBE_BYTES + 1) for _ in range(PROBES)]
+    return [*written, *(range(start, start + PROBE_BYTES) for start in starts)]
 
 
 @dataclass(frozen=True)
@@ -49,9 +115,9 @@ def overlap(runner: Runner, layout: Layout, calls: int, shared: Collection[int] 
     last = min(first + layout.size, ADDRESS_END - 1)
     in_inputs = (starts >= np.uint64(first)) & (starts < np.uint64(last)) & (ends > starts)
     if in_inputs.any():
-        found = _in_others_inputs(starts, in_inputs, first, layout.stride)
-        if found is not None:
-            return found
+        in_others = _in_others_inputs(starts, in_inputs, first, layout.stride)
+        if in_others is not None:
+            return in_others
         ends[in_inputs] = starts[in_inputs]
     return _between_calls(starts, ends)
 
@@ -60,10 +126,10 @@ def shared_by_calls(runner: Runner, layout: Layout, calls: int) -> set[int]:
     """Return the outputs that a runner (eager's) has in memory of several calls, which are constants of the graph."""
     shared: set[int] = set()
     while len(shared) < runner.hello["width"]:
-        found = overlap(runner, layout, calls, shared)
-        if found is None:
+        pair = overlap(runner, layout, calls, shared)
+        if pair is None:
             break
-        shared.add(found.output)
+        shared.add(pair.output)
     return shared
 
 
@@ -74,9 +140,9 @@ def _ranges(runner: Runner, calls: int) -> tuple[_Addresses, _Addresses]:
     table = np.frombuffer(data, "<u8").reshape(calls, width, 2)
     forms = read_forms(runner)
     used, which = np.unique(table[:, :, 1], return_inverse=True)
-    found = [form_at(forms, index) for index in used.tolist()]
+    stated = [form_at(forms, index) for index in used.tolist()]
     spans = np.array(
-        [min(form.span, _MAX_SPAN_BYTES) if form.kind == KIND_TENSOR else 0 for form in found], np.uint64
+        [min(form.span, _MAX_SPAN_BYTES) if form.kind == KIND_TENSOR else 0 for form in stated], np.uint64
     )
     starts = table[:, :, 0].copy()
     extent = spans[which.reshape(calls, width)]

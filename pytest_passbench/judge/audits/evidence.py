@@ -1,15 +1,21 @@
-"""The clock layer: evidence from the timed blocks themselves.
+"""The layers of the clock and of plausibility: evidence from the timed blocks, and from the size of their outputs.
 
-It looks for four things:
+They look for these things:
 
 - more CPU time than an arm's cores could give in the wall time;
 - a first call that takes as long as a block, unlike eager's;
 - CPU time of processes beside the runner;
-- processes that a candidate leaves in its sandbox.
+- processes that a candidate leaves in its sandbox;
+- outputs that are written faster than the cores or the device fill memory.
 """
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import math
+import time
+from collections.abc import Sequence
 from statistics import median
 
 from pytest_passbench.core.plurals import counted
@@ -19,6 +25,7 @@ from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.names import EAGER
 from pytest_passbench.judge.audits.layers import violation, warning
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
+from pytest_passbench.judge.verify.outputs import Output
 
 #: Greatest honest ratio of CPU time to the time of an arm's cores. A thread on another core makes it 2. Stopping a
 #: runner may add some seconds. One block in ten may have a greater ratio, since a hypervisor may take time away.
@@ -29,6 +36,8 @@ MAX_OTHER_RATIO, WAKING_SECONDS = 0.01, 1e-3
 SINGLE_BLOCKS, FULL_BLOCKS, TRIES = 5, 2, 3
 #: A call by itself costs more than one of many. So many times eager's ratio, and so many seconds, are honest.
 MAX_FIRST_RATIO, MAX_FIRST_SECONDS = 6.0, 2e-4
+BUFFER_BYTES = 256 << 10  # stays in a core's own cache, which is the fastest memory
+MAX_SPEEDUP = 2.0  # over the measured rate of filling memory; anything faster is not honest
 
 
 def excess(clock: CpuClock, arm: str) -> list[Finding]:
@@ -68,12 +77,12 @@ def first_call(clock: CpuClock, arm: str, calls: int) -> list[Finding]:
     """
     if calls <= MAX_FIRST_RATIO:
         return []
-    said = ""
+    suspicion = ""
     for _ in range(TRIES):
-        said = _suspicion(clock, arm, calls)
-        if not said:
+        suspicion = _suspicion(clock, arm, calls)
+        if not suspicion:
             return []
-    return [violation("clock", "first-call", said)]
+    return [violation("clock", "first-call", suspicion)]
 
 
 def _suspicion(clock: CpuClock, arm: str, calls: int) -> str:
@@ -103,12 +112,60 @@ def slowed(pairs: int, of: int) -> list[Finding]:
 
 def strays(arm: Arm) -> list[Finding]:
     """Return a violation if a sandbox has unknown processes, and kill them. Runners that are ending are known."""
-    found = arm.strays()
-    names = sorted({processes.name(pid) for pid in found})
-    for pid in found:
+    pids = arm.strays()
+    names = sorted({processes.name(pid) for pid in pids})
+    for pid in pids:
         processes.kill(pid)
-    if not found:
+    if not pids:
         return []
     return [
-        violation("clock", "process-left", f"{counted(len(found), 'process')} left behind: {', '.join(names)[:200]}")
+        violation("clock", "process-left", f"{counted(len(pids), 'process')} left behind: {', '.join(names)[:200]}")
     ]
+
+
+@functools.cache
+def fill_rate() -> float:
+    """Return the bytes per second that one core can fill, the best of 50 tries. It is measured once per process."""
+    buffer = ctypes.create_string_buffer(BUFFER_BYTES)
+    best = math.inf
+    for _ in range(50):
+        start = time.perf_counter()
+        for _ in range(4):
+            ctypes.memset(buffer, 0, BUFFER_BYTES)
+        best = min(best, (time.perf_counter() - start) / 4)
+    return BUFFER_BYTES / best
+
+
+def bandwidth(written: int, seconds: float, rate: float) -> list[Finding]:
+    """Return a violation if ``written`` bytes of outputs in ``seconds`` per call are too fast.
+
+    ``rate`` is the bytes per second that the cores, or the device, fill memory with.
+    """
+    if seconds <= 0 or written <= seconds * MAX_SPEEDUP * rate:
+        return []
+    message = (
+        f"{written} bytes of outputs in {seconds * 1e6:.2f} us; "
+        f"filling as much memory takes {written / rate * 1e6:.2f} us here"
+    )
+    return [violation("plausibility", "bandwidth", message)]
+
+
+def written(outputs: Sequence[Output], owners: Sequence[int], fresh: int) -> int:
+    """Return the bytes of the outputs in memory of their own (``owners`` says ``fresh``).
+
+    An element of an expanded dimension counts once.
+    """
+    total = 0
+    for output, owner in zip(outputs, owners, strict=True):
+        if owner == fresh and output.value is not None:
+            form = output.form
+            elements = math.prod(size for size, stride in zip(form.shape, form.strides, strict=True) if stride)
+            total += elements * output.value.element_size()
+    return total
+
+
+def null_answer(null_from: int, tolerance: int) -> list[Finding]:
+    """Return a warning if zeros, a copy of an input or the mean would pass at t = ``tolerance``."""
+    if null_from > tolerance:
+        return []
+    return [warning("plausibility", "null-answer", f"a null answer passes on this subgraph from t = {null_from}")]
