@@ -9,6 +9,7 @@ import json
 import os
 import random
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_passbench.candidate.layout import PassDir
+from pytest_passbench.core.rejected import Rejected
+from pytest_passbench.core.schema import read
 from pytest_passbench.judge.arms import replies
 from pytest_passbench.judge.arms.failures import ArmFailure
-from pytest_passbench.judge.arms.messages import BadMessage, check, parse
 from pytest_passbench.judge.reading.reader import Reader, Refusal
 from pytest_passbench.plans import graphs, values
 from pytest_passbench.plans import parse as plan_parse
@@ -57,10 +59,13 @@ def test_a_mutated_plan_is_refused_or_runs_and_is_never_right(seed: int) -> None
 def test_a_mutated_graph_is_read_or_refused(seed: int) -> None:
     data = hostile.mutated(hostile.GRAPH, random.Random(seed))
     try:
-        found = graphs.from_data(data)
+        graph = graphs.from_data(data)
     except values.ValueRefused:
         return
-    assert graphs.to_data(found)["calls"] is not None
+    written = graphs.to_data(graph)
+    assert repr(graphs.to_data(graphs.from_data(json.loads(json.dumps(written))))) == repr(written)
+    special = "inf" in repr(data) or "nan" in repr(data)  # numbers that JSON lacks are written as objects
+    assert special or [call[1:] for call in written["calls"]] == [call[1:] for call in data["calls"]]
 
 
 @MANY
@@ -84,13 +89,14 @@ def test_a_mutated_message_is_one_of_ours_or_none(seed: int) -> None:
     text = bytearray(json.dumps(changed).encode())
     for _ in range(rng.choice((0, 0, 3))):
         text[rng.randrange(len(text))] = rng.randrange(256)
-    for content, read in ((changed, check), (bytes(text), parse)):
-        try:
-            accepted: Any = read(schema, content)
-        except BadMessage:
-            continue
-        written = json.dumps(accepted).encode() if read is parse else accepted
-        assert read(schema, written) == accepted
+    with suppress(Rejected):
+        accepted = schema.check(changed)
+        assert schema.check(accepted) == accepted
+    with suppress(Rejected):
+        accepted = read(schema, bytes(text))
+        same = json.loads(text)
+        assert accepted == same or "\\ud" in json.dumps(same)  # half of a surrogate pair is spelt out
+        assert read(schema, json.dumps(accepted, allow_nan=False).encode()) == accepted
 
 
 @MANY

@@ -15,7 +15,8 @@ from typing import Any
 
 from pytest_passbench.candidate.triton import KernelText
 from pytest_passbench.core.paths import PACKAGE
-from pytest_passbench.judge.arms.messages import BadMessage, parse
+from pytest_passbench.core.rejected import Rejected
+from pytest_passbench.core.schema import read
 from pytest_passbench.judge.arms.sandbox import Walls
 from pytest_passbench.judge.builder import triton_run
 from pytest_passbench.judge.builder.refusals import CompileFailed, LimitReached, limit_reached
@@ -84,8 +85,8 @@ class TritonBuilder:
             return None
         described, _, code = stored.partition(b"\n")
         try:
-            return _checked(parse(triton_run.DESCRIPTION, described), code, launch)
-        except (BadMessage, CompileFailed):
+            return _checked(read(triton_run.DESCRIPTION, described), code, launch)
+        except (Rejected, CompileFailed):
             return None
 
     def _compiled(

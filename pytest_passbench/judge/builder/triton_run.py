@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_passbench.core.paths import IMPORTED_FROM
+from pytest_passbench.core.rejected import Rejected
+from pytest_passbench.core.schema import Fields, Flag, Items, Kinds, Text, Whole, read
 from pytest_passbench.judge.arms import sandbox
-from pytest_passbench.judge.arms.messages import BadMessage, Fields, Flag, Items, Kinds, Text, Whole, parse
 from pytest_passbench.judge.builder import process
 from pytest_passbench.judge.builder.refusals import CompileFailed
 from pytest_passbench.judge.scratch import Scratch
@@ -104,8 +105,8 @@ def _answers(data: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
         if place + described + code > len(data):
             return
         try:
-            form = parse(DESCRIPTION, data[place : place + described])
-        except BadMessage as error:
+            form = read(DESCRIPTION, data[place : place + described])
+        except Rejected as error:
             raise CompileFailed(f"Triton's compiler answers in a form that is none: {error}") from error
         place += described + code
         yield form, data[place - code : place]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pytest_passbench.judge.arms.messages import ADDRESS_END
+from pytest_passbench.core.schema import ADDRESS_END
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.verify.outputs import form_at, read_forms
 from pytest_passbench.protocol import ENTRY, KIND_TENSOR, Layout

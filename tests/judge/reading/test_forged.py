@@ -20,7 +20,7 @@ def say(body, length=None):
 """
 WHILE_LOADED = {
     "passes-no-list": ("json.dumps({'status': 'ready', 'passes': 5}).encode()", "passes: is an integer, not a list"),
-    "nested": ("b'[' * 1_000_000", "is nested more than 32 deep"),
+    "nested": ("b'[' * 1_000_000", "has more than 32 lists and objects in each other"),
     "no-object": ("b'[1]'", "is a list, not an object"),
     "a-status-of-its-own": ('b\'{"status": "correct"}\'', "status: is 'correct', not one of ready"),
     "too-long": ("b'', 1 << 30", "has 1073741824 bytes"),
