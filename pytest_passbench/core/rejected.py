@@ -18,3 +18,13 @@ class Rejected(Exception):
     def __init__(self, layer: str, rule: str, message: str, file: str = "", line: int = 0) -> None:
         self.layer, self.rule, self.message, self.file, self.line = layer, rule, message, file, line
         super().__init__(f"{file}:{line}: {message}" if file else message)
+
+
+def plan_refused(rule: str, message: str) -> Rejected:
+    """Return the refusal of what a wrapper, or its plan, does."""
+    return Rejected("plan", rule, message)
+
+
+def kernel_refused(rule: str, message: str, file: str = "", line: int = 0) -> Rejected:
+    """Return the refusal of a kernel: an integrity violation of the candidate, or a mistake if ``rule`` is empty."""
+    return Rejected("kernel", rule, message, file, line)

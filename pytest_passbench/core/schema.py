@@ -33,7 +33,11 @@ class Schema(ABC):
 
     @abstractmethod
     def check(self, value: object, path: Path = None) -> Any:
-        """Return the value in this form. ``path`` is its place in the message. Raises Rejected."""
+        """Return the value that data states, in this form. ``path`` is its place. Raises Rejected."""
+
+    def write(self, value: Any) -> Any:
+        """Return the JSON-ready data of a value that :meth:`check` returned, or could have."""
+        return value
 
 
 def read(schema: Schema, data: bytes, max_bytes: int = MAX_BYTES) -> Any:
@@ -42,11 +46,11 @@ def read(schema: Schema, data: bytes, max_bytes: int = MAX_BYTES) -> Any:
     A text of more than ``max_bytes`` bytes is refused unread, and so is one that nests more than 32 deep.
     """
     if len(data) > max_bytes:
-        raise refusal(None, f"has {len(data)} bytes, more than {max_bytes}")
+        raise refusal(f"has {len(data)} bytes, more than {max_bytes}")
     return schema.check(jsontext.read(data, MAX_DEPTH))
 
 
-def refusal(path: Path, what: str) -> Rejected:
+def refusal(what: str, path: Path = None) -> Rejected:
     """Return the refusal of the part of data at ``path``. ``what`` says what is wrong with it."""
     steps: list[str] = []
     while path is not None:
@@ -64,9 +68,9 @@ class Text(Schema):
 
     def check(self, value: object, path: Path = None) -> str:
         if type(value) is not str:
-            raise refusal(path, f"is {_kind(value)}, not a text")
+            raise refusal(f"is {_kind(value)}, not a text", path)
         if len(value) > self.most:
-            raise refusal(path, f"has {len(value)} characters, more than {self.most}")
+            raise refusal(f"has {len(value)} characters, more than {self.most}", path)
         return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
 
 
@@ -81,7 +85,7 @@ class Word(Schema):
 
     def check(self, value: object, path: Path = None) -> str:
         if type(value) is not str or value not in self.words:
-            raise refusal(path, f"is {_abbreviated(value)}, not one of {', '.join(self.words)}")
+            raise refusal(f"is {abbreviated(value)}, not one of {', '.join(self.words)}", path)
         return value
 
 
@@ -94,9 +98,19 @@ class Whole(Schema):
 
     def check(self, value: object, path: Path = None) -> int:
         if type(value) is not int:
-            raise refusal(path, f"is {_kind(value)}, not an integer")
+            raise refusal(f"is {_kind(value)}, not an integer", path)
         if not self.least <= value <= self.most:
-            raise refusal(path, f"is {_abbreviated(value)}, not in {self.least} to {self.most}")
+            raise refusal(f"is {abbreviated(value)}, not in {self.least} to {self.most}", path)
+        return value
+
+
+@dataclass(frozen=True)
+class Number(Schema):
+    """An integer, or a float of any value."""
+
+    def check(self, value: object, path: Path = None) -> float:
+        if type(value) is not float and type(value) is not int:
+            raise refusal(f"is {_kind(value)}, not a number", path)
         return value
 
 
@@ -105,11 +119,10 @@ class Share(Schema):
     """A number from 0 to 1, both included."""
 
     def check(self, value: object, path: Path = None) -> float:
-        if type(value) is not float and type(value) is not int:
-            raise refusal(path, f"is {_kind(value)}, not a number")
-        if not 0 <= value <= 1:
-            raise refusal(path, f"is {_abbreviated(value)}, not in 0 to 1")
-        return float(value)
+        number = Number().check(value, path)
+        if not 0 <= number <= 1:
+            raise refusal(f"is {abbreviated(value)}, not in 0 to 1", path)
+        return float(number)
 
 
 #: An address, or 0 for none.
@@ -122,41 +135,51 @@ class Flag(Schema):
 
     def check(self, value: object, path: Path = None) -> bool:
         if type(value) is not bool:
-            raise refusal(path, f"is {_kind(value)}, not true or false")
+            raise refusal(f"is {_kind(value)}, not true or false", path)
         return value
 
 
 @dataclass(frozen=True)
 class Items(Schema):
-    """A list of ``least`` to ``most`` values of one form."""
+    """A list of ``least`` to ``most`` values of one form, as a list or a tuple (``kind``)."""
 
     item: Schema
     most: int
     least: int = 0
+    kind: type[list[Any] | tuple[Any, ...]] = list
 
-    def check(self, value: object, path: Path = None) -> list[Any]:
-        items = _list(value, path)
+    def check(self, value: object, path: Path = None) -> Any:
+        items = as_list(value, path)
         if not self.least <= len(items) <= self.most:
-            raise refusal(path, f"has {len(items)} items, not {self.least} to {self.most}")
+            raise refusal(f"has {len(items)} items, not {self.least} to {self.most}", path)
         check = self.item.check
-        return [check(item, (path, index)) for index, item in enumerate(items)]
+        values = [check(item, (path, index)) for index, item in enumerate(items)]
+        return values if self.kind is list else self.kind(values)
+
+    def write(self, value: Any) -> list[Any]:
+        return [self.item.write(item) for item in value]
 
 
 @dataclass(frozen=True)
 class Row(Schema):
-    """A list of values of these forms, in this order."""
+    """A list of values of these forms, in this order, as a list or a tuple (``kind``)."""
 
     columns: tuple[Schema, ...]
+    kind: type[list[Any] | tuple[Any, ...]]
 
-    def __init__(self, *columns: Schema) -> None:
+    def __init__(self, *columns: Schema, kind: type[list[Any] | tuple[Any, ...]] = list) -> None:
         object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "kind", kind)
 
-    def check(self, value: object, path: Path = None) -> list[Any]:
-        items = _list(value, path)
+    def check(self, value: object, path: Path = None) -> Any:
+        items = as_list(value, path)
         if len(items) != len(self.columns):
-            raise refusal(path, f"has {len(items)} items, not {len(self.columns)}")
+            raise refusal(f"has {len(items)} items, not {len(self.columns)}", path)
         pairs = zip(self.columns, items, strict=True)
-        return [column.check(item, (path, index)) for index, (column, item) in enumerate(pairs)]
+        return self.kind(column.check(item, (path, index)) for index, (column, item) in enumerate(pairs))
+
+    def write(self, value: Any) -> list[Any]:
+        return [column.write(item) for column, item in zip(self.columns, value, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -167,13 +190,13 @@ class Fields(Schema):
     optional: Mapping[str, Schema] = field(default_factory=dict)
 
     def check(self, value: object, path: Path = None) -> dict[str, Any]:
-        items = _dict(value, path)
+        items = as_object(value, path)
         for name in self.required:
             if name not in items:
-                raise refusal(path, f"lacks the field {name}")
+                raise refusal(f"lacks the field {name}", path)
         for other in items:
             if other not in self.required and other not in self.optional:
-                raise refusal(path, f"has the unknown field {_abbreviated(other)}")
+                raise refusal(f"has the unknown field {abbreviated(other)}", path)
         fields = chain(self.required.items(), self.optional.items())
         return {name: item.check(items[name], (path, name)) for name, item in fields if name in items}
 
@@ -193,9 +216,9 @@ class OneOf(Schema):
     fields: Mapping[str, Schema]
 
     def check(self, value: object, path: Path = None) -> dict[str, Any]:
-        items = _dict(value, path)
+        items = as_object(value, path)
         if len(items) != 1:
-            raise refusal(path, f"has {len(items)} fields, not one of {', '.join(self.fields)}")
+            raise refusal(f"has {len(items)} fields, not one of {', '.join(self.fields)}", path)
         return Fields({}, self.fields).check(items, path)
 
 
@@ -207,23 +230,25 @@ class Kinds(Schema):
     kinds: Mapping[str, Fields]
 
     def check(self, value: object, path: Path = None) -> dict[str, Any]:
-        items = _dict(value, path)
+        items = as_object(value, path)
         if self.tag not in items:
-            raise refusal(path, f"lacks the field {self.tag}")
+            raise refusal(f"lacks the field {self.tag}", path)
         kind = Word(*self.kinds).check(items[self.tag], (path, self.tag))
         rest = {name: item for name, item in items.items() if name != self.tag}
         return {self.tag: kind, **self.kinds[kind].check(rest, path)}
 
 
-def _list(value: object, path: Path = None) -> list[object]:
+def as_list(value: object, path: Path) -> list[object]:
+    """Return a list. Raises Rejected for any other value."""
     if type(value) is not list:
-        raise refusal(path, f"is {_kind(value)}, not a list")
+        raise refusal(f"is {_kind(value)}, not a list", path)
     return value
 
 
-def _dict(value: object, path: Path = None) -> dict[object, object]:
+def as_object(value: object, path: Path) -> dict[str, object]:
+    """Return an object of JSON. Raises Rejected for any other value."""
     if type(value) is not dict:
-        raise refusal(path, f"is {_kind(value)}, not an object")
+        raise refusal(f"is {_kind(value)}, not an object", path)
     return value
 
 
@@ -237,7 +262,7 @@ def _kind(value: object) -> str:
     return _KINDS.get(type(value), "something else")
 
 
-def _abbreviated(value: object) -> str:
+def abbreviated(value: object) -> str:
     """Return a string or an integer, shortened, for an error message. Return the kind of any other value."""
     if type(value) is int and value.bit_length() > _MAX_SHOWN_BITS:
         return f"a number of {value.bit_length()} bits"

@@ -1,4 +1,4 @@
-"""Checks of JSON data that is not trusted: each returns its argument, or raises PlanRefused."""
+"""Checks of JSON data that is not trusted: each returns its argument, or raises Rejected."""
 
 from __future__ import annotations
 
@@ -6,81 +6,79 @@ import keyword
 import unicodedata
 from typing import Any
 
+from pytest_passbench.core.schema import refusal
+
 MAX_EXTENT = 1 << 40  # a size, a stride, an offset, or the bytes of a tensor
 MAX_NAME_CHARACTERS = 200  # of a pass, an operator, a parameter, or a compiler flag
 
 
-class PlanRefused(ValueError):
-    """Data that is not a launch plan. The message says what is wrong with it."""
-
-
 def field(data: Any, key: str, of: type) -> Any:
-    """Return an object's value of exactly the type ``of``. Raises PlanRefused if there is none."""
+    """Return an object's value of exactly the type ``of``. Raises Rejected if there is none."""
     if not isinstance(data, dict) or type(data.get(key)) is not of:
-        raise PlanRefused(f"{key} is missing, or of another type")
+        raise refusal(f"{key} is missing, or of another type")
     return data[key]
 
 
 def tagged(data: Any) -> tuple[str, Any]:
-    """Return the key and the value of an object with a single key. Raises PlanRefused for any other data."""
+    """Return the key and the value of an object with a single key. Raises Rejected for any other data."""
     if not isinstance(data, dict) or len(data) != 1:
-        raise PlanRefused("an entry that is not tagged with its kind")
+        raise refusal("an entry that is not tagged with its kind")
     ((tag, content),) = data.items()
     return str(tag), content
 
 
 def listed(data: Any) -> list[Any]:
-    """Return ``data`` if it is a list. Raises PlanRefused for any other data."""
+    """Return ``data`` if it is a list. Raises Rejected for any other data."""
     if not isinstance(data, list):
-        raise PlanRefused("a list is missing")
+        raise refusal("a list is missing")
     return data
 
 
 def at_most(items: list[Any], most: int) -> list[Any]:
-    """Return a list of at most ``most`` items. Raises PlanRefused for a longer one."""
+    """Return a list of at most ``most`` items. Raises Rejected for a longer one."""
     if len(items) > most:
-        raise PlanRefused(f"more than {most} entries")
+        raise refusal(f"more than {most} entries")
     return items
 
 
 def pairs(data: Any, most: int) -> list[tuple[Any, Any]]:
-    """Return a list of at most ``most`` pairs. Raises PlanRefused for any other data."""
+    """Return a list of at most ``most`` pairs. Raises Rejected for any other data."""
     items = at_most(listed(data), most)
     if any(not isinstance(pair, list) or len(pair) != 2 for pair in items):
-        raise PlanRefused("named values that are not pairs of a name and a value")
+        raise refusal("named values that are not pairs of a name and a value")
     return [(name, value) for name, value in items]
 
 
 def integer(value: Any, most: int = MAX_EXTENT) -> int:
-    """Return an integer between 0 and ``most``, inclusive. Raises PlanRefused for any other data, booleans too."""
+    """Return an integer between 0 and ``most``, inclusive. Raises Rejected for any other data, booleans too."""
     if type(value) is not int or not 0 <= value <= most:
-        raise PlanRefused("a number out of range")
+        raise refusal("a number out of range")
     return value
 
 
 def number(value: Any) -> float | int | bool:
-    """Return a boolean, an integer or a float. Raises PlanRefused for any other data."""
+    """Return a boolean, an integer or a float. Raises Rejected for any other data."""
     if not isinstance(value, (bool, int, float)):
-        raise PlanRefused("a fill value that is not a number")
+        raise refusal("a fill value that is not a number")
     return value
 
 
 def text(value: Any, most: int) -> str:
-    """Return a text of at most ``most`` characters. Raises PlanRefused for any other data."""
+    """Return a text of at most ``most`` characters. Raises Rejected for any other data."""
     if not isinstance(value, str) or len(value) > most:
-        raise PlanRefused(f"something else than a text of at most {most} characters")
+        raise refusal(f"something else than a text of at most {most} characters")
     return value
 
 
 def identifier(value: Any) -> str:
-    """Return an identifier of Python's that is not a keyword. Raises PlanRefused for any other data."""
+    """Return an identifier of Python's that is not a keyword. Raises Rejected for any other data."""
     valid = isinstance(value, str) and value.isidentifier() and not keyword.iskeyword(value)
     if not valid or len(value) > MAX_NAME_CHARACTERS:
-        raise PlanRefused(f"a name that is no identifier of at most {MAX_NAME_CHARACTERS} characters")
+        raise refusal(f"a name that is no identifier of at most {MAX_NAME_CHARACTERS} characters")
     return str(value)
 
 
 def check_distinct(names: list[str]) -> None:
-    """Raise PlanRefused if two names are the same. Python compares identifiers in Unicode's form NFKC."""
+    """Raise Rejected if two names are the same. Python compares identifiers in Unicode's form NFKC."""
     if len({unicodedata.normalize("NFKC", name) for name in names}) < len(names):
-        raise PlanRefused("two values of one name")
+        raise refusal("two values of one name")

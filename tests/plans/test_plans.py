@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.plans import graphs, parse, values
 from pytest_passbench.plans.launch import (
     Allocate,
@@ -56,7 +57,7 @@ def test_slices_and_dictionaries_travel():
      {"device": "nowhere"}, {"dict": [[1, 2]]}, {"tuple": 3}],
 )  # fmt: skip
 def test_what_is_no_constant_is_refused(data):
-    with pytest.raises(values.ValueRefused):
+    with pytest.raises(Rejected):
         values.decode(data)
 
 
@@ -90,7 +91,7 @@ def test_a_traced_function_travels():
 )
 def test_what_is_no_traced_function_is_refused(change, said):
     data = {"arguments": ["x"], "calls": [], "result": {"node": 0}, **change}
-    with pytest.raises(values.ValueRefused, match=said):
+    with pytest.raises(Rejected, match=said):
         graphs.from_data(data)
 
 
@@ -148,7 +149,7 @@ BEYOND = Operand("argument", 0, 4, X.form)
 )
 def test_what_is_no_plan_is_refused(steps, returns, said):
     plan = LaunchPlan(PLAN.tensors, PLAN.tables, PLAN.kernels, steps, returns)
-    with pytest.raises(parse.PlanRefused, match=said):
+    with pytest.raises(Rejected, match=said):
         parse.plan(plan.to_data(), PLAN.tensors)
 
 
@@ -163,5 +164,5 @@ def test_what_a_plan_writes_to():
 
 def test_tables_are_small():
     plan = LaunchPlan((X,), (ConstantTable("00" * 600_000),), (), (), ())
-    with pytest.raises(parse.PlanRefused):
+    with pytest.raises(Rejected):
         parse.plan(plan.to_data(), (X,))

@@ -28,7 +28,7 @@ def hear(channel: socket.socket, schema: Schema, phase: str, limit: int = MAX_ME
     try:
         (length,) = LENGTH.unpack(_exactly(channel, LENGTH.size, deadline))
         if length > limit:
-            raise refusal(None, f"has {length} bytes, more than {limit}")
+            raise refusal(f"has {length} bytes, more than {limit}")
         return read(schema, _exactly(channel, length, deadline), limit)
     except Rejected as rejected:
         message = f"sent a message that is not one of the harness's: {rejected}"

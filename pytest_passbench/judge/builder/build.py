@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_passbench.candidate import cpp_text
+from pytest_passbench.core.rejected import Rejected, kernel_refused
 from pytest_passbench.judge.arms.sandbox import Walls
 from pytest_passbench.judge.builder import check, compile
 from pytest_passbench.judge.builder.diagnostics import SourceError
 from pytest_passbench.judge.builder.flags import check as check_flags
-from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused
+from pytest_passbench.judge.builder.refusals import CompileFailed
 from pytest_passbench.judge.builder.store import Store
 from pytest_passbench.kernels import signatures, toolchain
 from pytest_passbench.kernels.errors import CompileError
@@ -40,7 +41,7 @@ class Builder:
     def __init__(self, walls: Walls, cache: Path | None) -> None:
         self._walls, self._store = walls, Store(cache)
         self._built: dict[str, BuiltLibrary] = {}
-        self._failed: dict[str, KernelRefused | CompileFailed] = {}  # so that no limit is reached twice
+        self._failed: dict[str, Rejected] = {}  # so that no limit is reached twice
 
     def forget_failures(self) -> None:
         """Compile what failed once more if it is asked for again: the texts of a new run's candidates are others."""
@@ -51,19 +52,21 @@ class Builder:
     ) -> BuiltLibrary:
         """Return the library of ``source``, from the cache if it is there.
 
-        Raises KernelRefused if it breaks a rule, and CompileFailed if it does not compile. Raises LimitReached if
-        compiling takes too much, and OutOfTime if it takes longer than ``patience`` seconds. Raises UserError if this
-        machine has no compiler.
+        Raises Rejected if it breaks a rule, and CompileFailed if it does not compile, if compiling takes too much, or
+        if this machine has no compiler. Raises TimeoutError if it takes longer than ``patience`` seconds.
         """
         screen(source, flags)
-        options = toolchain.options(flags, openmp=openmp)
-        key = toolchain.key(source, compile.arguments(options), toolchain.compiler())
+        try:
+            options = toolchain.options(flags, openmp=openmp)
+            key = toolchain.key(source, compile.arguments(options), toolchain.compiler())
+        except CompileError as error:
+            raise CompileFailed(str(error)) from error
         if key in self._failed:
             raise self._failed[key]
         if key not in self._built:
             try:
                 self._built[key] = self._build(key, source, options, patience)
-            except (KernelRefused, CompileFailed) as error:
+            except Rejected as error:
                 self._failed[key] = error.with_traceback(None)
                 raise
             while sum(len(built.data) for built in self._built.values()) > MAX_KEPT_BYTES and len(self._built) > 1:
@@ -84,16 +87,16 @@ class Builder:
 
 
 def screen(source: str, flags: tuple[str, ...]) -> None:
-    """Raise :class:`KernelRefused` if text or flags break a rule, :class:`CompileFailed` if the text prints."""
+    """Raise Rejected if text or flags break a rule, CompileFailed if the text prints."""
     if not source.isascii():
         try:
             source.encode()
         except UnicodeEncodeError:
-            raise KernelRefused("native", "the source is no text: it has half of a character") from None
+            raise kernel_refused("native", "the source is no text: it has half of a character") from None
     check_flags(flags)
     for line, rule, what in cpp_text.screen(source):
         if rule == "native-prints":
             message = f"{what}: {cpp_text.REMEDIES[rule]}"
             errors = (SourceError(line, 0, message),)
             raise CompileFailed(f"line {line} of the kernel's source: {message}", source, errors)
-        raise KernelRefused(rule, f"line {line} of the kernel's source: {what}: {cpp_text.REMEDIES[rule]}")
+        raise kernel_refused(rule, f"line {line} of the kernel's source: {what}: {cpp_text.REMEDIES[rule]}")

@@ -17,7 +17,7 @@ from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.faults import SandboxFailed
 from pytest_passbench.judge.builder import process
 from pytest_passbench.judge.builder.diagnostics import MAX_ERRORS, linker_errors, source_errors, unshown
-from pytest_passbench.judge.builder.refusals import CompileFailed, LimitReached, limit_reached
+from pytest_passbench.judge.builder.refusals import LIMIT, CompileFailed, limit_reached
 from pytest_passbench.judge.scratch import Scratch
 from pytest_passbench.kernels import toolchain
 
@@ -58,8 +58,8 @@ def run(
 ) -> bytes:
     """Compile ``source`` and return the library. It exports only ``functions``.
 
-    Raises :class:`CompileFailed`, or :class:`LimitReached` if compiling takes too much time, memory or room. Raises
-    OutOfTime if it takes longer than the caller's ``patience`` in seconds, SandboxFailed if no compiler was run.
+    Raises CompileFailed, also if compiling takes too much time, memory or room. Raises
+    TimeoutError if it takes longer than the caller's ``patience`` in seconds, SandboxFailed if no compiler was run.
     """
     compiler = toolchain.compiler()
     call = [compiler, *arguments(options), f"-I{toolchain.INCLUDE}", "-x", "c++", "-"]
@@ -78,7 +78,7 @@ def run(
     if code or not data:
         raise _failure(code, text.removeprefix(_STARTED), source)
     if len(data) > MAX_LIBRARY_BYTES:
-        raise LimitReached(f"the compiled kernel is larger than {MAX_LIBRARY_BYTES >> 20} MiB")
+        raise CompileFailed(f"the compiled kernel is larger than {MAX_LIBRARY_BYTES >> 20} MiB", rule=LIMIT)
     return data
 
 

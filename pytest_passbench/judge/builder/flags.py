@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pytest_passbench.judge.builder.refusals import KernelRefused
+from pytest_passbench.core.rejected import kernel_refused
 
 _MAX_FLAGS, _MAX_FLAG_CHARACTERS = 64, 80
 _OPTIMISATIONS = """
@@ -42,12 +42,12 @@ _KEYWORDS = frozenset(_KEYWORDS_WORDS.split())
 
 
 def check(flags: tuple[str, ...]) -> None:
-    """Raise :class:`KernelRefused` for the first flag that does more than tune."""
+    """Raise Rejected for the first flag that does more than tune."""
     if len(flags) > _MAX_FLAGS:
-        raise KernelRefused("native-flag", f"{len(flags)} compiler flags: a kernel may add {_MAX_FLAGS}")
+        raise kernel_refused("native-flag", f"{len(flags)} compiler flags: a kernel may add {_MAX_FLAGS}")
     for flag in flags:
         if not isinstance(flag, str) or len(flag) > _MAX_FLAG_CHARACTERS or not _plain(flag):
-            raise KernelRefused(
+            raise kernel_refused(
                 "native-flag",
                 f"the compiler flag {str(flag)[:_MAX_FLAG_CHARACTERS]!r} is not one that a kernel may add:"
                 " give flags that only tune the code, -DNAME or -DNAME=number",

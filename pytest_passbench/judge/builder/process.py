@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 
-from pytest_passbench.judge.builder.refusals import LimitReached, OutOfTime
+from pytest_passbench.judge.builder.refusals import LIMIT, CompileFailed
 
 
 def run(
@@ -15,8 +15,8 @@ def run(
 ) -> tuple[int, bytes, bytes]:
     """Run a compiler with ``source`` on its standard input. Return exit code, output, and standard error.
 
-    Raises :class:`LimitReached` if it takes longer than the ``limit`` of all compilers (seconds), OutOfTime if it
-    takes longer than the caller's ``patience``.
+    Raises CompileFailed if it takes longer than the ``limit`` of all compilers (seconds), TimeoutError if it takes
+    longer than the caller's ``patience``: it may still compile, so it is tried again when it is asked for.
     """
     pipe = subprocess.PIPE
     with subprocess.Popen(
@@ -29,7 +29,7 @@ def run(
                 os.killpg(process.pid, signal.SIGKILL)  # all processes of bubblewrap's sandbox end with the first
             if isinstance(error, subprocess.TimeoutExpired):
                 if patience < limit:
-                    raise OutOfTime from None
-                raise LimitReached(f"compiling took longer than {limit:g} s") from None
+                    raise TimeoutError("the kernel is not compiled") from None
+                raise CompileFailed(f"compiling took longer than {limit:g} s", rule=LIMIT) from None
             raise
     return process.returncode, data, output

@@ -1,35 +1,25 @@
-"""The errors for kernels that are refused or do not compile."""
+"""The refusals of kernels: those that break a rule, and those that do not compile."""
 
 from __future__ import annotations
 
+from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.judge.builder.diagnostics import SourceError
 
-
-class KernelRefused(Exception):
-    """A kernel breaks ``rule``, as ``message`` explains. It is an integrity violation of the candidate."""
-
-    def __init__(self, rule: str, message: str) -> None:
-        self.rule, self.message = rule, message
-        super().__init__(f"{rule}: {message}")
+LIMIT = "limit"
+"""The rule of a :class:`CompileFailed` for a kernel that takes more time, memory or room than a kernel may."""
 
 
-class CompileFailed(Exception):
-    """The compiler rejected the source. The message begins with its first error. It is a mistake, not a violation.
+class CompileFailed(Rejected):
+    """A text that the compiler rejected. The message begins with its first error. It is a mistake, not a violation.
 
-    ``errors`` are the errors that have a line of ``source``, a C++ text.
+    ``errors`` are the errors that have a line of ``source``, a C++ text. ``line`` is that of a Triton kernel's file.
     """
 
-    def __init__(self, message: str, source: str = "", errors: tuple[SourceError, ...] = ()) -> None:
+    def __init__(
+        self, message: str, source: str = "", errors: tuple[SourceError, ...] = (), rule: str = "", line: int = 0
+    ) -> None:
         self.source, self.errors = source, errors
-        super().__init__(message)
-
-
-class OutOfTime(Exception):
-    """Compiling took longer than the caller can wait. It may still compile, so it is tried again when asked for."""
-
-
-class LimitReached(CompileFailed):
-    """Compiling took more time, memory or room than a kernel may."""
+        super().__init__("compile", rule, message, line=line)
 
 
 _SHORT_OF = (
@@ -39,9 +29,9 @@ _SHORT_OF = (
 )
 
 
-def limit_reached(output: str) -> LimitReached | None:
+def limit_reached(output: str) -> CompileFailed | None:
     """Return the limit that a compiler's messages name, or None if they name no limit."""
     for what, *words in _SHORT_OF:
         if any(word in output for word in words):
-            return LimitReached(f"compiling needs more {what} than a kernel may take")
+            return CompileFailed(f"compiling needs more {what} than a kernel may take", rule=LIMIT)
     return None

@@ -19,7 +19,7 @@ from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.core.schema import read
 from pytest_passbench.judge.arms.sandbox import Walls
 from pytest_passbench.judge.builder import triton_run
-from pytest_passbench.judge.builder.refusals import CompileFailed, LimitReached, limit_reached
+from pytest_passbench.judge.builder.refusals import LIMIT, CompileFailed, limit_reached
 from pytest_passbench.judge.builder.store import Store
 from pytest_passbench.judge.builder.triton_types import Specialised
 from pytest_passbench.plans.machine_code import PARAMETER_BYTES, Binary
@@ -34,14 +34,6 @@ class Machine:
 
     binary: Binary
     code: bytes
-
-
-class Mistake(CompileFailed):
-    """Triton rejects a kernel. ``line`` is the line of the candidate's file, 0 if it is not known."""
-
-    def __init__(self, line: int, message: str) -> None:
-        self.line = line
-        super().__init__(message)
 
 
 class TritonBuilder:
@@ -64,7 +56,7 @@ class TritonBuilder:
         """Return the machine code of each launch of a kernel, or the failure to compile it.
 
         ``capability`` is the device's, such as 90 for 9.0. Raises CompileFailed if Triton's compiler does not work
-        here, OutOfTime if it takes longer than ``patience`` seconds.
+        here, TimeoutError if it takes longer than ``patience`` seconds.
         """
         data = text.to_json()
         keys = [_key(data, launch, capability) for launch in launches]
@@ -86,7 +78,7 @@ class TritonBuilder:
         described, _, code = stored.partition(b"\n")
         try:
             return _checked(read(triton_run.DESCRIPTION, described), code, launch)
-        except (Rejected, CompileFailed):
+        except Rejected:
             return None
 
     def _compiled(
@@ -107,12 +99,12 @@ class TritonBuilder:
 def _checked(described: dict[str, Any], code: bytes, launch: Specialised) -> Machine:
     """Return machine code whose description fits the parameters that a launch passes.
 
-    Raises CompileFailed if there is no code or it does not fit, LimitReached if it is too large.
+    Raises CompileFailed if there is no code, if it does not fit, or if it is too large.
     """
     if not code.startswith(b"\x7fELF"):
         raise CompileFailed("Triton's compiler made no machine code")
     if len(code) > MAX_CODE_BYTES:
-        raise LimitReached(f"the compiled kernel is larger than {MAX_CODE_BYTES >> 20} MiB")
+        raise CompileFailed(f"the compiled kernel is larger than {MAX_CODE_BYTES >> 20} MiB", rule=LIMIT)
     fields = {name: value for name, value in described.items() if name not in ("status", "parameters")}
     sizes = tuple(described["parameters"])
     hidden = len(sizes) - len(launch.passed)
@@ -129,13 +121,13 @@ def _checked(described: dict[str, Any], code: bytes, launch: Specialised) -> Mac
 def _failure(text: KernelText, described: dict[str, Any]) -> CompileFailed | None:
     """Return the failure that the compiler's answer describes; None if it made the code."""
     if described["status"] == "late":
-        return LimitReached(f"compiling took longer than {triton_run.TIMEOUT_SECONDS} s")
+        return CompileFailed(f"compiling took longer than {triton_run.TIMEOUT_SECONDS} s", rule=LIMIT)
     if described["status"] == "skipped":
         limit = triton_run.TOTAL_TIMEOUT_SECONDS
-        return LimitReached(f"compiling a kernel's configurations took longer than {limit} s")
+        return CompileFailed(f"compiling a kernel's configurations took longer than {limit} s", rule=LIMIT)
     if described["status"] == "error":
         message = f"{described['message']}\n{described['said']}".strip()
-        return limit_reached(message) or Mistake(text.lines.get(described["line"], 0), message)
+        return limit_reached(message) or CompileFailed(message, line=text.lines.get(described["line"], 0))
     if described["status"] == "ended":
         message = f"Triton's compiler ended with {described['ended']}: {described['said']}"
         return limit_reached(message) or CompileFailed(message)

@@ -71,7 +71,7 @@ def run(
     """Return a description (see :data:`DESCRIPTION`) and the machine code of each launch of a checked text.
 
     Raises :class:`CompileFailed` if the compiler does not start, or gives an answer of another form. Raises
-    OutOfTime if it takes longer than the caller's ``patience`` in seconds.
+    TimeoutError if it takes longer than the caller's ``patience`` in seconds.
     """
     job = {
         "text": text,

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_passbench.candidate.triton import KernelText
+from pytest_passbench.core.rejected import kernel_refused
 from pytest_passbench.judge.builder.refusals import CompileFailed
-from pytest_passbench.judge.builder.triton_build import Machine, Mistake, TritonBuilder
-from pytest_passbench.judge.builder.triton_types import Unspecialised, specialise
-from pytest_passbench.judge.reading.reader import Refusal
-from pytest_passbench.judge.reading.triton_texts import TextRefused
+from pytest_passbench.judge.builder.triton_build import Machine, TritonBuilder
+from pytest_passbench.judge.builder.triton_types import specialise
 from pytest_passbench.plans.launch import LaunchPlan, TritonLaunch, Tuned
 
 MAX_SHOWN_CHARACTERS = 2000  # of the reason why a configuration was not compiled
@@ -44,17 +43,14 @@ def machine_code(
 
     ``patience`` returns the seconds that compiling a kernel may take now, or raises an error if there are none.
 
-    A configuration of a tuned launch may fail if another one does not. Raises TextRefused if a kernel can't be
-    compiled, Refusal if a launch does not fit its kernel.
+    A configuration of a tuned launch may fail if another one does not. Raises Rejected if a kernel can't be
+    compiled, or if a launch does not fit its kernel.
     """
     launches = plan.triton_launches
     compiled: dict[int, Machine | CompileFailed] = {}
     for number, text in texts.items():
         places = [place for place, launch in enumerate(launches) if launch.kernel == number]
-        try:
-            specialised = [specialise(text, launches[place], plan.tensors) for place in places]
-        except Unspecialised as error:
-            raise Refusal("argument", str(error)) from error
+        specialised = [specialise(text, launches[place], plan.tensors) for place in places]
         compiled.update(zip(places, builder.machines(text, specialised, capability, patience()), strict=True))
     _check_failures(plan, texts, [compiled[place] for place in range(len(launches))])
     return _packed([compiled[place] for place in range(len(launches))])
@@ -63,7 +59,7 @@ def machine_code(
 def _check_failures(
     plan: LaunchPlan, texts: Mapping[int, KernelText], compiled: list[Machine | CompileFailed]
 ) -> None:
-    """Raise TextRefused if no configuration of a launch could be compiled."""
+    """Raise Rejected if no configuration of a launch could be compiled."""
     place = 0
     for step in plan.steps:
         last = step.choices[-1][-1] if isinstance(step, Tuned) else step
@@ -74,8 +70,7 @@ def _check_failures(
         place += count
         if len(failed) == count:
             text = texts[last.kernel]
-            line = failed[-1].line if isinstance(failed[-1], Mistake) else 0
-            raise TextRefused(None, f"kernel {text.name}: {failed[-1]}", text.file, line or text.line)
+            raise kernel_refused("", f"kernel {text.name}: {failed[-1]}", text.file, failed[-1].line or text.line)
 
 
 def _packed(compiled: list[Machine | CompileFailed]) -> MachineCode:
