@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -157,7 +158,12 @@ class Items(Schema):
         return values if self.kind is list else self.kind(values)
 
     def write(self, value: Any) -> list[Any]:
-        return [self.item.write(item) for item in value]
+        return list(value) if self._plain else [self.item.write(item) for item in value]
+
+    @cached_property
+    def _plain(self) -> bool:
+        """True if items are written as they are."""
+        return type(self.item).write is Schema.write
 
 
 @dataclass(frozen=True)

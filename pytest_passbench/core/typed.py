@@ -53,12 +53,12 @@ class Data:
 
     __slots__ = ()
     _row: ClassVar[bool] = False
-    _tag: ClassVar[str] = ""
+    tag: ClassVar[str] = ""
     _partial: ClassVar[bool] = False
 
     def __init_subclass__(cls, *, row: bool = False, tag: str = "", partial: bool = False) -> None:
         if row or tag or partial:  # dataclass(slots=True) makes the class a second time, without these
-            cls._row, cls._tag, cls._partial = row or bool(tag), tag, partial
+            cls._row, cls.tag, cls._partial = row or bool(tag), tag, partial
 
     def to_data(self) -> Any:
         """Return it as JSON-ready data."""
@@ -71,14 +71,18 @@ class Data:
         return value
 
 
-@cache
 def schema_of(kind: Any) -> Schema:
     """Return the schema of a type: of a dataclass, of a container, or of a plain value."""
+    return _schema_of(kind)
+
+
+@cache
+def _schema_of(kind: Any) -> Schema:
     if kind in _PLAIN:
         return _PLAIN[kind]
     if isinstance(kind, type) and issubclass(kind, Data):
-        if kind._tag:
-            return _Tagged({kind._tag: _Line(kind)})
+        if kind.tag:
+            return _Tagged({kind.tag: _Line(kind)})
         return _Line(kind) if kind._row else _Object(kind)
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
@@ -97,7 +101,7 @@ def _union(kinds: list[Any], optional: bool) -> Schema:
     if len(kinds) == 1:
         schema = schema_of(kinds[0])
     elif all(isinstance(kind, type) and issubclass(kind, Data) for kind in kinds):
-        schema = _Tagged({kind._tag: _Line(kind) for kind in kinds})
+        schema = _Tagged({kind.tag: _Line(kind) for kind in kinds})
     else:
         schema = Anything()
     return _Optional(schema) if optional else schema
@@ -137,21 +141,20 @@ class _Values(Schema):
 class _OfClass(Schema):
     """The schema of a dataclass. Those of its fields are made when they are used first, since classes may nest."""
 
-    def __init__(self, kind: type[Data]) -> None:
+    def __init__(self, kind: Any) -> None:
         self._kind = kind
 
     @cached_property
     def _schemas(self) -> dict[str, Schema]:
         hints = get_type_hints(self._kind, include_extras=True)
-        return {field.name: schema_of(hints[field.name]) for field in fields(self._kind)}  # type: ignore[arg-type]
+        return {field.name: schema_of(hints[field.name]) for field in fields(self._kind)}
 
 
 class _Object(_OfClass):
     @cached_property
     def _required(self) -> list[str]:
-        partial = self._kind._partial
-        missing = [field.default is MISSING and field.default_factory is MISSING for field in fields(self._kind)]  # type: ignore[arg-type]
-        return [name for name, required in zip(self._schemas, missing, strict=True) if required or not partial]
+        bare = [f.name for f in fields(self._kind) if f.default is MISSING and f.default_factory is MISSING]
+        return bare if self._kind._partial else list(self._schemas)
 
     def check(self, value: object, path: Path = None) -> Any:
         items, schemas = as_object(value, path), self._schemas
@@ -169,32 +172,39 @@ class _Object(_OfClass):
 
 class _Line(_OfClass):
     @cached_property
+    def _columns(self) -> list[tuple[str, Schema, int]]:
+        """The name and the schema of each field, and the number of items that it takes in the list."""
+        return [(n, schema, schema.width if isinstance(schema, _Line) else 1) for n, schema in self._schemas.items()]
+
+    @cached_property
     def width(self) -> int:
         """The number of items in the list."""
-        return sum(schema.width if isinstance(schema, _Line) else 1 for schema in self._schemas.values())
+        return sum(width for _name, _schema, width in self._columns)
 
     def check(self, value: object, path: Path = None) -> Any:
-        if len(self._schemas) == 1:
-            (schema,) = self._schemas.values()
-            return self._kind(schema.check(value, path))
+        if self.width == 1:
+            return self._kind(*[self._columns[0][1].check(value, path)])
         items = as_list(value, path)
         if len(items) != self.width:
             raise refusal(f"has {len(items)} items, not {self.width}", path)
         values, at = [], 0
-        for schema in self._schemas.values():
-            if isinstance(schema, _Line) and schema.width > 1:
-                values.append(schema.check(items[at : at + schema.width], path))
-                at += schema.width
-            else:
+        for _name, schema, width in self._columns:
+            if width == 1:
                 values.append(schema.check(items[at], (path, at)))
-                at += 1
+            else:
+                values.append(schema.check(items[at : at + width], path))
+            at += width
         return self._kind(*values)
 
     def write(self, value: Any) -> Any:
-        parts = [(schema, schema.write(getattr(value, name))) for name, schema in self._schemas.items()]
-        if len(parts) == 1:
-            return parts[0][1]
-        return [item for schema, part in parts for item in (part if isinstance(schema, _Line) else [part])]
+        if self.width == 1:
+            name, schema, _width = self._columns[0]
+            return schema.write(getattr(value, name))
+        data: list[Any] = []
+        for name, schema, width in self._columns:
+            part = schema.write(getattr(value, name))
+            data += part if width > 1 else (part,)
+        return data
 
 
 class _Tagged(Schema):
@@ -213,4 +223,4 @@ class _Tagged(Schema):
         return self._kinds[tag].check(content, (path, tag))
 
     def write(self, value: Any) -> dict[str, Any]:
-        return {value._tag: self._kinds[value._tag].write(value)}
+        return {value.tag: self._kinds[value.tag].write(value)}

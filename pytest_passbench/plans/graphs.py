@@ -12,13 +12,17 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from pytest_passbench.core.schema import refusal
-from pytest_passbench.plans.values import decode, encode
+from pytest_passbench.core.schema import Anything, Fields, Items, Row, Text, Word, refusal
+from pytest_passbench.core.typed import schema_of
+from pytest_passbench.plans.values import MAX_ITEMS, MAX_NAME_CHARACTERS, Identifier, decode, encode
 from pytest_passbench.suite.allowlist import resolve, spelling
 
 MAX_CALLS = 2000
-MAX_NAME_CHARACTERS = 200
 _MODULES = (("torch", torch), ("torch.nn.functional", torch.nn.functional), ("operator", operator), ("math", math))
+_IDENTIFIER = schema_of(Identifier)
+_TARGET, _VALUES = Text(MAX_NAME_CHARACTERS), Items(Anything(), MAX_ITEMS)
+_CALL = Row(Word("call_function", "call_method"), _TARGET, _VALUES, schema_of(dict[str, Any]))
+_FORM = Fields({"arguments": Items(_IDENTIFIER, MAX_CALLS), "calls": Items(_CALL, MAX_CALLS), "result": Anything()})
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,8 @@ def from_data(data: Any) -> Traced:
 
     No function that the data names is called: the nodes of the graph only refer to them.
     """
-    names, calls = _part(data, "arguments", list), _part(data, "calls", list)
+    stated = _FORM.check(data)
+    names, calls = stated["arguments"], stated["calls"]
     if len(names) + len(calls) > MAX_CALLS:
         raise refusal(f"more than {MAX_CALLS} calls")
     graph, nodes = Graph(), list[Node]()
@@ -82,39 +87,15 @@ def from_data(data: Any) -> Traced:
         return nodes[content]
 
     for name in names:
-        nodes.append(graph.placeholder(_identifier(name)))
+        nodes.append(graph.placeholder(name))
     placeholders = tuple(nodes)
-    for call in calls:
-        nodes.append(_call(graph, call, reference))
-    graph.output(decode(_part(data, "result", object), reference))
+    for kind, target, arguments, keywords in calls:
+        args = tuple(decode(value, reference) for value in arguments)
+        kwargs = {_IDENTIFIER.check(key): decode(value, reference) for key, value in keywords.items()}
+        function = _IDENTIFIER.check(target) if kind == "call_method" else function_of(target)
+        nodes.append(graph.create_node(kind, function, args, kwargs))
+    graph.output(decode(stated["result"], reference))
     return Traced(graph, placeholders)
-
-
-def _call(graph: Graph, call: Any, reference: Any) -> Node:
-    if not isinstance(call, list) or len(call) != 4 or not isinstance(call[1], str):
-        raise refusal("a call that is not a list of kind, name, arguments and keywords")
-    kind, target, arguments, keywords = call
-    if not isinstance(arguments, list) or not isinstance(keywords, dict):
-        raise refusal("a call without a list of arguments and an object of keywords")
-    args = tuple(decode(value, reference) for value in arguments)
-    kwargs = {_identifier(key): decode(value, reference) for key, value in keywords.items()}
-    if kind == "call_method":
-        return graph.create_node("call_method", _identifier(target), args, kwargs)
-    if kind == "call_function":
-        return graph.create_node("call_function", function_of(target), args, kwargs)
-    raise refusal("a call of unknown kind")
-
-
-def _part(data: Any, key: str, of: type) -> Any:
-    if not isinstance(data, dict) or key not in data or not isinstance(data[key], of):
-        raise refusal(f"a traced function without {key}")
-    return data[key]
-
-
-def _identifier(name: Any) -> str:
-    if not isinstance(name, str) or not name.isidentifier() or len(name) > MAX_NAME_CHARACTERS:
-        raise refusal(f"a name that is no identifier of at most {MAX_NAME_CHARACTERS} characters")
-    return name
 
 
 def function_name(target: Any) -> str:

@@ -6,17 +6,20 @@ gives values of these kinds only, whatever data it gets.
 
 from __future__ import annotations
 
+import keyword
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 
-from pytest_passbench.core.schema import refusal
+from pytest_passbench.core.schema import Path, Schema, Text, abbreviated, refusal
+from pytest_passbench.core.typed import Data, schema_of
 
 MAX_DEPTH = 16
 MAX_ITEMS = 4096
 MAX_TEXT_CHARACTERS = 4096
+MAX_NAME_CHARACTERS = 200
 MAX_INTEGER = 1 << 63  # integers have 64 bits, with a sign
 
 _KINDS = {"dtype": torch.dtype, "memory_format": torch.memory_format, "layout": torch.layout}
@@ -110,6 +113,48 @@ def _tagged(tag: str, content: Any, special: Decode | None, depth: int) -> Any:
     if special is None:
         raise refusal(f"a value of unknown kind {str(tag)[:40]!r}")
     return special(tag, content)
+
+
+class Constant(Schema):
+    """A constant, or a value of one of these tagged dataclasses, on its own or in sequences."""
+
+    def __init__(self, *kinds: type[Data]) -> None:
+        self._kinds = {kind.tag: kind for kind in kinds}
+
+    def check(self, value: object, path: Path = None) -> Any:
+        def special(tag: str, content: Any) -> Any:
+            if tag not in self._kinds:
+                raise refusal(f"is a value of unknown kind {tag[:40]!r}", path)
+            return schema_of(self._kinds[tag]).check({tag: content}, path)
+
+        return decode(value, special)
+
+    def write(self, value: Any) -> Any:
+        return encode(value, lambda item: item.to_data() if type(item) in self._kinds.values() else None)
+
+
+class _Scalar(Constant):
+    """A boolean, an integer or a float."""
+
+    def check(self, value: object, path: Path = None) -> Any:
+        scalar = super().check(value, path)
+        if not isinstance(scalar, (bool, int, float)):
+            raise refusal("is a fill value that is not a number", path)
+        return scalar
+
+
+class _Identifier(Schema):
+    """An identifier of Python's that is not a keyword."""
+
+    def check(self, value: object, path: Path = None) -> str:
+        name = Text(MAX_NAME_CHARACTERS).check(value, path)
+        if not name.isidentifier() or keyword.iskeyword(name):
+            raise refusal(f"is {abbreviated(name)}, a name that is no identifier", path)
+        return name
+
+
+Scalar = Annotated[float | int | bool, _Scalar()]
+Identifier = Annotated[str, _Identifier()]
 
 
 def _named(tag: str, content: Any) -> Any:

@@ -341,6 +341,7 @@ def launched(name: str = "scale", **values: Any) -> dict[str, Any]:
 def answer(folder: Path, steps: list[Any], name: str = "scale", capability: int | None = HOPPER) -> Any:
     plan = {
         "version": 1,
+        "tensors": [],
         "tables": [],
         "kernels": [{"triton": json.dumps(reference(name))}],
         "steps": [{"allocate": [*FORM.to_data(), None]}, *steps],

@@ -26,11 +26,11 @@ WHILE_LOADED = {
     "too-long": ("b'', 1 << 30", "has 1073741824 bytes"),
 }
 WHILE_RECORDED = {
-    "plan-no-object": ("b'{\"plan\": 5}'", "version is missing"),
-    "plan-with-a-loop": ("plan(steps=[{'loop': [1]}])", "a step of unknown kind 'loop'"),
+    "plan-no-object": ("b'{\"plan\": 5}'", "is an integer, not an object"),
+    "plan-with-a-loop": ("plan(steps=[{'loop': [1]}])", "steps[0]: is of unknown kind 'loop'"),
     "plan-out-of-bounds": (
         "plan(returns=[{'operand': ['argument', 0, 9999, 'float32', [1], [1]]}])",
-        "an operand that goes beyond its argument",
+        "has an operand that goes beyond its argument",
     ),
     "operator-of-many": (
         "plan(steps=[{'operator': ['aten.mul', [], [], []]}],"
