@@ -267,7 +267,7 @@ def costs(context: Context) -> None:
     import torch
 
     from pytest_passbench.core.device import gpu_index
-    from pytest_passbench.runner import cuda
+    from pytest_passbench.runner.cuda import block as cuda
 
     began = time.perf_counter()
     torch.cuda.set_device(gpu_index(context.device))
@@ -355,8 +355,8 @@ def _shared(context: Context) -> object:
     import torch
 
     from pytest_passbench.core.device import gpu_index
-    from pytest_passbench.runner import libcuda
-    from pytest_passbench.runner.device_memory import DeviceMemory
+    from pytest_passbench.runner.cuda import libcuda
+    from pytest_passbench.runner.cuda.device_memory import DeviceMemory
 
     size, index = 1 << 20, gpu_index(context.device)
     memory = DeviceMemory(libcuda.library(), index, size)
@@ -372,8 +372,8 @@ def _shared(context: Context) -> object:
 
 _SHARED = """
 import sys, torch
-from pytest_passbench.runner import libcuda
-from pytest_passbench.runner.device_memory import DeviceMemory
+from pytest_passbench.runner.cuda import libcuda
+from pytest_passbench.runner.cuda.device_memory import DeviceMemory
 descriptor, index, size = map(int, sys.argv[1:])
 torch.cuda.set_device(index); torch.cuda.synchronize()
 memory = DeviceMemory(libcuda.library(), index, size, descriptor)

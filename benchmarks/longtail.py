@@ -90,7 +90,7 @@ def write(store: Store, chosen: dict[str, Case]) -> None:
             print(f"{case.name}: {session['failed']}")
             continue
         numbers = (round(session[name], 4) for name in ("eager_us", "speedup", "low", "high", "load"))
-        rows.append(longtail.Row(case.task.id, case.subgraph.id, case.subgraph.dtype, *numbers))
+        rows.append(longtail.SpeedupRow(case.task.id, case.subgraph.id, case.subgraph.dtype, *numbers))
     about = {
         "edition": edition_of(installed_tasks() / "one"),
         "machine": machine(),

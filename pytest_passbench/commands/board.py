@@ -60,9 +60,9 @@ def run(args: argparse.Namespace) -> int:
     for path in files:
         _write(boards, path)
     if args.plots is not None:
-        from pytest_passbench.report.board import charts
+        from pytest_passbench.report.board import page
 
-        files += charts.write(boards, args.plots)
+        files += page.write(boards, args.plots)
     for path in files:
         print(printable(str(path)), file=sys.stderr if TERMINAL in outputs else sys.stdout)
     if TERMINAL in outputs:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
-from pytest_passbench.core.progress import Progress
+from pytest_passbench.core.progress import ProgressLines
 from pytest_passbench.core.settings import SUITES, Settings
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def print_tasks(directory: Path, words: Sequence[str], suite: str | None, missed
     from pytest_passbench.judge.session import Session
 
     candidate, refs = Candidate.open(directory), _tasks(words, suite)
-    progress, width, matched = Progress("explain"), max(len(ref.id) for ref in refs), 0
+    progress, width, matched = ProgressLines("explain"), max(len(ref.id) for ref in refs), 0
     with Session(Settings(pipeline="direct"), os.urandom(32)) as judge:
         for number, ref in enumerate(refs, 1):
             matches, miss = in_words(judge, ref.load(), candidate)

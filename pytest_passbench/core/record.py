@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_passbench.core.accuracy import is_accurate
-from pytest_passbench.core.criterion import Criterion, levels
+from pytest_passbench.core.criterion import Criterion, is_accurate, levels
 from pytest_passbench.core.ladder import NEVER, T_STRICT, first_correct, right_at
 from pytest_passbench.core.typed import Data
 

@@ -82,8 +82,8 @@ def _schema_of(kind: Any) -> Schema:
         return _PLAIN[kind]
     if isinstance(kind, type) and issubclass(kind, Data):
         if kind.tag:
-            return _Tagged({kind.tag: _Line(kind)})
-        return _Line(kind) if kind._row else _Object(kind)
+            return _UnionSchema({kind.tag: _RowSchema(kind)})
+        return _RowSchema(kind) if kind._row else _ObjectSchema(kind)
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         base, limit = arguments
@@ -93,7 +93,7 @@ def _schema_of(kind: Any) -> Schema:
     if origin in (Union, UnionType):
         return _union([argument for argument in arguments if argument is not NoneType], NoneType in arguments)
     if origin is dict:
-        return _Values(schema_of(arguments[1]))
+        return _MapSchema(schema_of(arguments[1]))
     return _items(kind, Most(sys.maxsize))
 
 
@@ -101,10 +101,10 @@ def _union(kinds: list[Any], optional: bool) -> Schema:
     if len(kinds) == 1:
         schema = schema_of(kinds[0])
     elif all(isinstance(kind, type) and issubclass(kind, Data) for kind in kinds):
-        schema = _Tagged({kind.tag: _Line(kind) for kind in kinds})
+        schema = _UnionSchema({kind.tag: _RowSchema(kind) for kind in kinds})
     else:
         schema = Anything()
-    return _Optional(schema) if optional else schema
+    return _OptionalSchema(schema) if optional else schema
 
 
 def _items(kind: Any, limit: Most) -> Schema:
@@ -114,7 +114,7 @@ def _items(kind: Any, limit: Most) -> Schema:
     return Items(schema_of(arguments[0]), limit.most, limit.least, tuple if origin is tuple else list)
 
 
-class _Optional(Schema):
+class _OptionalSchema(Schema):
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
 
@@ -125,7 +125,7 @@ class _Optional(Schema):
         return None if value is None else self._schema.write(value)
 
 
-class _Values(Schema):
+class _MapSchema(Schema):
     """An object with any keys."""
 
     def __init__(self, schema: Schema) -> None:
@@ -138,7 +138,7 @@ class _Values(Schema):
         return {name: self._schema.write(item) for name, item in value.items()}
 
 
-class _OfClass(Schema):
+class _ClassSchema(Schema):
     """The schema of a dataclass. Those of its fields are made when they are used first, since classes may nest."""
 
     def __init__(self, kind: Any) -> None:
@@ -150,7 +150,7 @@ class _OfClass(Schema):
         return {field.name: schema_of(hints[field.name]) for field in fields(self._kind)}
 
 
-class _Object(_OfClass):
+class _ObjectSchema(_ClassSchema):
     @cached_property
     def _required(self) -> list[str]:
         bare = [f.name for f in fields(self._kind) if f.default is MISSING and f.default_factory is MISSING]
@@ -170,11 +170,13 @@ class _Object(_OfClass):
         return {name: schema.write(getattr(value, name)) for name, schema in self._schemas.items()}
 
 
-class _Line(_OfClass):
+class _RowSchema(_ClassSchema):
     @cached_property
     def _columns(self) -> list[tuple[str, Schema, int]]:
         """The name and the schema of each field, and the number of items that it takes in the list."""
-        return [(n, schema, schema.width if isinstance(schema, _Line) else 1) for n, schema in self._schemas.items()]
+        return [
+            (n, schema, schema.width if isinstance(schema, _RowSchema) else 1) for n, schema in self._schemas.items()
+        ]
 
     @cached_property
     def width(self) -> int:
@@ -207,10 +209,10 @@ class _Line(_OfClass):
         return data
 
 
-class _Tagged(Schema):
+class _UnionSchema(Schema):
     """A row below its tag, of one of several classes."""
 
-    def __init__(self, kinds: Mapping[str, _Line]) -> None:
+    def __init__(self, kinds: Mapping[str, _RowSchema]) -> None:
         self._kinds = kinds
 
     def check(self, value: object, path: Path = None) -> Any:

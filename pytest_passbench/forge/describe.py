@@ -11,7 +11,7 @@ from typing import Any
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.task import Task
-from pytest_passbench.forge.longtail import Row
+from pytest_passbench.forge.longtail import SpeedupRow
 
 INK, BAR = "#333333", "#4878a8"
 
@@ -73,7 +73,7 @@ def modalities_table(tasks: Sequence[Task]) -> str:
     return "\n".join(lines)
 
 
-def pictures(tasks: Sequence[Task], rows: Sequence[Row], folder: Path) -> list[Path]:
+def pictures(tasks: Sequence[Task], rows: Sequence[SpeedupRow], folder: Path) -> list[Path]:
     """Write histograms of the suite, and of TorchInductor's speed-ups if there are any, and return their paths.
 
     Raises UserError if matplotlib is not installed.

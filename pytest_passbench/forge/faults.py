@@ -13,7 +13,7 @@ import torch
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.paths import PACKAGE
-from pytest_passbench.forge.models import Case
+from pytest_passbench.forge.models import ModelCase
 
 LIBRARIES = (
     str(PACKAGE),
@@ -24,7 +24,7 @@ LIBRARIES = (
 """Beginnings of file names of other code: this package, installed ones, and code without a file."""
 
 
-def fault_of(case: Case, error: Exception, remedy: str | None) -> UserError:
+def fault_of(case: ModelCase, error: Exception, remedy: str | None) -> UserError:
     """Return the message for a case that cannot be captured.
 
     ``torch.compile`` wraps what a model raises. So the model is run again without it, for the plain cause.

@@ -22,7 +22,7 @@ FASTER, SLOWER, OPEN = "faster", "slower", "open"
 
 
 @dataclass(frozen=True)
-class Row:
+class SpeedupRow:
     """A subgraph's speed-up by TorchInductor's defaults, and the interval that the judge gives it.
 
     ``load``: the machine's load average when it was measured.
@@ -54,21 +54,21 @@ def representatives(tasks: Sequence[Task]) -> list[tuple[Task, Subgraph]]:
     return rows
 
 
-def counts(rows: Sequence[Row]) -> dict[str, Any]:
+def counts(rows: Sequence[SpeedupRow]) -> dict[str, Any]:
     """Return the number of rows, and how many of them are in each class."""
     kinds = [row.kind for row in rows]
     return {"graphs": len(rows), **{kind: kinds.count(kind) for kind in (FASTER, SLOWER, OPEN)}}
 
 
-def save(rows: Sequence[Row], path: Path, **about: Any) -> None:
+def save(rows: Sequence[SpeedupRow], path: Path, **about: Any) -> None:
     """Write the rows as JSON, with their counts and what else is known ``about`` them."""
-    columns = [field.name for field in dataclasses.fields(Row)]
+    columns = [field.name for field in dataclasses.fields(SpeedupRow)]
     lines = ",\n".join(json.dumps(list(dataclasses.astuple(row))) for row in rows)
     head = json.dumps({**about, **counts(rows), "columns": columns})[1:-1]
     path.write_text(f'{{{head}, "rows": [\n{lines}\n]}}\n', encoding="utf-8")
 
 
-def load(path: Path) -> list[Row]:
+def load(path: Path) -> list[SpeedupRow]:
     """Return the rows of a file that :func:`save` wrote; none if there is no file.
 
     Raises UserError for a file of another form.
@@ -76,7 +76,7 @@ def load(path: Path) -> list[Row]:
     if kind_of(path) != "file":
         return []
     try:
-        return [Row(*row) for row in json.loads(path.read_text(encoding="utf-8"))["rows"]]
+        return [SpeedupRow(*row) for row in json.loads(path.read_text(encoding="utf-8"))["rows"]]
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"no rows of the long tail: {error}", where=path,
                         remedy="benchmarks/longtail.py --write makes it anew") from error  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_passbench.candidate.layout import Candidate, PassDir
-from pytest_passbench.core.accuracy import worst
+from pytest_passbench.core.criterion import worst
 from pytest_passbench.core.record import ArmResult, Record
 from pytest_passbench.core.seed import Secret
 from pytest_passbench.core.settings import Settings

@@ -11,13 +11,13 @@ from typing import Any
 
 from pytest_passbench.core.escape import LINES, printable
 from pytest_passbench.core.record import PassReport, Speed
-from pytest_passbench.timing.measurement import Arms, Result
+from pytest_passbench.timing.measurement import Arms, MeasuredRatio
 
 NONE: Mapping[str, Sequence[str]] = MappingProxyType({})
 NO_REASONS: Mapping[str, str] = MappingProxyType({})
 
 
-def speed_of(measured: Arms, name: str, result: Result) -> Speed:
+def speed_of(measured: Arms, name: str, result: MeasuredRatio) -> Speed:
     """Return a ratio as stored in the record; ``name`` is an arm for its speed-up over eager."""
     estimate, (first, second) = result.estimate, measured.sides(name)
     return Speed(

@@ -13,10 +13,10 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_passbench.core.cache import user_cache
+from pytest_passbench.core.paths import user_cache
 from pytest_passbench.judge.scratch import Scratch
 from pytest_passbench.kernels import toolchain
-from pytest_passbench.kernels.errors import CompileError
+from pytest_passbench.kernels.toolchain import CompileError
 
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC", "-w")
 TIMEOUT_SECONDS = 120

@@ -36,7 +36,7 @@ class Token(NamedTuple):
     at: int
 
 
-class Text:
+class SourceText:
     """A source with its lines joined as the preprocessor joins them. Raises ValueError if it is too long."""
 
     def __init__(self, source: str) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytest_passbench.kernels.errors import CompileError
-from pytest_passbench.kernels.lexer import Text, Token
+from pytest_passbench.kernels.lexer import SourceText, Token
+from pytest_passbench.kernels.toolchain import CompileError
 
 POINTER, DTYPE, VOID = "pointer", "dtype", "void"
 # The kind of each C++ type that a launch can pass, on a 64-bit Linux.
@@ -43,7 +43,7 @@ def parse(source: str) -> dict[str, Signature]:
     Raises :class:`CompileError` for a type that no launch can pass, and for a source that is too long.
     """
     try:
-        tokens = [token for token in Text(source).tokens() if token.kind != "newline"]
+        tokens = [token for token in SourceText(source).tokens() if token.kind != "newline"]
     except ValueError as error:
         raise CompileError(str(error), where="kernel source") from None
     signatures: dict[str, Signature] = {}

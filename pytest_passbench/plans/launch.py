@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pytest_passbench.core.schema import Text, Whole, Word
 from pytest_passbench.core.typed import Data, Most
-from pytest_passbench.plans.values import Constant, Identifier, Scalar
+from pytest_passbench.plans.values import ConstantSchema, Identifier, Scalar
 
 VERSION = 1
 ALIGNMENT_BYTES = 16  # that a wrapper may ask of an address
@@ -120,10 +120,10 @@ class TritonType(Data, tag="tl"):
     name: Identifier
 
 
-Value = Annotated[Any, Constant(Operand, TritonType)]
+Value = Annotated[Any, ConstantSchema(Operand, TritonType)]
 Values = Annotated[tuple[Value, ...], Most(MAX_ARGUMENTS)]
 NamedValues = Annotated[tuple[tuple[Identifier, Value], ...], Most(MAX_ARGUMENTS)]
-NamedConstants = Annotated[tuple[tuple[Identifier, Annotated[Any, Constant()]], ...], Most(MAX_ARGUMENTS)]
+NamedConstants = Annotated[tuple[tuple[Identifier, Annotated[Any, ConstantSchema()]], ...], Most(MAX_ARGUMENTS)]
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ Choice = Annotated[tuple[Step, ...], Most(MAX_TUNED_STEPS, least=1)]
 
 @dataclass(frozen=True)
 class ConstantTable(Data, row=True):
-    """Constant memory that the candidate brings. ``content`` is its bytes in hexadecimal."""
+    """ConstantSchema memory that the candidate brings. ``content`` is its bytes in hexadecimal."""
 
     content: Annotated[str, Text(2 * MAX_TABLE_BYTES)]
 

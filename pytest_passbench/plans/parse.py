@@ -58,11 +58,11 @@ def plan(data: Any, tensors: tuple[Argument, ...]) -> LaunchPlan:
     Raises Rejected, of the layer "plan" for a plan that does what no plan may do, and of "data" for other data.
     """
     stated = replace(LaunchPlan.from_data(data), tensors=tensors)
-    _Checker(stated).check()
+    _PlanChecker(stated).check()
     return stated
 
 
-class _Checker:
+class _PlanChecker:
     """The check of a plan. It knows the buffers that the steps so far allocate, and which of them are written."""
 
     def __init__(self, stated: LaunchPlan) -> None:

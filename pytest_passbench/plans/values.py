@@ -115,7 +115,7 @@ def _tagged(tag: str, content: Any, special: Decode | None, depth: int) -> Any:
     return special(tag, content)
 
 
-class Constant(Schema):
+class ConstantSchema(Schema):
     """A constant, or a value of one of these tagged dataclasses, on its own or in sequences."""
 
     def __init__(self, *kinds: type[Data]) -> None:
@@ -133,7 +133,7 @@ class Constant(Schema):
         return encode(value, lambda item: item.to_data() if type(item) in self._kinds.values() else None)
 
 
-class _Scalar(Constant):
+class _ScalarSchema(ConstantSchema):
     """A boolean, an integer or a float."""
 
     def check(self, value: object, path: Path = None) -> Any:
@@ -143,7 +143,7 @@ class _Scalar(Constant):
         return scalar
 
 
-class _Identifier(Schema):
+class _IdentifierSchema(Schema):
     """An identifier of Python's that is not a keyword."""
 
     def check(self, value: object, path: Path = None) -> str:
@@ -153,8 +153,8 @@ class _Identifier(Schema):
         return name
 
 
-Scalar = Annotated[float | int | bool, _Scalar()]
-Identifier = Annotated[str, _Identifier()]
+Scalar = Annotated[float | int | bool, _ScalarSchema()]
+Identifier = Annotated[str, _IdentifierSchema()]
 
 
 def _named(tag: str, content: Any) -> Any:

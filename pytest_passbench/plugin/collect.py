@@ -21,7 +21,7 @@ from pytest_passbench.plugin.state import KEY, State, is_worker
 from pytest_passbench.report.failure_text import standing
 from pytest_passbench.run.judging import records
 from pytest_passbench.run.stored import confirmed
-from pytest_passbench.suite.shards import of_shard
+from pytest_passbench.suite.find import of_shard
 from pytest_passbench.suite.taskfile import task_hash
 
 if TYPE_CHECKING:

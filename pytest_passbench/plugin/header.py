@@ -7,7 +7,7 @@ from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.seed import commitment
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.plugin.state import State
-from pytest_passbench.run.duration_forecast import forecast_line
+from pytest_passbench.run.forecast import forecast_line
 from pytest_passbench.run.stored import warnings
 
 MAX_STRAYS = 3  # folders for no known task that are named

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.core.errortext import MAX_CHARACTERS, explain
+from pytest_passbench.core.errors import MAX_CHARACTERS, explain
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.rejected import WRONG_CALL, Rejected, plan_refused
 from pytest_passbench.plans import parse

@@ -31,7 +31,7 @@ class _Unused:
         raise plan_refused(self.rule, self.what)
 
 
-class _Graph(_Unused):
+class _GraphStandIn(_Unused):
     rule, what = "graphs", "uses CUDA graphs"
 
 
@@ -55,12 +55,12 @@ class _Here(contextlib.nullcontext[None]):
 
 def install() -> None:
     """Put the stand-ins into ``torch.cuda``."""
-    streams, graphs = _refusing("streams", _Unused.what), _refusing("graphs", _Graph.what)
+    streams, graphs = _refusing("streams", _Unused.what), _refusing("graphs", _GraphStandIn.what)
     replaced: dict[str, Any] = {
         "Stream": _Unused,
         "ExternalStream": _Unused,
         "Event": _Unused,
-        "CUDAGraph": _Graph,
+        "CUDAGraph": _GraphStandIn,
         **dict.fromkeys(("stream", "current_stream", "default_stream", "set_stream"), streams),
         **dict.fromkeys(("graph", "make_graphed_callables", "graph_pool_handle"), graphs),
         **dict.fromkeys(("synchronize", "set_device"), _nothing),

@@ -23,11 +23,9 @@ from pytest_passbench.plans.launch import (
     Result,
 )
 from pytest_passbench.plans.values import encode
-from pytest_passbench.rewrite.effects import early_users
+from pytest_passbench.rewrite.effects import early_users, thread_inplace
 from pytest_passbench.rewrite.errors import PassError
-from pytest_passbench.rewrite.explain import explain, nearness
-from pytest_passbench.rewrite.inplace import thread_inplace
-from pytest_passbench.rewrite.match import Match, Search, Target
+from pytest_passbench.rewrite.match import Match, Search, Target, explain, nearness
 from pytest_passbench.rewrite.meta import (
     call,
     evaluate,

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.plans.graphs import Traced, from_data
 from pytest_passbench.plans.launch import Request
+from pytest_passbench.rewrite.effects import thread_inplace
 from pytest_passbench.rewrite.errors import PassError
-from pytest_passbench.rewrite.inplace import thread_inplace
 
 Kernel = Callable[..., Any]
 

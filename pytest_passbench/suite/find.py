@@ -1,10 +1,10 @@
-"""The search for tasks: the installed ones, and those at a path."""
+"""The search for tasks: the installed ones, those at a path, and those of a shard."""
 
 from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -265,3 +265,12 @@ def _with_parents(name: str, folders: list[Path]) -> list[str]:
         if len(set(ids)) == len(ids):
             return ids
     return [published.identifier("-".join((*parts[-1:], name))) for parts in parents]
+
+
+def of_shard(costs: Mapping[str, int], index: int, parts: int) -> set[str]:
+    """Return the ids of the tasks of a shard. ``costs`` are in subgraphs by id, ``index`` counts from 1 to ``parts``.
+
+    The costliest tasks are dealt out first, so that the parts take about as long as each other.
+    """
+    dealt = sorted(costs, key=lambda task: (-costs[task], task))
+    return set(dealt[index - 1 :: parts])

@@ -12,7 +12,7 @@ from pytest_passbench.timing.series import effective_size
 
 
 @dataclass(frozen=True)
-class Floor:
+class NoiseFloor:
     """The spread of eager-against-eager ratios on this machine.
 
     ``width`` is relative: 95 % of such ratios stay within 1/(1 + width) to 1 + width. ``offset`` is the largest
@@ -25,7 +25,7 @@ class Floor:
     sessions: int
 
 
-def aa_floor(log_ratios: Sequence[float], alpha: float = ALPHA) -> Floor:
+def aa_floor(log_ratios: Sequence[float], alpha: float = ALPHA) -> NoiseFloor:
     """Return the floor from the log-ratios of eager-against-eager sessions, in the order of measurement.
 
     The true value is known to be 0. So the spread is the root mean square, with n degrees of freedom. The next
@@ -40,7 +40,7 @@ def aa_floor(log_ratios: Sequence[float], alpha: float = ALPHA) -> Floor:
     worth = effective_size(log_ratios)
     quantile = student.two_sided(alpha, worth)
     mean = math.fsum(log_ratios) / count
-    return Floor(math.expm1(quantile * rms), abs(mean) + quantile * rms / math.sqrt(worth), count)
+    return NoiseFloor(math.expm1(quantile * rms), abs(mean) + quantile * rms / math.sqrt(worth), count)
 
 
 def unexplained(log_ratios: Sequence[float], stderrs: Sequence[float], alpha: float = ALPHA) -> float:

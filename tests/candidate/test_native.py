@@ -12,7 +12,7 @@ from pytest_passbench.candidate import cpp_text
 from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.judge.builder import flags
 from pytest_passbench.kernels import lexer, signatures, toolchain
-from pytest_passbench.kernels.errors import CompileError
+from pytest_passbench.kernels.toolchain import CompileError
 
 REFUSED = {
     'asm("nop");': "native",

@@ -14,7 +14,7 @@ from pytest_passbench.core.record import ArmResult, PassReport, Record, Speed
 from pytest_passbench.report.markdown import render
 from pytest_passbench.report.report import report_of
 from pytest_passbench.run import results_file
-from pytest_passbench.run.disqualify import disqualify
+from pytest_passbench.run.ledger import disqualify
 
 PASS = """
 import torch

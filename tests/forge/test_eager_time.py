@@ -12,9 +12,8 @@ import torch
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.forge import curate
 from pytest_passbench.forge.curate import choose
-from pytest_passbench.forge.eager_time import eager_seconds
 from pytest_passbench.forge.instances import Instance
-from pytest_passbench.forge.probe import Probe
+from pytest_passbench.forge.probe import Probe, eager_seconds
 
 X = TensorSpec("in_0", (8, 64), "float32", 0.1, 1.0)
 SOURCE = "def forward(in_0):\n    tmp_0 = torch.tanh(in_0)\n    return (tmp_0,)\n"

@@ -11,15 +11,15 @@ from pytest_passbench.commands.main import main
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.forge import longtail
-from pytest_passbench.forge.longtail import Row
+from pytest_passbench.forge.longtail import SpeedupRow
 from pytest_passbench.suite.find import discover, select
 from pytest_passbench.suite.taskfile import write_task
 from support.paths import ROOT
 
 ROWS = [
-    Row("a", "s", "float32", 10.0, 2.0, 1.5, 2.5, 0.1),
-    Row("b", "s", "float32", 10.0, 0.5, 0.4, 0.6, 0.1),
-    Row("c", "s", "float32", 10.0, 1.1, 0.9, 1.2, 0.1),
+    SpeedupRow("a", "s", "float32", 10.0, 2.0, 1.5, 2.5, 0.1),
+    SpeedupRow("b", "s", "float32", 10.0, 0.5, 0.4, 0.6, 0.1),
+    SpeedupRow("c", "s", "float32", 10.0, 1.1, 0.9, 1.2, 0.1),
 ]
 
 
@@ -73,4 +73,4 @@ def test_every_row_in_the_documentation_names_a_subgraph_of_the_suite() -> None:
 
 def test_rows_are_written_with_all_their_fields(tmp_path: Path) -> None:
     longtail.save(ROWS, tmp_path / "rows.json")
-    assert all(field.name in (tmp_path / "rows.json").read_text() for field in dataclasses.fields(Row))
+    assert all(field.name in (tmp_path / "rows.json").read_text() for field in dataclasses.fields(SpeedupRow))

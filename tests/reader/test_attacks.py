@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_passbench.candidate.archive import pack
+from pytest_passbench.candidate.files import pack
 from pytest_passbench.candidate.layout import PassDir
 from pytest_passbench.judge.arms import processes, sandbox
 from pytest_passbench.judge.arms.arm import Arm, ArmSettings

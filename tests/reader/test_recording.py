@@ -163,7 +163,7 @@ def test_a_kernel_s_arguments_are_checked_as_when_it_is_called(lib):
 def built(plan):
     kernels = []
     for kernel in plan.kernels:
-        library = cpp.Library(kernel.source, cpp.BASE_FLAGS).build()
+        library = cpp.CppLibrary(kernel.source, cpp.BASE_FLAGS).build()
         parameters = launches.signatures.parse(kernel.source)[kernel.function].parameters
         kernels.append(cpp_function(__import__("ctypes").CDLL(str(library.path)), kernel.function, parameters))
     return kernels

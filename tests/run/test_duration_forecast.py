@@ -8,7 +8,7 @@ from pytest_passbench.commands.main import main
 from pytest_passbench.core.record import ArmResult, Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.run import results_file
-from pytest_passbench.run.duration_forecast import forecast_line
+from pytest_passbench.run.forecast import forecast_line
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_passbench.run.forecast import plan
 from pytest_passbench.timing import budget, rounds, series
 from pytest_passbench.timing.aa_floor import aa_floor, unexplained
 from pytest_passbench.timing.estimate import (
@@ -25,7 +26,6 @@ from pytest_passbench.timing.estimate import (
     pair_value,
     weights,
 )
-from pytest_passbench.timing.forecast import plan
 
 LOGS = st.floats(-3, 3, allow_nan=False)
 #: With as many rounds in each pair, so that all count the same.

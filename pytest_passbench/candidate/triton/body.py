@@ -27,7 +27,7 @@ from pytest_passbench.candidate.triton.values import (
     Function,
     Member,
     Module,
-    Unsupported,
+    UnsupportedValue,
     Value,
     member_expression,
 )
@@ -218,7 +218,7 @@ class Body:
                 return self._member(root, value), attributes
             case Module(name):
                 return self._in_module(root, name, attributes)
-            case Unsupported(kind):
+            case UnsupportedValue(kind):
                 description = f"{root.id}, which is no number, string, type or kernel but a {kind}"
                 raise self._refusal(root, f"a Triton kernel may not use {description}")
         raise self._unknown(root)

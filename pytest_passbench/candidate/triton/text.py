@@ -52,10 +52,10 @@ def kernel_text(root: Path, reference: KernelReference) -> KernelText:
 
     Raises Rejected: with a ``rule`` if the text does what a kernel may not do, without one for a fault.
     """
-    return _Kernel(root, reference).text()
+    return _KernelReader(root, reference).text()
 
 
-class _Kernel:
+class _KernelReader:
     """A kernel with its functions. All definitions are found first, so that the names can be kept apart."""
 
     def __init__(self, root: Path, reference: KernelReference) -> None:

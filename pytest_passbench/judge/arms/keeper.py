@@ -1,4 +1,4 @@
-"""The judge's handle for the process that keeps a subgraph's inputs on a device (``runner.keeper``)."""
+"""The judge's handle for the process that keeps a subgraph's inputs on a device (``runner.cuda.keeper``)."""
 
 from __future__ import annotations
 

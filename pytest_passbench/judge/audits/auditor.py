@@ -99,7 +99,7 @@ class Auditor:
             if measured is not None:
                 self.findings += clock_evidence.first_call(clock, CANDIDATE, clock.calls)
                 extra = self._extra(template, clock, checker)
-                self.findings += Floor(clock, template, self._bench, extra).findings()
+                self.findings += Floor(clock, template, self._bench, extra, measured).findings()
                 self._plausibility(clock, checker, measured)
         self._beyond(clock.runners, checker)
         clock.leave_only(EAGER)

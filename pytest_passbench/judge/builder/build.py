@@ -18,8 +18,8 @@ from pytest_passbench.judge.builder.flags import check as check_flags
 from pytest_passbench.judge.builder.refusals import CompileFailed
 from pytest_passbench.judge.builder.store import Store
 from pytest_passbench.kernels import signatures, toolchain
-from pytest_passbench.kernels.errors import CompileError
 from pytest_passbench.kernels.signatures import Signature
+from pytest_passbench.kernels.toolchain import CompileError
 
 MAX_KEPT_BYTES = 256 << 20  # of libraries in memory
 

@@ -7,8 +7,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from pytest_passbench.core.cache import user_cache
 from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.paths import user_cache
 
 MAX_CACHE_BYTES = 1 << 30  # on disk
 _DIGEST_BYTES = hashlib.sha256().digest_size

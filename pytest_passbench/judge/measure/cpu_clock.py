@@ -70,8 +70,6 @@ class CpuClock:
         self.phases = bench.phases
         #: For each arm and block of a round, its CPU seconds, and those that its cores could give in that time.
         self.cpu: dict[str, list[tuple[float, float]]] = {}
-        #: For each arm, the wall seconds of its blocks in the rounds of all pairs. Nothing is taken off.
-        self.walls: dict[str, list[float]] = {}
         #: For each arm, True if its last block touched no new memory.
         self.warm: dict[str, bool] = {}
         #: CPU time of the other processes in the arms' sandboxes.
@@ -190,8 +188,6 @@ class CpuClock:
                 self._verify(self._runners, self._batch, calls, self._rounds)
             self._rounds += 1
         self.warm[arm] = duration.warm
-        if self._empty:  # a round of a pair, not of the probe
-            self.walls.setdefault(arm, []).append(duration.wall)
         self.cpu.setdefault(arm, []).append((duration.cpu, duration.wall * len(self._bench.cores.arms)))
         noise = Disturbance(duration.wall, stolen=max(0.0, stolen), touched=duration.touched)
         return Block(_without(self._empty.get(arm, 0.0), duration.wall), calls, noise)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pytest_passbench.candidate.archive import pack
+from pytest_passbench.candidate.files import pack
 from pytest_passbench.candidate.layout import Candidate, PassDir
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.settings import Policy

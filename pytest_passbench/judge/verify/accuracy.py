@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytest_passbench.core.accuracy import worst
-from pytest_passbench.core.reference import Errors
+from pytest_passbench.core.criterion import worst
+from pytest_passbench.core.reference import OutputErrors
 
 MAX_WORSE = 2  # levels of the ladder by which a call may be worse than those that were compared with float64
 
@@ -25,7 +25,7 @@ class Accuracy:
     _within: bool = True
     _lost: bool = False
 
-    def add(self, call: Sequence[Errors], levels: Sequence[int] = ()) -> None:
+    def add(self, call: Sequence[OutputErrors], levels: Sequence[int] = ()) -> None:
         """Add a call's errors and its ladder levels, one per output."""
         if self._lost:
             return

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 import torch
 
-from pytest_passbench.core.accuracy import worst
+from pytest_passbench.core.criterion import worst
 from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.record import RAN
-from pytest_passbench.core.reference import Reference, references
+from pytest_passbench.core.reference import ReferenceOutput, references
 from pytest_passbench.judge.arms.forks import blaming
 from pytest_passbench.judge.arms.names import EAGER, FLOAT64
 from pytest_passbench.judge.arms.runner import Runner
@@ -88,7 +88,7 @@ class Checker:
         self.share, self._late, self._late_share = 1.0, math.inf, 0.0
         self._certain = -1
         self._null_calls = 0
-        self._first: tuple[list[Reference], list[torch.Tensor]] | None = None
+        self._first: tuple[list[ReferenceOutput], list[torch.Tensor]] | None = None
 
     def expect_pairs(self, rounds: int, spent: float) -> None:
         """Set how many calls to verify from now on, when rounds come in pairs of ``rounds`` or more.

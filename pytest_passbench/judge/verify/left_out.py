@@ -11,11 +11,13 @@ from collections.abc import Sequence
 import torch
 
 from pytest_passbench.core.null_answers import inputs_left_out
-from pytest_passbench.core.reference import Reference
+from pytest_passbench.core.reference import ReferenceOutput
 from pytest_passbench.judge.verify.late import LateReference
 
 
-def accepts_left_out(late: LateReference, references: Sequence[Reference], values: Sequence[torch.Tensor]) -> bool:
+def accepts_left_out(
+    late: LateReference, references: Sequence[ReferenceOutput], values: Sequence[torch.Tensor]
+) -> bool:
     """Return True if an answer without one of the large inputs is as accurate as eager's.
 
     ``references`` are those of the call with these ``values``. It overwrites the first slot of the pages.

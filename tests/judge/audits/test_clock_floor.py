@@ -37,6 +37,50 @@ def test_a_block_below_the_floor_is_a_violation(bench, monkeypatch, pipeline):
     assert "without its kernels" in next(item.message for item in record.findings if item.rule == "floor")
 
 
+def taken_over_at_times(monkeypatch, pairs, disturbs):
+    """Have timed blocks take a hundredth of the time: every second one, in so many of six pairs.
+
+    With ``disturbs`` the others touch memory. Else every block of those pairs is taken over.
+    """
+    run, fresh, counts = CpuClock._run, CpuClock.fresh, {"pairs": 0, "blocks": 0}
+
+    def begun(self):
+        counts["pairs"] += 1
+        fresh(self)
+
+    def changed(self, arm, calls, empty=False):
+        taken = run(self, arm, calls, empty)
+        if arm != CANDIDATE or empty or counts["pairs"] % 6 >= pairs:
+            return taken
+        counts["blocks"] += 1
+        fast = not disturbs or counts["blocks"] % 2 > 0
+        return replace(taken, wall=taken.wall * 0.01) if fast else replace(taken, wall=taken.wall * 10, touched=100)
+
+    monkeypatch.setattr(CpuClock, "fresh", begun)
+    monkeypatch.setattr(CpuClock, "_run", changed)
+
+
+@pytest.mark.parametrize(("pairs", "disturbs"), [(2, False), (6, True)])
+def test_a_program_that_is_below_the_floor_in_some_blocks_is_accused(bench, monkeypatch, pairs, disturbs):
+    bench.task()
+    bench.candidate({"p": make_cpp_pass(GELU_ADD_KERNEL)})
+    taken_over_at_times(monkeypatch, pairs, disturbs)
+    (record, *_) = bench.records(pipeline="dynamo", audit="standard")
+    assert "floor" in {finding.rule for finding in record.findings}
+
+
+@pytest.mark.parametrize("pipeline", ["direct", "dynamo"])
+def test_a_plan_that_copies_scratch_memory_has_a_floor(bench, monkeypatch, pipeline):
+    text = make_cpp_pass(GELU_ADD_KERNEL)
+    assert "    return out\n" in text
+    bench.task()
+    bench.candidate({"p": text.replace("    return out\n", "    out.clone().copy_(out.clone())\n    return out\n")})
+    taken_over(monkeypatch, 0.1)
+    (record, *_) = bench.records(pipeline=pipeline, audit="standard")
+    assert "floor" in {finding.rule for finding in record.findings}
+    assert record.arm.status == "integrity"
+
+
 @pytest.mark.parametrize("pipeline", ["direct", "dynamo"])
 @pytest.mark.parametrize("scale", [1, 64])
 def test_an_honest_program_is_above_it(bench, pipeline, scale):

@@ -347,7 +347,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], list[Load]]:
 
         def record(source: str, *, flags: tuple[str, ...] = (), openmp: bool = False) -> Any:
             found.append((source, tuple(flags), openmp))
-            return cpp.Library(source, ())
+            return cpp.CppLibrary(source, ())
 
         monkeypatch.setattr(cpp, "load", record)
         package = types.ModuleType(f"of_{folder.name.replace('-', '_')}")

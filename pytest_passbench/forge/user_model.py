@@ -1,0 +1,159 @@
+"""A model that a user names: a Python file with a module and its inputs, or a configuration of a model hub."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pytest_passbench.core.errors import UserError
+from pytest_passbench.core.escape import abbreviated, line
+from pytest_passbench.core.files import kind_of
+from pytest_passbench.forge import models
+from pytest_passbench.forge.faults import user_fault
+from pytest_passbench.forge.models import ModelCase, Variant
+
+EXAMPLE = "example_inputs"
+"""The function of this name in the user's file returns the inputs: a tuple or dict of forward's arguments."""
+DEFAULT_SIZE = Variant(1, 224)
+TYPED = (
+    'give an --input per argument of forward, such as --input="float b n 64" or --input="ids=int1000 b n"; '
+    f"an argument that is a dict or a list needs {EXAMPLE}() in the file"
+)
+DEFINED = f"let {EXAMPLE}() return the arguments of forward: a tuple of tensors, or a dict by name"
+
+
+def case_of_file(spec: str, inputs: Sequence[str], sizes: Sequence[Variant]) -> ModelCase:
+    """Return the case of ``FILE.py:Name``: a module class without arguments, a function that makes a module, or a
+    module.
+
+    Inputs come from the file's ``example_inputs()``, or from ``inputs`` in the notation of
+    :mod:`pytest_passbench.forge.models` at each of ``sizes``. Raises UserError if the file, the name or the inputs
+    are missing or wrong, or if the file cannot be imported.
+    """
+    path, name = _parts(spec)
+    notations = models.parse_all(inputs)
+    for variant in sizes or (DEFAULT_SIZE,):
+        models.check_memory(notations, variant)
+    module = _load(path)
+    if not hasattr(module, name):
+        raise UserError(f"has no {abbreviated(name)}", where=path, remedy=_proposal(module))
+    if not inputs and not hasattr(module, EXAMPLE):
+        raise UserError("does not define the model's inputs", where=path, remedy=TYPED)
+    if sizes and not inputs:
+        raise UserError(f"has no effect on {EXAMPLE}()", where="--size", remedy="give --input as well, or no --size")
+    tensors = functools.partial(_typed, notations) if inputs else functools.partial(_examples, module, path)
+    return ModelCase(
+        name=f"{path.stem}/{name}",
+        modality="own",
+        build=functools.partial(_build, getattr(module, name), path),
+        inputs=tensors,
+        variants=(tuple(sizes) or (DEFAULT_SIZE,)) if inputs else (Variant(1, 0),),
+        note=f"{path.name}:{name}",
+    )
+
+
+def _parts(spec: str) -> tuple[Path, str]:
+    path, _, name = spec.rpartition(":")
+    if not path or not name:
+        remedy = f"write --model={line(name or path)}:NAME, with the name of a class or function of that file"
+        is_file = spec.endswith(".py")
+        raise UserError("names no class" if is_file else "names no file", where=spec or "--model",
+                        remedy=remedy if is_file else "write --model=FILE.py:ClassName")  # fmt: skip
+    if kind_of(Path(path)) != "file":
+        raise UserError("no such file", where=path, remedy="write --model=FILE.py:ClassName")
+    return Path(path), name
+
+
+def _proposal(module: Any) -> str:
+    defined_names = (
+        name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__
+    )
+    proposals = [name for name in defined_names if name != EXAMPLE]
+    return (
+        f"it has {line(', '.join(proposals))}" if proposals else "name a class, a function or a module of that file"
+    )
+
+
+def _load(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise UserError("is no Python file", where=path, remedy="name a file that ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent.absolute()))  # for modules beside it, as if it were run as a script
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:  # the user's own code
+        raise user_fault("cannot be imported: ", error, path) from error
+    finally:
+        sys.path.pop(0)
+    return module
+
+
+def _build(factory: Any, where: Path) -> torch.nn.Module:
+    torch.manual_seed(0)
+    is_maker = inspect.isclass(factory) or inspect.isfunction(factory)
+    try:
+        if is_maker:
+            inspect.signature(factory).bind()
+    except TypeError as error:
+        raise UserError(f"cannot be made without arguments: {error}", where=where,
+                        remedy="name a function without arguments that makes the model") from error  # fmt: skip
+    try:
+        model = factory() if is_maker else factory
+    except Exception as error:
+        raise user_fault("the model cannot be made: ", error, where) from error
+    if not isinstance(model, torch.nn.Module):
+        raise UserError(f"gives a {type(model).__name__}, not a torch.nn.Module", where=where)
+    return model.eval()
+
+
+def _typed(inputs: Sequence[models.Notation], _model: torch.nn.Module, variant: Variant) -> Any:
+    return models.tensors(inputs, variant)
+
+
+def _examples(module: Any, path: Path, _model: torch.nn.Module, _variant: Variant) -> Any:
+    torch.manual_seed(1)
+    make: Callable[[], Any] = getattr(module, EXAMPLE)
+    try:
+        examples = make()
+    except Exception as error:
+        raise user_fault(f"{EXAMPLE}() fails: ", error, path) from error
+    examples = (
+        (examples,)
+        if isinstance(examples, torch.Tensor)
+        else tuple(examples)
+        if isinstance(examples, list)
+        else examples
+    )
+    if not isinstance(examples, tuple | dict) or not examples:
+        raise UserError(f"{EXAMPLE}() returns {abbreviated(examples)}", where=path, remedy=DEFINED)
+    if isinstance(examples, dict) and not all(isinstance(name, str) for name in examples):
+        raise UserError(f"{EXAMPLE}() returns a dict with keys that are no names", where=path, remedy=DEFINED)
+    return examples
+
+
+def case_of_hub(name: str) -> ModelCase:
+    """Return the case of a ``transformers`` configuration: a folder with ``config.json``, or an id of a model hub.
+
+    Raises UserError if transformers is not installed, or if there is no such configuration.
+    """
+    if importlib.util.find_spec("transformers") is None:
+        raise UserError("transformers is not installed", remedy="pip install 'pytest-passbench[forge]'")
+    from transformers import AutoConfig
+
+    from pytest_passbench.forge.sources.transformers import case_of_config
+
+    try:
+        config = AutoConfig.from_pretrained(name)
+    except Exception as error:  # offline, unknown id, broken file: the library's own message names the reason
+        first = line(str(error).strip().partition("\n")[0] or type(error).__name__, 500)
+        raise UserError(f"no configuration: {first}", where=name,
+                        remedy="name a folder with config.json, or check the network") from error  # fmt: skip
+    return case_of_config(config, Path(name).name)
