@@ -83,7 +83,7 @@ def facts(context: Context) -> None:
 
     from pytest_passbench.core.settings import Settings
     from pytest_passbench.judge.arms import sandbox
-    from pytest_passbench.judge.machine import gpu, priority
+    from pytest_passbench.judge.machine import gpu, process
 
     context.row("kernel", release=platform.release(), version=platform.version(), user=os.geteuid())
     context.row("cores", count=os.cpu_count(), usable=len(os.sched_getaffinity(0)), memory=_line("MemTotal"))
@@ -100,7 +100,7 @@ def facts(context: Context) -> None:
     context.row("walls", form=str(sandbox.walls()), bwrap=shutil.which("bwrap"))
     version = int(ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint32(1)))
     context.row("landlock", version=version)
-    context.row("priority", real_time=priority.allowed())
+    context.row("priority", real_time=process.allowed())
     context.row("waiting times", told=Path("/proc/self/schedstat").exists(), children=_children_told())
     context.row("sealed memory", works=_tried(_sealed))
     context.row("compilers", gcc=shutil.which("gcc"), cxx=shutil.which("g++"), nvcc=shutil.which("nvcc"))

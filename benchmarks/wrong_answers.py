@@ -31,9 +31,9 @@ from pytest_passbench.core.ladder import BITWISE, NEVER, first_correct, right_at
 from pytest_passbench.core.record import RAN
 from pytest_passbench.core.reference import ReferenceOutput, references
 from pytest_passbench.judge.inputs import Inputs
-from pytest_passbench.judge.verify.accuracy import Accuracy
 from pytest_passbench.judge.verify.compare import compare
 from pytest_passbench.judge.verify.outputs import Output, OutputForm
+from pytest_passbench.judge.verify.standing import Accuracy
 from pytest_passbench.protocol import KIND_OTHER_TYPE, KIND_TENSOR
 from pytest_passbench.runner.program import in_float64
 from pytest_passbench.suite.build import build_graph

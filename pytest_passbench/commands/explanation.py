@@ -13,7 +13,7 @@ from pytest_passbench.core.plurals import counted
 if TYPE_CHECKING:
     from pytest_passbench.core.record import Finding
     from pytest_passbench.core.task import Task
-    from pytest_passbench.judge.reading.survey import Matched, Survey
+    from pytest_passbench.judge.survey import MatchReport, Survey
 
 SEVERITIES = ("violation", "error", "warning")
 MAX_NAMED = 4  # subgraphs of a group that are named
@@ -39,7 +39,7 @@ def finding_line(finding: Finding) -> str:
 def _effects(task: Task, survey: Survey) -> Iterator[str]:
     """Yield per group of equal subgraphs the graph, the matches with their plans, and the misses."""
     graphs = {subgraph.id: subgraph.graph for subgraph in task.subgraphs}
-    groups: dict[str, list[Matched]] = {}
+    groups: dict[str, list[MatchReport]] = {}
     for match in survey.matched:
         key = json.dumps([graphs[match.subgraph], [asdict(report) for report in match.passes], match.places])
         groups.setdefault(key, []).append(match)
@@ -59,7 +59,7 @@ def _names(ids: list[str]) -> str:
     return names if len(ids) <= MAX_NAMED else f"{names}, ... ({len(ids)} subgraphs)"
 
 
-def _graph(source: str, match: Matched) -> Iterator[str]:
+def _graph(source: str, match: MatchReport) -> Iterator[str]:
     """Yield the graph's text. Before each line stands the number of the match that it belongs to."""
     marks = {node: str(number) for number, (_name, nodes) in enumerate(match.places, 1) for node in nodes}
     for text in source.rstrip().splitlines():
@@ -67,7 +67,7 @@ def _graph(source: str, match: Matched) -> Iterator[str]:
         yield f"  {marks.get(variable[1], '') if variable else '':>3} | {text}"
 
 
-def _plans(survey: Survey, match: Matched) -> Iterator[str]:
+def _plans(survey: Survey, match: MatchReport) -> Iterator[str]:
     from pytest_passbench.plans.words import steps
 
     plans: dict[str, list[Any]] = {}
@@ -82,7 +82,7 @@ def _plans(survey: Survey, match: Matched) -> Iterator[str]:
             yield from (f"       {step}" for step in steps(plan))
 
 
-def _misses(match: Matched) -> Iterator[str]:
+def _misses(match: MatchReport) -> Iterator[str]:
     from pytest_passbench.core import misses
 
     lines = misses.lines(match.passes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -63,9 +64,14 @@ def build_program(program: ParsedSource, device: str = "cpu") -> torch.fx.GraphM
 
 
 def check_graphs(task: Task) -> None:
-    """Build every graph of a task. Raises UserError, with file and line, for one that is not allowed."""
+    """Build every graph of a task, once in a process. Raises UserError, with file and line, if one is not allowed."""
     for key, source in task.graphs.items():
-        build_graph(source, str(task.path), line=task.graph_lines.get(key, 1))
+        _check_graph(source, str(task.path), task.graph_lines.get(key, 1))
+
+
+@functools.lru_cache(maxsize=256)
+def _check_graph(source: str, origin: str, line: int) -> None:
+    build_graph(source, origin, line=line)
 
 
 class _GraphBuilder(ast.NodeVisitor):

@@ -12,7 +12,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import TensorSpec
 from pytest_passbench.judge.arms import watch
-from pytest_passbench.judge.audits import plausibility
+from pytest_passbench.judge.audits import evidence
 from pytest_passbench.judge.devices import max_slots
 from pytest_passbench.judge.inputs.pages import Pages as JudgePages
 from pytest_passbench.judge.inputs.pages import plan_layout
@@ -168,9 +168,9 @@ def test_the_clock_has_waits_for_the_device_and_calls_in_it_only(no_device):
 def test_only_the_device_s_rate_says_what_is_too_fast_for_it():
     """A hundred gigabytes a second are much for a core, and nothing for a device."""
     rate = 4e12
-    assert plausibility.bandwidth(1 << 30, 1e-2, rate) == []
-    assert plausibility.bandwidth(1 << 30, 1e-2, 1e9)
-    assert plausibility.bandwidth(1 << 30, 1e-5, rate)
+    assert evidence.bandwidth(1 << 30, 1e-2, rate) == []
+    assert evidence.bandwidth(1 << 30, 1e-2, 1e9)
+    assert evidence.bandwidth(1 << 30, 1e-5, rate)
 
 
 def test_a_kernel_without_waiting_times_is_no_crash(monkeypatch):

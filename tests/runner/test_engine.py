@@ -16,9 +16,8 @@ from torch.fx import Graph, GraphModule
 
 from pytest_passbench.core.paths import ENGINE
 from pytest_passbench.core.task import TensorSpec
-from pytest_passbench.judge.engine import descriptor
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
-from pytest_passbench.judge.native_library import compiled
+from pytest_passbench.judge.native_library import compiled, descriptor
 from pytest_passbench.kernels import cpp
 from pytest_passbench.plans.launch import (
     Allocate,

@@ -1,4 +1,7 @@
-"""Answers templates' requests: it turns a match of a pass into a launch plan with compiled kernels."""
+"""Answers templates' requests: it turns a match of a pass into a launch plan with compiled kernels.
+
+What a plan returns is held against the dtypes and shapes of the operators that it replaces.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +14,32 @@ import torch
 
 from pytest_passbench.candidate.triton import KernelText, stored
 from pytest_passbench.core.plurals import counted
-from pytest_passbench.core.record import Finding
 from pytest_passbench.core.rejected import WRONG_CALL, Rejected, plan_refused
 from pytest_passbench.core.settings import Policy
 from pytest_passbench.judge.arms.failures import ArmFailure
+from pytest_passbench.judge.arms.template import Answer
 from pytest_passbench.judge.audits.layers import describe, violation, warning
 from pytest_passbench.judge.builder.build import Builder, BuiltLibrary
-from pytest_passbench.judge.builder.refusals import CompileFailed
+from pytest_passbench.judge.builder.refusals import CompileFailed, explained
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
-from pytest_passbench.judge.reading.cpp_errors import explained
 from pytest_passbench.judge.reading.reader import VIOLATIONS, Reader, named
-from pytest_passbench.judge.reading.shapes import Mismatch, mismatch, zeros
-from pytest_passbench.judge.reading.triton_code import machine_code
-from pytest_passbench.judge.reading.triton_texts import checked_text
-from pytest_passbench.judge.sealing import sealed
+from pytest_passbench.judge.reading.triton_code import checked_text, machine_code
 from pytest_passbench.kernels.signatures import Signature
 from pytest_passbench.plans import parse
-from pytest_passbench.plans.launch import CppKernel, Launch, LaunchPlan, Operand, Operator, Request, TritonKernel
+from pytest_passbench.plans.launch import (
+    ITEM_BYTES,
+    Allocate,
+    CppKernel,
+    Form,
+    Launch,
+    LaunchPlan,
+    Operand,
+    Operator,
+    Request,
+    Result,
+    TritonKernel,
+    contiguous,
+)
 from pytest_passbench.plans.words import steps
 from pytest_passbench.plans.written import returns_written, written
 from pytest_passbench.suite.allowlist import resolve
@@ -39,34 +51,61 @@ _INTEGERS = {
     for sign in ("", "u")
     for bits in (8, 16, 32, 64)
 }
-
-
 MAX_LIBRARY_BYTES = 64 << 20  # of all compiled kernels of a pass directory, since the judge keeps them in memory
 
 
 @dataclass(frozen=True)
-class Answer:
-    """The answer to a template's request: a plan, and its kernels ready to be loaded.
+class Mismatch:
+    """A plan's return of another dtype or shape than the operators that it replaces give.
 
-    ``plan`` is the plan as data, and ``message`` is what the template gets.
-    ``compiled`` has the libraries, and after them the machine code of all Triton kernels in one piece, if any.
-    ``untuned`` has the name of the pass if a launch has several configurations, and the first one will be taken.
-    ``steps`` is the plan in words. ``fruitful`` is True if a kernel writes bytes that the plan returns. ``mismatch``
-    says that the plan returns another dtype or shape than it should.
+    ``status`` is a record's, and ``message`` is a sentence. ``wider``: the shape is right, and the dtype has no fewer
+    bytes.
     """
 
-    plan: dict[str, Any]
-    message: dict[str, Any]
-    compiled: tuple[bytes, ...]
-    findings: tuple[Finding, ...]
-    untuned: tuple[str, ...] = ()
-    steps: tuple[str, ...] = ()
-    fruitful: bool = True
-    mismatch: Mismatch | None = None
+    status: str
+    message: str
+    wider: bool
 
-    def descriptors(self) -> tuple[int, ...]:
-        """Return a new descriptor of each item of ``compiled``. The caller closes them."""
-        return tuple(sealed(data) for data in self.compiled)
+
+def mismatch(request: Request, plan: LaunchPlan) -> Mismatch | None:
+    """Return the first value of a plan that differs from what the replaced operators give, or None if none does.
+
+    A value may be of any form if nothing uses it, and if the operators' form depends on values.
+    """
+    for number, (operand, expected) in enumerate(zip(plan.returns, request.results, strict=False), 1):
+        actual = Result(operand.form.dtype, operand.form.shape)
+        if expected is None or actual == expected:
+            continue
+        which = f" as value {number} of {len(plan.returns)}" if len(plan.returns) > 1 else ""
+        message = f"pass {request.name} returns {actual}{which}; the operators that it replaces give {expected}"
+        if actual.shape != expected.shape:
+            return Mismatch("shape_mismatch", message, wider=False)
+        return Mismatch("type_mismatch", message, wider=ITEM_BYTES[actual.dtype] >= ITEM_BYTES[expected.dtype])
+    return None
+
+
+def zeros(request: Request, plan: LaunchPlan) -> dict[str, Any]:
+    """Return the message with a plan of zeros in place of ``plan``, of the forms that the replaced operators give.
+
+    With it the operators behind the match still run, so the other matches of the graph are found.
+    """
+    pairs = zip(plan.returns, request.results, strict=True)
+    forms = [_form(operand, expected) for operand, expected in pairs]
+    returns = tuple(Operand("buffer", index, 0, form) for index, form in enumerate(forms))
+    zero_plan = LaunchPlan(plan.tensors, (), (), tuple(Allocate(form, 0) for form in forms), returns)
+    return {"plan": zero_plan.to_data(), "kernels": [], "written": []}
+
+
+def _form(operand: Operand, expected: Result | None) -> Form:
+    return operand.form if expected is None else contiguous(expected.dtype, expected.shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedAnswer(Answer):
+    """An answer with its plan as data. ``mismatch``: the plan returns another dtype or shape than it should."""
+
+    plan: dict[str, Any]
+    mismatch: Mismatch | None
 
 
 @dataclass
@@ -82,11 +121,11 @@ class Planner:
     policy: Policy
     root: Path
     folder: str
-    _answers: dict[str, Answer] = field(default_factory=dict)
+    _answers: dict[str, PlannedAnswer] = field(default_factory=dict)
     _texts: dict[str, KernelText] = field(default_factory=dict)  # of all plans, by name
     _compiled: set[bytes] = field(default_factory=set)  # kernels of all plans
 
-    def answer(self, data: Any, capability: int | None = None) -> Answer:
+    def answer(self, data: Any, capability: int | None = None) -> PlannedAnswer:
         """Return the answer to a template's request. ``capability`` is its CUDA device's, None on a CPU.
 
         Raises ArmFailure if there is no plan, with a finding if a rule is broken. It also raises ArmFailure if the
@@ -99,7 +138,7 @@ class Planner:
             raise ArmFailure(planned.mismatch.status, "plan", f"{file}: {planned.mismatch.message}")
         return planned
 
-    def planned(self, data: Any, capability: int | None = None) -> Answer:
+    def planned(self, data: Any, capability: int | None = None) -> PlannedAnswer:
         """Return the answer to a template's request as :meth:`answer` does, but also if it has a ``mismatch``.
 
         Unless that is a wider dtype, the message is the plan of zeros that stands in for it.
@@ -113,7 +152,7 @@ class Planner:
             self._answers[key] = self._answer(request, capability)
         return self._answers[key]
 
-    def _answer(self, request: Request, capability: int | None) -> Answer:
+    def _answer(self, request: Request, capability: int | None) -> PlannedAnswer:
         try:
             plan = self.reader.record(request, self.policy)
             check(request, plan, self.policy)
@@ -126,14 +165,13 @@ class Planner:
         explanation = f"pass {request.name} brings {size} bytes of constant tables"
         findings = (warning("plan", "table", explanation),) if size else ()
         untuned = (request.name,) if capability is None and plan.tunable else ()
-        data_of_plan = plan.to_data()
-        wrong = mismatch(request, plan)
+        data_of_plan, wrong = plan.to_data(), mismatch(request, plan)
         if wrong is not None and not wrong.wider:
-            return Answer(
-                data_of_plan, zeros(request, plan), (), findings, untuned, tuple(steps(data_of_plan)), fruitful, wrong
-            )
-        message = {"plan": data_of_plan, **message}
-        return Answer(data_of_plan, message, compiled, findings, untuned, tuple(steps(data_of_plan)), fruitful, wrong)
+            message, compiled = zeros(request, plan), ()
+        else:
+            message = {"plan": data_of_plan, **message}
+        words = tuple(steps(data_of_plan))
+        return PlannedAnswer(message, compiled, findings, untuned, words, fruitful, plan=data_of_plan, mismatch=wrong)
 
     def located(self, message: str) -> str:
         """Return a message with the places in Triton kernels as places in the candidate's files."""
@@ -217,8 +255,7 @@ def check(request: Request, plan: LaunchPlan, policy: Policy) -> None:
     """Raise Rejected for a well-formed plan that ``policy`` does not allow, or that does not fit the request."""
     if len(plan.returns) != request.outputs:
         raise plan_refused(
-            "result",
-            f"returns {counted(len(plan.returns), 'value')}, and the pattern returns {request.outputs}",
+            "result", f"returns {counted(len(plan.returns), 'value')}, and the pattern returns {request.outputs}"
         )
     operators = [step.name for step in plan.steps if isinstance(step, Operator)]
     if policy != "open":

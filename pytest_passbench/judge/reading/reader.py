@@ -78,22 +78,24 @@ class Reader:
         """
         self._arm, self._channel, self._log, self._folder, self._passes = arm, channel, log, folder, passes
         self._pid = pid
-        self._told: list[dict[str, Any]] | None = None
+        self._reports: list[dict[str, Any]] | None = None
         self._imported = self._printed = 0  # bytes printed while the modules were loaded, and so far
         self._frozen = False
 
     def passes(self) -> list[dict[str, Any]]:
         """Return the passes as data, in order. Raises ArmFailure if they cannot be loaded."""
-        if self._told is None:
+        if self._reports is None:
             answer = self._hear(replies.READ, "load")
             if answer["status"] != "ready":
                 raise ArmFailure("compile_fail", "load", self._outside(answer["message"]))
             # Passes are disqualified by their names.
             if tuple(item["name"] for item in answer["passes"]) != self._passes.stems:
                 raise ArmFailure("integrity", "load", "the passes that were read are not those of the candidate")
-            self._told = [{**item, "place": self._known(item.get("place", ""))} for item in answer["passes"]]
+            self._reports = [
+                {**item, "place": self._path_outside(item.get("place", ""))} for item in answer["passes"]
+            ]
             self._imported = self._printed = os.fstat(self._log.fileno()).st_size
-        return self._told
+        return self._reports
 
     def kernels(self) -> KernelSources:
         """Return all kernels of the modules, including those that no plan uses. Raises ArmFailure."""
@@ -135,7 +137,7 @@ class Reader:
             message = f"was recorded as something that is no launch plan: {error}"
             raise plan_refused("plan", message) from error
 
-    def _known(self, place: str) -> str:
+    def _path_outside(self, place: str) -> str:
         """Return a place in the pass directory by the path that the user knows."""
         return f"{self._passes.path}/{place}" if place else ""
 
@@ -169,9 +171,8 @@ class Reader:
         except TimeoutError as error:
             raise self._arm.late(phase) from error
         except ProtocolError as error:
-            signals = [number for _pid, number in self._arm.reap() if number]
-            said = ending(signals[-1] if signals else 0, "the process that reads the passes")
-            raise ArmFailure("crash", phase, said) from error
+            message = ending(self._arm.reap(), "the process that reads the passes")
+            raise ArmFailure("crash", phase, message) from error
 
     def patience(self, phase: str) -> float:
         """Return the seconds that its next answer may take. Raises ArmFailure if none are left."""
@@ -216,12 +217,12 @@ class Reader:
         self._arm.end_children()
 
 
-def _difference(one: LaunchPlan, other: LaunchPlan) -> str:
-    pairs = enumerate(zip(one.steps, other.steps, strict=False), 1)
+def _difference(first: LaunchPlan, other: LaunchPlan) -> str:
+    pairs = enumerate(zip(first.steps, other.steps, strict=False), 1)
     number = next((number for number, (a, b) in pairs if a.to_data() != b.to_data()), None)
     if number is not None:
         return f"at step {number}"
-    return "in the number of steps" if len(one.steps) != len(other.steps) else "in tables, kernels or results"
+    return "in the number of steps" if len(first.steps) != len(other.steps) else "in tables, kernels or results"
 
 
 def freeze(arm: Arm) -> None:

@@ -9,7 +9,7 @@ import pytest
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.forks import ArmFailed
 from pytest_passbench.judge.arms.names import CANDIDATE
-from pytest_passbench.judge.audits.clock_floor import Floor
+from pytest_passbench.judge.audits.clock_floor import ClockFloor
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from shared.workspace import GELU_ADD_KERNEL, make_cpp_pass
 
@@ -119,7 +119,7 @@ def test_a_block_as_short_as_its_program_without_kernels_is_a_violation_under_dy
 
     bench.task(scales=(16,))
     bench.candidate({"p": make_cpp_pass(GELU_ADD_KERNEL)})
-    monkeypatch.setattr(Floor, "_floor", padded)
+    monkeypatch.setattr(ClockFloor, "_floor", padded)
     (record, *_) = bench.records(pipeline="dynamo", audit="standard")
     floors = [finding for finding in record.findings if finding.rule == "floor"]
     assert len(floors) == 1
@@ -128,7 +128,7 @@ def test_a_block_as_short_as_its_program_without_kernels_is_a_violation_under_dy
 
 def failing(monkeypatch, times):
     """Have the process of the kernels alone crash so many times. Return a list with an entry for each process."""
-    ratio, kernels_alone = Floor._ratio, []
+    ratio, kernels_alone = ClockFloor._ratio, []
 
     def changed(self, idle):
         if not idle:
@@ -137,7 +137,7 @@ def failing(monkeypatch, times):
                 raise ArmFailed(CANDIDATE, ArmFailure("crash", "run", "the runner was killed by SIGSEGV"))
         return ratio(self, idle)
 
-    monkeypatch.setattr(Floor, "_ratio", changed)
+    monkeypatch.setattr(ClockFloor, "_ratio", changed)
     return kernels_alone
 
 

@@ -25,7 +25,7 @@ from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.builder import check, compile
 from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.refusals import CompileFailed
-from pytest_passbench.judge.sealing import sealed
+from pytest_passbench.judge.scratch import sealed
 from pytest_passbench.kernels import cpp
 from pytest_passbench.kernels.signatures import Signature
 from support import corpus

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.verify.checker import Checker
+from pytest_passbench.judge.verify.memory import overlap, shared_by_calls
 from pytest_passbench.judge.verify.outputs import OutputForm, read_call
-from pytest_passbench.judge.verify.overlap import overlap, shared_by_calls
 from pytest_passbench.protocol import DTYPES, ENTRY, FORM, KIND_TENSOR, MAX_DIMS, MAX_FORMS, Layout
 
 TABLE, PAGES, HEAP = 1 << 20, 1 << 30, 1 << 40
