@@ -26,8 +26,7 @@ from pytest_passbench.core.settings import Settings
 from pytest_passbench.forge import longtail
 from pytest_passbench.judge.session import Session
 from pytest_passbench.run.ledger import open_candidates
-from pytest_passbench.suite.edition import edition_of
-from pytest_passbench.suite.find import discover, installed_tasks, select
+from pytest_passbench.suite.find import discover, edition_of, installed_tasks, select
 
 ROOT = Path(__file__).resolve().parent.parent
 BASELINE = "inductor"

@@ -23,8 +23,7 @@ from pytest_passbench.core.settings import SUITES, Settings
 from pytest_passbench.core.task import Task
 from pytest_passbench.run.ledger import open_candidates
 from pytest_passbench.suite import find
-from pytest_passbench.suite.edition import edition_of
-from pytest_passbench.suite.find import TaskRef
+from pytest_passbench.suite.find import TaskRef, edition_of
 from pytest_passbench.suite.taskfile import task_hash
 
 Answer = Mapping[str, str]

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from pytest_passbench.kernels.lexer import SourceText, Token
+from pytest_passbench.kernels.signatures import SourceText, Token
 
 Refusal = tuple[int, str, str]  # line or position, rule, and the refused text in words
 MAX_FINDINGS = 20

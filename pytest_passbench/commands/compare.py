@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     for path, loaded in zip(paths, (before, after), strict=True):
         warn_if_changed(loaded, path)
     both = stored.compared(paths[0], before, after)
-    notes = changes.notes(both) + run_text.sentences(both)
+    notes = changes.notes(both) + run_text.left_out_sentences(both)
     sentences = [changes.sentence(both, name) for name in both.names] + notes
     tables = [changes.table(both, name) for name in both.names]
     bad = [] if args.max_regression is None else list(worse(both, args.max_regression))

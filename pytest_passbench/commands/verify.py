@@ -82,7 +82,7 @@ def problems(stored: Run, refs: list[TaskRef], tasks: dict[str, Task], candidate
     """Yield each way in which the results do not fit the tasks, the candidate or this code, in words."""
     from pytest_passbench.run import consistency
     from pytest_passbench.run.ledger import of_harness
-    from pytest_passbench.suite.edition import edition_of
+    from pytest_passbench.suite.find import edition_of
     from pytest_passbench.suite.taskfile import task_hash
 
     editions = sorted({edition for task in tasks.values() if (edition := edition_of(task.path))})

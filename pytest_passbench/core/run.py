@@ -109,6 +109,13 @@ class Run:
         """Return one candidate's records."""
         return [record for record in self.records if record.candidate == candidate]
 
+    def by_task(self, candidate: str) -> dict[str, list[Record]]:
+        """Return one candidate's records by task, for all of the run's tasks."""
+        groups: dict[str, list[Record]] = {task: [] for task in self.tasks}
+        for record in self.of(candidate):
+            groups.setdefault(record.task, []).append(record)
+        return groups
+
     def beside(self, baseline: str) -> list[Record]:
         """Return the records that have the baseline: for each subgraph the first candidate's."""
         first: dict[tuple[str, str], Record] = {}

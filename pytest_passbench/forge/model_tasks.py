@@ -13,9 +13,9 @@ from pytest_passbench.core.task import Task
 from pytest_passbench.forge.corpus import Graph, capture_case
 from pytest_passbench.forge.curate import choose, draw, make_task
 from pytest_passbench.forge.decompose import calls
-from pytest_passbench.forge.faults import fault_of
 from pytest_passbench.forge.models import ModelCase
 from pytest_passbench.forge.sequence_choice import Ops, SequenceChoice, candidates, select
+from pytest_passbench.forge.user_model import fault_of
 from pytest_passbench.forge.windows import (
     Window,
     first_size,

@@ -28,10 +28,10 @@ class Occurrence:
     end: int
 
 
-def fold(sequences: Sequence[Sequence[str]], merges: int, least: int = 2) -> dict[Gram, list[Occurrence]]:
+def fold(sequences: Sequence[Sequence[str]], merges: int) -> dict[Gram, list[Occurrence]]:
     """Return every n-gram that folding makes a token of, with all its places, in order of making.
 
-    Folding ends after ``merges`` tokens, or when no pair occurs ``least`` times. N-grams grow up to
+    Folding ends after ``merges`` tokens, or when no pair occurs twice. N-grams grow up to
     :data:`MAX_LENGTH` operators.
     """
     tokens: list[list[Token]] = [[((name,), i, i + 1) for i, name in enumerate(names)] for names in sequences]
@@ -41,7 +41,7 @@ def fold(sequences: Sequence[Sequence[str]], merges: int, least: int = 2) -> dic
         counts.update(_pairs(sequence))
     while counts and len(grams) < merges:
         pair, count = max(counts.items(), key=lambda item: (item[1], -len(item[0][0] + item[0][1]), item[0]))
-        if count < least:
+        if count < 2:
             break
         grams[pair[0] + pair[1]] = _merge(tokens, pair, counts)
     return grams

@@ -30,7 +30,7 @@ MAX_EXCESS_SECONDS = 1e-6
 
 Of 39 subgraphs that took 2.1 to 4.9 us by the judge's clock, none read more than 5.5 us.
 """
-MAX_CALLS = 50
+MAX_CALLS, TIMING_SECONDS = 50, 0.05
 
 Values = dict[fx.Node, Any]
 
@@ -119,20 +119,20 @@ def downstream(module: fx.GraphModule, values: Values, changed: fx.Node, value: 
     return outputs_of(module, fresh)
 
 
-def eager_seconds(probe: Probe, budget: float = 0.05) -> float:
+def eager_seconds(probe: Probe) -> float:
     """Return the seconds of one eager call, less the seconds of a call that returns earlier outputs.
 
     The judge's clock takes off an empty block in the same way. Either time is the least of 3 to 50 calls in about
-    ``budget`` seconds: other work on the machine can only lengthen a call.
+    ``TIMING_SECONDS``: other work on the machine can only lengthen a call.
     """
     with torch.no_grad():
         outputs = probe.module(*probe.inputs)
-        return _least(probe.module, probe.inputs, budget) - _least(lambda *_inputs: outputs, probe.inputs, budget)
+        return _least(probe.module, probe.inputs) - _least(lambda *_inputs: outputs, probe.inputs)
 
 
-def _least(call: Callable[..., object], inputs: list[torch.Tensor], budget: float) -> float:
+def _least(call: Callable[..., object], inputs: list[torch.Tensor]) -> float:
     times: list[float] = []
-    end = time.perf_counter() + budget
+    end = time.perf_counter() + TIMING_SECONDS
     while len(times) < 3 or (time.perf_counter() < end and len(times) < MAX_CALLS):
         start = time.perf_counter()
         call(*inputs)

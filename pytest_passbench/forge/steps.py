@@ -35,6 +35,8 @@ QUOTAS = ((0.50, 9), (0.90, 17), (1.0, 40))
 """(share, subgraphs): the most subgraphs of tasks up to that share; tasks of more architectures come later."""
 MAX_WINDOWS = 40
 """The most places of a sequence from which subgraphs are drawn."""
+MAX_TRIES = 4
+"""The most sequences that are tried for an operator that no task has yet."""
 
 
 @dataclass(frozen=True)
@@ -165,9 +167,10 @@ def _curate(plan: TaskOutline, group: Sequence[windows.Window], corpus: dict[str
     write_task(task, folder / f"{task.id}.task.yaml")
 
 
-def cover_step(recipe: Recipe, tries: int = 4) -> list[TaskOutline]:
-    """Return short sequences about the operators of the corpus that no curated task has yet, ``tries`` for each
-    operator.
+def cover_step(recipe: Recipe) -> list[TaskOutline]:
+    """Return short sequences about the operators of the corpus that no curated task has yet.
+
+    They are at most ``MAX_TRIES`` for each operator.
     """
     covered = {op for task in curated_tasks(recipe) for op in task.header.ops}
     done = {path.name.partition(".")[0] for path in recipe.folder("curated").iterdir()}
@@ -179,7 +182,7 @@ def cover_step(recipe: Recipe, tries: int = 4) -> list[TaskOutline]:
     plans: dict[str, TaskOutline] = {}
     counts: Counter[str] = Counter()
     for choice in sorted(candidates(around, modality), key=lambda c: (-len(c.cases), len(c.ops), c.ops)):
-        new = [op for op in choice.ops if op not in covered and counts[op] < tries]
+        new = [op for op in choice.ops if op not in covered and counts[op] < MAX_TRIES]
         if new and task_id(choice.ops) not in done:
             counts.update(new)
             plans[task_id(choice.ops)] = TaskOutline(choice.ops, "", QUOTAS[0][1])

@@ -17,7 +17,7 @@ from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER, TWIN
 from pytest_passbench.protocol import Order
-from pytest_passbench.suite.edition import edition_of
+from pytest_passbench.suite.find import edition_of
 from pytest_passbench.suite.taskfile import task_hash
 
 

@@ -116,7 +116,7 @@ class Trial:
 
         def after_round(runners: Mapping[str, Runner], batch: Batch, calls: int, before: int) -> None:
             checker.after_round(runners, batch, calls, before)
-            self.auditor.after_round(runners, checker, before)
+            self.auditor.after_round(runners, checker, calls, before)
 
         clock = clock_of(self.orders[EAGER].device)(templates, program, bench, after_round)
         try:

@@ -20,12 +20,12 @@ from pytest_passbench.plugin import options
 from pytest_passbench.plugin.conftest_guard import inside
 from pytest_passbench.plugin.nodeid import split
 from pytest_passbench.plugin.select import Selection, known_ids, select
-from pytest_passbench.run import resume
+from pytest_passbench.run import journal
 from pytest_passbench.run.ledger import Ledger, check_machine, open_candidates, open_reference, run_seed, writable
 from pytest_passbench.run.stored import StoredRun, matching
 from pytest_passbench.run.stored import check as check_comparable
 from pytest_passbench.run.stored import read as read_stored
-from pytest_passbench.suite.edition import edition_of
+from pytest_passbench.suite.find import edition_of
 
 if TYPE_CHECKING:
     from pytest_passbench.candidate.layout import Candidate
@@ -70,7 +70,7 @@ class RunPlan:
     candidates: Sequence[Candidate]
     reference: Candidate | None
     stored: StoredRun | None
-    earlier: resume.Earlier | None
+    earlier: journal.Earlier | None
     seed: bytes
     report_dir: Path
     selection: Selection
@@ -104,7 +104,7 @@ def make_plan(config: pytest.Config, worker: Worker | None) -> RunPlan:
     stored = _stored(settings, candidates)
     seed = worker.seed if worker is not None else _seed(settings, earlier)
     if earlier is not None:
-        resume.check(earlier, Ledger(settings, candidates, seed, reference, stored).header())
+        journal.check_same_run(earlier, Ledger(settings, candidates, seed, reference, stored).header())
     if worker is None and not config.option.collectonly:
         check_machine(settings)
         if not settings.trusted:
@@ -123,12 +123,12 @@ def make_plan(config: pytest.Config, worker: Worker | None) -> RunPlan:
                    config.option.collectonly)  # fmt: skip
 
 
-def _earlier(settings: Settings, report_dir: Path, base: Path, worker: Worker | None) -> resume.Earlier | None:
+def _earlier(settings: Settings, report_dir: Path, base: Path, worker: Worker | None) -> journal.Earlier | None:
     if settings.resume is None:
         return None
     if worker is not None:  # the controller's choice: it has a folder of its own by now, which is later
-        return None if worker.resumed is None else resume.read(worker.resumed)
-    return resume.read(resume.find(settings.resume, report_dir, base))
+        return None if worker.resumed is None else journal.read_interrupted(worker.resumed)
+    return journal.read_interrupted(journal.interrupted_folder(settings.resume, report_dir, base))
 
 
 def _stored(settings: Settings, candidates: Iterable[Candidate]) -> StoredRun | None:
@@ -140,7 +140,7 @@ def _stored(settings: Settings, candidates: Iterable[Candidate]) -> StoredRun | 
     return StoredRun(path, run, names, settings.max_regression, settings.compare_strict)
 
 
-def _seed(settings: Settings, earlier: resume.Earlier | None) -> bytes:
+def _seed(settings: Settings, earlier: journal.Earlier | None) -> bytes:
     if earlier is not None and settings.seed is None:
         return run_seed(str(earlier.header.get("seed")))
     return run_seed(settings.seed)

@@ -26,7 +26,7 @@ def caveats(run: Run) -> list[str]:
     if missing:
         b = run.score_settings.b
         sentences.append(f"{missing} of {total} subgraphs were not judged: failures, each b = {b:g} in AS and ES(t).")
-    sentences += run_text.sentences(run)
+    sentences += run_text.left_out_sentences(run)
     sentences += _harness_failures(run)
     unmeasured = Counter(r.arm.speed_note for r in run.records if from_record(r).unmeasured_at(T_FROZEN))
     for note, count in unmeasured.items():

@@ -9,7 +9,7 @@ from pathlib import PurePath
 
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.plurals import counted
-from pytest_passbench.report import comment, markdown
+from pytest_passbench.report import markdown
 from pytest_passbench.report.ci_annotations import Annotation
 from pytest_passbench.report.report import Report
 
@@ -65,7 +65,7 @@ def quoted(text: str) -> str:
 
 def job_summary(report: Report, room: int = MAX_SUMMARY_BYTES) -> str:
     """Return the comment and the whole report as Markdown of at most ``room`` bytes, cut at the end of a line."""
-    text = comment.render(report) + "\n" + markdown.render(report)
+    text = markdown.comment(report) + "\n" + markdown.render(report)
     if len(text.encode()) <= room:
         return text
     start = text.encode()[: max(0, room - len(_CUT.encode()))].decode(errors="ignore")

@@ -12,9 +12,9 @@ from pytest_passbench.core.run import Run
 from pytest_passbench.core.settings import Settings, same_in
 from pytest_passbench.report.tables import NONE
 
-MAX_CHARACTERS = 2000
+MAX_COMMAND_CHARACTERS = 2000
 
-WHY = "of a dtype the smallest alone, where Triton's interpreter runs it"
+WHY_LEFT_OUT = "of a dtype the smallest alone, where Triton's interpreter runs it"
 
 
 def extent(run: Run) -> str:
@@ -46,7 +46,7 @@ def command(run: Run, candidate: str, task: str) -> str:
         words += _words(option, run.settings) if option.key in same_in("command") else []
     if run.seed.get("revealed"):
         words.append(f"--passbench-seed={run.seed['revealed']}")
-    return line(" ".join(shlex.quote(str(word)) for word in words), MAX_CHARACTERS)
+    return line(" ".join(shlex.quote(str(word)) for word in words), MAX_COMMAND_CHARACTERS)
 
 
 def _words(option: Option, settings: dict[str, Any]) -> list[str]:
@@ -63,7 +63,7 @@ def _words(option: Option, settings: dict[str, Any]) -> list[str]:
     return [f"--passbench-{option.name}={item}" for item in values]
 
 
-def sentence(run: Run, candidate: str, label: str = "") -> str:
+def left_out_sentence(run: Run, candidate: str, label: str = "") -> str:
     """Return on how many subgraphs a candidate was judged, and why; empty if none was left out.
 
     ``label`` is what a table calls the candidate, if that is not its name.
@@ -72,9 +72,9 @@ def sentence(run: Run, candidate: str, label: str = "") -> str:
     if not left_out:
         return ""
     judged = sum(run.count(candidate, task) for task in run.tasks)
-    return f"{label or candidate} was judged on {judged} of {counted(judged + left_out, 'subgraph')}: {WHY}."
+    return f"{label or candidate} was judged on {judged} of {counted(judged + left_out, 'subgraph')}: {WHY_LEFT_OUT}."
 
 
-def sentences(run: Run) -> list[str]:
+def left_out_sentences(run: Run) -> list[str]:
     """Return a sentence for each candidate that was judged on fewer subgraphs than its tasks have."""
-    return [*filter(None, (sentence(run, name) for name in run.names))]
+    return [*filter(None, (left_out_sentence(run, name) for name in run.names))]

@@ -235,11 +235,11 @@ def write(report: Report, folder: Path) -> None:
 
     Raises UserError if they cannot be written.
     """
-    from pytest_passbench.report import comment
+    from pytest_passbench.report import markdown
     from pytest_passbench.run import results_file
 
     results_file.write(folder, report.run)
-    results_file.write_text(folder / "comment.md", comment.render(report))
+    results_file.write_text(folder / "comment.md", markdown.comment(report))
     write_reports(report, folder / results_file.NAME)
 
 

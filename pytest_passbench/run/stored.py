@@ -68,7 +68,9 @@ class StoredRun:
 
     def _sentences(self) -> Iterator[str]:
         """Yield on how many subgraphs each earlier candidate was judged, if not on all."""
-        yield from filter(None, (run_text.sentence(self.run, name) for name in dict.fromkeys(self.names.values())))
+        yield from filter(
+            None, (run_text.left_out_sentence(self.run, name) for name in dict.fromkeys(self.names.values()))
+        )
 
 
 def _of_earlier(sentence: str) -> str:

@@ -137,7 +137,7 @@ def _serve(channel: socket.socket, message: dict[str, Any], fds: list[int]) -> N
         _children.difference_update(pid for pid, _number in ended)
         return
     if message["op"] == "show":
-        send(channel, {"shown": show(fds[0], Path(message["folder"]))})
+        send(channel, {"shown": unpack_candidate(fds[0], Path(message["folder"]))})
         return
     if message["op"] == "signal":
         # At once, so that no process escapes by forking: from outside they can only be found one by one. Behind weak
@@ -176,7 +176,7 @@ def _become(message: dict[str, Any], fds: list[int]) -> None:
         os._exit(0)
 
 
-def show(archive: int, folder: Path) -> bool:
+def unpack_candidate(archive: int, folder: Path) -> bool:
     """Remove all that the readers of the candidate before have written, and unpack another candidate's files.
 
     ``archive`` is the descriptor of a tar file, which is closed. Return False if something cannot be removed or

@@ -14,7 +14,7 @@ import torch.fx
 from pytest_passbench.suite.allowlist import spelling, words
 from pytest_passbench.suite.batching import is_batching
 
-_NONE = frozenset(
+_WITHOUT_EFFECT = frozenset(
     {
         "torch.autograd.function.FunctionCtx",  # the context of a backward pass, which no graph here has
         "torch._C._log_api_usage_once",
@@ -25,7 +25,7 @@ _NONE = frozenset(
         "torch.amp.autocast_mode._exit_autocast",
     }
 )
-_ENTER = "torch.amp.autocast_mode._enter_autocast"
+_ENTER_AUTOCAST = "torch.amp.autocast_mode._enter_autocast"
 
 _SYNONYMS = dict(
     pair.split("=")
@@ -201,6 +201,6 @@ def _argument(node: torch.fx.Node, position: int, keyword: str, default: Any) ->
 
 def has_no_effect(dotted: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Return True for a call that changes no value. Entering autocast is one if it is not enabled."""
-    if dotted != _ENTER:
-        return dotted in _NONE
+    if dotted != _ENTER_AUTOCAST:
+        return dotted in _WITHOUT_EFFECT
     return kwargs.get("enabled", args[2] if len(args) > 2 else True) is False

@@ -40,7 +40,7 @@ def problems(task: Task) -> Iterator[UserError]:
     """Yield every problem of a task that reading it did not raise, one error each, with file and line.
 
     A problem is a graph that cannot be built, or whose operators are not the header's ``ops``. Another is a
-    subgraph whose graph does not run on its shapes and dtypes (:mod:`pytest_passbench.suite.validate`).
+    subgraph whose graph does not run on its shapes and dtypes, on fake tensors.
     """
     graphs: dict[str, torch.fx.GraphModule] = {}
     for key, source in task.graphs.items():

@@ -11,7 +11,7 @@ import pytest
 from pytest_passbench.candidate import cpp_text
 from pytest_passbench.judge.builder.build import check_flags
 from pytest_passbench.judge.builder.refusals import KernelRefused
-from pytest_passbench.kernels import lexer, signatures, toolchain
+from pytest_passbench.kernels import signatures, toolchain
 from pytest_passbench.kernels.toolchain import CompileError
 
 REFUSED = {
@@ -115,7 +115,7 @@ def _macros() -> dict[str, str]:
     return {match[1]: match[2] for match in found if match}
 
 
-SIZE = lexer.MAX_CHARACTERS // 4
+SIZE = signatures.MAX_CHARACTERS // 4
 LONG = ["/*", '"', "'", "\\ ", "__attribute__((", 'extern "C" void f(', 'extern "C" int a, b;', "[[", "#pragma ",
         "#pragma\n", "_Pragma(", "(?", "1'", "\\\n", "#include <",
         "#define ", 'R"(', "a", " ", "int f(int x) { return x; }\n"]  # fmt: skip

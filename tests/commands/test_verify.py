@@ -69,7 +69,7 @@ class Judge:
         pass
 
     def judge(self, task, candidate):
-        from pytest_passbench.suite.edition import edition_of
+        from pytest_passbench.suite.find import edition_of
         from pytest_passbench.suite.taskfile import task_hash
 
         for subgraph in task.subgraphs:

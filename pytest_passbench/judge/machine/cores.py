@@ -2,7 +2,7 @@
 
 An idle core goes to sleep, and a virtual machine gives it back to the host. The next program on it is slower, each
 time by another amount. So processes keep the arms' cores from going idle between two blocks. Without them short
-blocks scatter more after idleness (figures: docs/log.md).
+blocks scatter more after idleness (figures: benchmarks/LOG.md).
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Awake:
         """Release the cores within this context, which lies within :meth:`on`.
 
         An ordinary process that wakes up there waits for the end of a loop's time slice, although its class comes
-        first. That takes some milliseconds (docs/log.md).
+        first. That takes some milliseconds (benchmarks/LOG.md).
         """
         self._signal(signal.SIGSTOP)
         try:

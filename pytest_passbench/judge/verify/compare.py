@@ -13,8 +13,7 @@ import numpy as np
 import torch
 
 from pytest_passbench.core.ladder import BITWISE, NEVER, T_FROZEN, T_MIN, tolerances
-from pytest_passbench.core.null_answers import fixed_nulls, mean_answer
-from pytest_passbench.core.pieces import FIRST_SIZE, WIDER, pieces
+from pytest_passbench.core.null_answers import FIRST_SIZE, WIDER, fixed_nulls, mean_answer, pieces
 from pytest_passbench.core.record import RAN
 from pytest_passbench.judge.verify.outputs import Output
 from pytest_passbench.protocol import KIND_COUNT, KIND_SCALAR, KIND_TENSOR

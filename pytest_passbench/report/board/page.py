@@ -15,7 +15,7 @@ from markupsafe import Markup
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
 from pytest_passbench.report import charts
-from pytest_passbench.report.board import sheets
+from pytest_passbench.report.board import texts
 from pytest_passbench.report.board.standings import Board, RankedRow, when
 from pytest_passbench.report.board.texts import TITLE
 from pytest_passbench.report.drawing import Drawing, as_file, in_page
@@ -37,19 +37,19 @@ def render(boards: Sequence[Board]) -> str:
     return template.render(
         title=TITLE,
         boards=[_board(board, index) for index, board in enumerate(boards, 1)],
-        about=sheets.ABOUT,
+        about=texts.ABOUT,
     )
 
 
 def _board(board: Board, index: int) -> dict[str, Any]:
-    table = sheets.rows_table(board, index)
+    table = texts.rows_table(board, index)
     return {
         "index": index,
         "conditions": board.group.unusual,
         "table": table,
         "rows": list(zip(board.rows, table.rows, strict=True)),
-        "remarks": sheets.remarks(board),
-        "details": [table for table in (sheets.gap_table(board), sheets.es_table(board)) if table.rows],
+        "remarks": texts.remarks(board),
+        "details": [table for table in (texts.gap_table(board), texts.es_table(board)) if table.rows],
         "files": [str(source.path) for source in board.group.sources],
         "charts": _charts(board, index),
     }

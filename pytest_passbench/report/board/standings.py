@@ -14,8 +14,8 @@ from pytest_passbench.core.run import Run
 from pytest_passbench.report import run_text, tables
 from pytest_passbench.report.board.conditions import ComparableRuns, Source
 from pytest_passbench.score import board, es
+from pytest_passbench.score.as_interval import Contrast, Terms, contrast, eager_terms, score, terms
 from pytest_passbench.score.interval import Interval
-from pytest_passbench.score.intervals import Contrast, Terms, contrast, eager_terms, score, terms
 from pytest_passbench.score.subgraph import Judged
 
 Kind = Literal["candidate", "baseline", "eager"]
@@ -24,7 +24,7 @@ Real = Literal["yes", "no", "unresolved"]
 EAGER = "eager"
 KINDS: dict[Kind, str] = {"candidate": "", "baseline": "baseline", "eager": "reference"}
 BETWEEN_RUNS = 0.12
-"""The most that two runs of the same candidate differed by on one machine: docs/log.md, "From day to day"."""
+"""The most that two runs of the same candidate differed by on one machine: benchmarks/LOG.md, "From day to day"."""
 
 DELTA = 0.02
 """The difference that counts as none if a run does not say its own (``noise.delta``)."""
@@ -264,7 +264,7 @@ def _notes(group: ComparableRuns, entries: Sequence[_UnrankedRow], between: floa
             lacking = counted(entry.row.missing, "subgraph was", "subgraphs were")
             yield f"{label(entry.row)}: {lacking} not judged, for each of which b = {b:g} counts."
         if entry.run is not None and entry.row.left_out:
-            yield run_text.sentence(entry.run, entry.row.name, label(entry.row))
+            yield run_text.left_out_sentence(entry.run, entry.row.name, label(entry.row))
         if entry.terms is None:
             yield f"{label(entry.row)}: a speed was not measured, so AS is not available."
     harnesses = {str(source.run.hashes.get("harness", "")) for source in sources}

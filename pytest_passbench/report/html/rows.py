@@ -63,12 +63,8 @@ def rows(run: Run) -> Iterator[TaskRow]:
     """Yield a row for each candidate and task: the candidates in order, each with all of the run's tasks."""
     start = number = 0
     for candidate in run.names:
-        records = run.of(candidate)
         judged = board.tasks_of(run, candidate, run.criterion)
-        by_task: dict[str, list[Record]] = {task: [] for task in run.tasks}
-        for record in records:
-            by_task.setdefault(record.task, []).append(record)
-        for task, group in by_task.items():
+        for task, group in run.by_task(candidate).items():
             yield _task(run, f"t{number}", task, candidate, group, judged.get(task, ()), start)
             start, number = start + len(group), number + 1
 
