@@ -62,13 +62,18 @@ def read(data: bytes, depth: int = MAX_DEPTH, decode: Decode | None = None) -> A
     if data.count(b"[") + data.count(b"{") > depth and _depth(data) > depth:
         message = f"has more than {depth} lists and objects in each other"
         raise Rejected("data", "depth", message, line=_line_of_depth(data, depth))
-    digits = data.translate(_DIGITS, b"+")
     try:
-        return _decoder(decode, _LONG in digits or _LARGE in digits).decode(data.decode())
+        return _decoder(decode, _has_large(data)).decode(data.decode())
     except json.JSONDecodeError as error:
         raise Rejected("data", "json", f"is not JSON: {error.msg}", line=error.lineno) from None
     except UnicodeDecodeError:
         raise Rejected("data", "json", "is not UTF-8 text") from None
+
+
+def _has_large(data: bytes) -> bool:
+    """Return True if a number may be too long or too large. Digits in strings count too, which does no harm."""
+    digits = data.translate(_DIGITS, b"+")
+    return _LONG in digits or _LARGE in digits
 
 
 @cache
