@@ -3,80 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from pytest_passbench.fusion.ir import C_TYPES, Access, Buffer, Expression, Nest, Store, below
+from pytest_passbench.fusion.ir import C_TYPES, Access, Buffer, Expression, Kind, Nest, Store, below, size_text
+from pytest_passbench.fusion.prelude import PRELUDE
 
+LITERAL = 8
+"""The greatest size that the text has as a literal: what is so short is unrolled."""
 LONGEST_ROW = 1 << 15
 """The floats of a row's values that may be held from one sweep to the next."""
 
-PRELUDE = """\
-#include "passbench.h"
-using pb::vec; using pb::ivec;
-
-// Registers are read and written whole (All) or up to a number of lanes.
-struct All { operator int64_t() const { return pb::L; } };
-inline ivec mask(bool x) { return ivec{} - int32_t(x); }
-template <class T> inline vec read(const T* p, All) { return pb::load(p); }
-template <class T> inline vec read(const T* p, int64_t lanes) { return pb::load(p, lanes); }
-template <class T> inline vec spread(const T* p) { return pb::all(pb::get(p)); }
-inline ivec spread(const bool* p) { return mask(*p); }
-template <class T> inline vec gather(const T* p, int64_t step, int64_t lanes) {
-  vec x{};
-  for (int64_t i = 0; i < lanes; i++) x[i] = pb::get(p + i * step);
-  return x;
-}
-inline ivec gather(const bool* p, int64_t step, int64_t lanes) {
-  ivec x{};
-  for (int64_t i = 0; i < lanes; i++) x[i] = -int32_t(p[i * step]);
-  return x;
-}
-inline ivec read(const bool* p, int64_t lanes) { return gather(p, 1, lanes); }
-inline ivec read(const bool* p, All) { return gather(p, 1, pb::L); }
-template <class T> inline void write(T* p, vec x, All) { pb::store(p, x); }
-template <class T> inline void write(T* p, vec x, int64_t lanes) { pb::store(p, x, lanes); }
-template <class T> inline void scatter(T* p, int64_t step, vec x, int64_t lanes) {
-  for (int64_t i = 0; i < lanes; i++) pb::put(p + i * step, x[i]);
-}
-inline void scatter(bool* p, int64_t step, ivec x, int64_t lanes) {
-  for (int64_t i = 0; i < lanes; i++) p[i * step] = x[i] != 0;
-}
-inline void write(bool* p, ivec x, int64_t lanes) { scatter(p, 1, x, lanes); }
-inline void write(bool* p, ivec x, All) { scatter(p, 1, x, pb::L); }
-
-inline vec greater(vec a, vec b) { return ((a != a) | (a > b)) ? a : b; }  // NaN, if one of them is
-inline vec lesser(vec a, vec b) { return ((a != a) | (a < b)) ? a : b; }
-inline vec fused(vec a, vec b, vec c) {  // a * b + c, rounded once
-  for (int i = 0; i < pb::L; i++) a[i] = __builtin_fmaf(a[i], b[i], c[i]);
-  return a;
-}
-
-// Joins the values of a row. A sum adds 64 values at a time, so that long rows lose no accuracy.
-struct Sum {
-  vec all{}, part{};
-  int count = 0;
-  void add(vec x) {
-    part += x;
-    if (++count == 64) { all += part; part = vec{}; count = 0; }
-  }
-  void add(vec x, All) { add(x); }
-  void add(vec x, int64_t lanes) { add(pb::first(lanes, x, vec{})); }
-  vec lanes() const { return all + part; }
-  vec row() const { return pb::all(pb::total(lanes())); }
-};
-struct Greatest {
-  vec all = pb::all(-__builtin_inff());
-  void add(vec x) { all = greater(x, all); }
-  void add(vec x, All) { add(x); }
-  void add(vec x, int64_t lanes) { add(pb::first(lanes, x, all)); }
-  vec lanes() const { return all; }
-  vec row() const {
-    vec x = all;
-    for (int i = 1; i < pb::L; i++) x = greater(x, pb::all(x[i]));
-    return pb::all(x[0]);
-  }
-};
-"""
 REDUCERS = {"sum": "Sum", "greatest": "Greatest"}
 
 
@@ -99,8 +37,8 @@ class Printer:
         if nest.vertical:
             body = self._lanes(nest.lane, body)
         slots = math.prod(nest.sizes[d] for d in nest.sweep)
-        size = f"{slots} * pb::L" if nest.vertical else f"{slots} + pb::L"
-        held = [f"float row{number}[{size}];" for number in self.saved.values()]
+        size = f"{size_text(slots)} * pb::L" if nest.vertical else f"{size_text(slots)} + pb::L"
+        held = [f"pb::buffer row{number}({size});" for number in self.saved.values()]
         return _block([*held, *self._loops(loops, body)])
 
     # -- stages
@@ -116,10 +54,12 @@ class Printer:
         reductions = [x for x in self.nodes if x.reduces and x.operands[0].depth == depth]
         full = [store for store in at_depth if self._swept(store.access)]
         if reductions or full:
-            lines += [f"{REDUCERS[x.text]} r{x.number};" for x in reductions]
-            lines += self._sweep(self._sweep_body(reductions, full))
+            body = self._sweep_body(reductions, full)
+            lines += [f"{REDUCERS[x.text]}<{x.kind}> r{x.number};" for x in reductions]
+            lines += [f"Running<{x.kind}> {_name(x)}_{depth};" for x in self.nodes if x.text == "running"]
+            lines += self._sweep([line.replace("{depth}", str(depth)) for line in body])
             row = "lanes" if self.nest.vertical else "row"
-            lines += [f"vec {_name(x)} = r{x.number}.{row}();" for x in reductions]
+            lines += [f"{x.kind} {_name(x)} = r{x.number}.{row}();" for x in reductions]
         return lines
 
     def _sweep_body(self, reductions: Sequence[Expression], stores: Sequence[Store]) -> list[str]:
@@ -137,16 +77,22 @@ class Printer:
         if x in lines or x.constant or not self._full(x):
             return
         slots = math.prod(self.nest.sizes[d] for d in self.nest.sweep) * (16 if self.nest.vertical else 1)
-        costly = x.access is None and not x.mask and "(" in x.text and slots <= LONGEST_ROW
+        costly = (
+            x.access is None
+            and x.text != "running"
+            and x.kind == Kind.REAL
+            and "(" in x.text
+            and slots <= LONGEST_ROW
+        )
         if costly and x in self.computed and x in self.saved:
-            lines[x] = [f"vec {_name(x)} = pb::load(row{self.saved[x]} + {self._slot()});"]
+            lines[x] = [f"vec {_name(x)} = pb::load(row{self.saved[x]}.data + {self._slot()});"]
             return
         for operand in x.operands:
             self._need(operand, lines)
         lines[x] = [self._define(x, "lanes")]
         if costly and x not in self.computed and self._used_later(x):
             self.saved[x] = len(self.saved)
-            lines[x].append(f"pb::store(row{self.saved[x]} + {self._slot()}, {_name(x)});")
+            lines[x].append(f"pb::store(row{self.saved[x]}.data + {self._slot()}, {_name(x)});")
 
     def _used_later(self, x: Expression) -> bool:
         """Return True if a later sweep needs an expression too."""
@@ -155,28 +101,44 @@ class Printer:
     # -- statements
 
     def _define(self, x: Expression, lanes: str) -> str:
-        kind = "ivec" if x.mask else "vec"
-        if x.access is None:
-            return f"{kind} {_name(x)} = {x.text.format(*map(_name, x.operands))};"
-        return f"{kind} {_name(x)} = {self._load(x.access, lanes)};"
+        text = self._load(x, x.access, lanes) if x.access else x.text.format(*map(_name, x.operands))
+        if x.text == "running":
+            text = f"{_name(x)}_{{depth}}.add({_name(x.operands[0])}{'' if self.nest.vertical else ', lanes'})"
+        return f"{x.kind} {_name(x)} = {text};"
 
-    def _load(self, access: Access, lanes: str) -> str:
-        place, step = self._address(access), access.at.steps[self.nest.lane]
-        if not step or lanes == "1":
+    def _load(self, x: Expression, access: Access, lanes: str) -> str:
+        step = 0 if lanes == "1" else access.at.steps[self.nest.lane]
+        if access.buffer is None:
+            return f"line({self._terms(access)}, {size_text(step)})"
+        lookups = list(zip(x.operands, access.strides, strict=True))
+        spread = [(y, stride) for y, stride in lookups if lanes != "1" and y.varies & self.nest.laned]
+        place = self._address(access) + "".join(
+            f" + {_name(y)}[0] * {size_text(stride)}" for y, stride in lookups if (y, stride) not in spread
+        )
+        if spread:
+            at = " + ".join(f"{_name(y)} * {size_text(stride)}" for y, stride in spread)
+            return f"pick({place}, {at}{f' + line(0, {size_text(step)})' if step else ''}, {lanes})"
+        if not step:
             return f"spread({place})"
-        return f"read({place}, {lanes})" if step == 1 else f"gather({place}, {step}, {lanes})"
+        return f"read({place}, {lanes})" if step == 1 else f"gather({place}, {size_text(step)}, {lanes})"
 
     def _put(self, store: Store, lanes: str) -> str:
         place, step = self._address(store.access), store.access.at.steps[self.nest.lane]
         if step in (0, 1) or lanes == "1":
             return f"write({place}, {_name(store.value)}, {lanes if step else 'int64_t(1)'});"
-        return f"scatter({place}, {step}, {_name(store.value)}, {lanes});"
+        return f"scatter({place}, {size_text(step)}, {_name(store.value)}, {lanes});"
 
     def _address(self, access: Access) -> str:
+        assert access.buffer is not None
+        terms = self._terms(access)
+        return self.names[access.buffer] + (f" + {terms}" if terms != "0" else "")
+
+    def _terms(self, access: Access) -> str:
+        """Return where an access lies in its buffer, for the first lane."""
         loops = {*self.nest.rows, *self.nest.sweep, self.nest.lane}
-        terms = [self.names[access.buffer], *([str(access.at.offset)] if access.at.offset else [])]
+        terms = [size_text(access.at.offset)] if access.at.offset else []
         terms += [_times(d, step) for d, step in enumerate(access.at.steps) if step and d in loops]
-        return " + ".join(terms)
+        return " + ".join(terms) or "0"
 
     def _full(self, x: Expression) -> bool:
         return bool(x.varies & self.nest.swept)
@@ -188,7 +150,8 @@ class Printer:
 
     def _loops(self, dims: Iterable[int], body: list[str]) -> list[str]:
         for d in reversed(list(dims)):
-            body = [f"for (int64_t i{d} = 0; i{d} < {self.nest.sizes[d]}; i{d}++) {{", *_indented(body), "}"]
+            size = size_text(self.nest.sizes[d], d not in self.nest.sweep)
+            body = [f"for (int64_t i{d} = 0; i{d} < {size}; i{d}++) {{", *_indented(body), "}"]
         return body
 
     def _sweep(self, body: list[str]) -> list[str]:
@@ -201,7 +164,7 @@ class Printer:
 
     def _lanes(self, d: int, body: list[str]) -> list[str]:
         """Return a loop over registers: a body that is printed once, for whole registers and for the last."""
-        size = self.nest.sizes[d]
+        size = size_text(self.nest.sizes[d])
         return _block([
             f"auto step = [&](int64_t i{d}, auto lanes) __attribute__((always_inline)) {{", *_indented(body), "};",
             "int64_t i = 0;",
@@ -220,8 +183,10 @@ class Printer:
 
 def _unrounded(store: Store) -> Store:
     """Return a store without the rounding that storing does anyway."""
-    rounding = f"pb::round<{C_TYPES[store.access.buffer.dtype]}>({{0}})"
-    return Store(store.access, store.value.operands[0]) if store.value.text == rounding else store
+    assert store.access.buffer is not None
+    c_type = C_TYPES[store.access.buffer.dtype]
+    rounding = f"pb::round<{c_type}>({{0}})", f"wrapped<{c_type}>({{0}})"
+    return Store(store.access, store.value.operands[0]) if store.value.text in rounding else store
 
 
 def _name(x: Expression) -> str:
@@ -229,7 +194,7 @@ def _name(x: Expression) -> str:
 
 
 def _times(d: int, step: int) -> str:
-    return f"i{d}" if step == 1 else f"i{d} * {step}"
+    return f"i{d}" if step == 1 else f"i{d} * {size_text(step)}"
 
 
 def _indented(lines: Iterable[str]) -> list[str]:
@@ -240,14 +205,36 @@ def _block(lines: Sequence[str]) -> list[str]:
     return ["{", *_indented(lines), "}"]
 
 
-def source(name: str, nests: Sequence[Nest]) -> tuple[str, list[Buffer]]:
-    """Return the C++ text of a function that runs nests, and the buffers that its parameters point to, in order."""
+@dataclass(frozen=True)
+class Source:
+    """The text of a C++ function. Its parameters point to ``buffers``; then come ``sizes``, as numbers."""
+
+    text: str
+    buffers: tuple[Buffer, ...]
+    sizes: tuple[int, ...]
+
+
+def source(name: str, nests: Sequence[Nest]) -> Source:
+    """Return the C++ text of a function that runs nests. Nests that differ in sizes alone have the same text."""
     written = {store.access.buffer for nest in nests for store in nest.stores}
     read = {x.access.buffer for nest in nests for x in below(nest.stores) if x.access}
-    buffers = sorted(written | read, key=lambda buffer: buffer.number)
+    buffers = sorted((buffer for buffer in written | read if buffer), key=lambda buffer: buffer.number)
     names = {buffer: f"{'in' if buffer.argument is not None else 'out'}_{buffer.number}" for buffer in buffers}
     types = {b: C_TYPES[b.dtype] if b in written else f"const {C_TYPES[b.dtype]}" for b in buffers}
-    parameters = ", ".join(f"{types[b]}* {names[b]}" for b in buffers)
-    body = _indented(line for nest in nests for line in Printer(nest, names).text())
-    lines = [f'extern "C" void {name}({parameters}) {{', *body, "}"]
-    return f"{PRELUDE}\n" + "\n".join(lines) + "\n", buffers
+    body, sizes = _with_parameters(
+        "\n".join(_indented(line for nest in nests for line in Printer(nest, names).text()))
+    )
+    parameters = [*(f"{types[b]}* {names[b]}" for b in buffers), *(f"int64_t n{k}" for k in range(len(sizes)))]
+    lines = [f'extern "C" void {name}({", ".join(parameters)}) {{', body, "}"]
+    return Source(f"{PRELUDE}\n" + "\n".join(lines) + "\n", tuple(buffers), sizes)
+
+
+def _with_parameters(text: str) -> tuple[str, tuple[int, ...]]:
+    """Return a text with parameters n0, n1, ... in place of sizes, and the sizes. Small ones become literals."""
+    sizes: dict[int, str] = {}
+
+    def name(mark: re.Match[str]) -> str:
+        size = int(mark[1])
+        return mark[1] if abs(size) <= LITERAL and not mark[2] else sizes.setdefault(size, f"n{len(sizes)}")
+
+    return re.sub(r"@(-?\d+)(!?)@", name, text), tuple(sizes)

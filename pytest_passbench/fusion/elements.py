@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 
-from pytest_passbench.fusion.ir import Call, Expression, Index, Unsupported, Value
-from pytest_passbench.fusion.lower import Lowering, Rule
+from pytest_passbench.fusion.ir import INTEGERS, Affine, Call, Expression, Index, Kind, Unsupported, Value, kind_of
+from pytest_passbench.fusion.lower import Element, Lowering, Rule, rules_into
 
 RULES: dict[str, Rule] = {}
 """The rules by the operator's name."""
-
-_Element = Callable[[Lowering, Call, Index], Expression]
 
 UNARY = {
     "sqrt": "pb::sqrt({0})", "rsqrt": "1 / pb::sqrt({0})", "reciprocal": "1 / {0}", "exp": "pb::exp({0})",
@@ -20,26 +16,37 @@ UNARY = {
     "tanh": "pb::tanh({0})", "sigmoid": "pb::sigmoid({0})", "silu": "pb::silu({0})",
     "hardsigmoid": "lesser(greater({0} + 3, pb::vec{{}}), pb::all(6)) / 6",
     "hardswish": "{0} * lesser(greater({0} + 3, pb::vec{{}}), pb::all(6)) / 6",
+    "sin": "each({0}, __builtin_sin)", "cos": "each({0}, __builtin_cos)",
+    "log2": "each({0}, __builtin_log2)", "log10": "each({0}, __builtin_log10)", "exp2": "each({0}, __builtin_exp2)",
+    "tan": "each({0}, __builtin_tan)", "atan": "each({0}, __builtin_atan)",
+    "log_sigmoid_forward": "lesser({0}, pb::vec{{}}) - pb::log1p(pb::exp(-pb::abs({0})))",
 }  # fmt: skip
-EXACT = {"relu": "pb::relu({0})", "neg": "-{0}", "abs": "pb::abs({0})"}
+EXACT = {
+    "relu": {Kind.REAL: "pb::relu({0})", Kind.WHOLE: "({0} < 0 ? every(0) : {0})"},
+    "neg": {Kind.REAL: "-{0}", Kind.WHOLE: "-{0}"},
+    "abs": {Kind.REAL: "pb::abs({0})", Kind.WHOLE: "({0} < 0 ? -{0} : {0})"},
+}
+LOGIC = {
+    f"{how}_{word}": text
+    for how in ("logical", "bitwise")
+    for word, text in (("not", "~{0}"), ("and", "({0} & {1})"), ("or", "({0} | {1})"), ("xor", "({0} ^ {1})"))
+}
 COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
-def rule(*names: str, exact: bool = False) -> Callable[[_Element], _Element]:
-    """Return a decorator that enters a function as the rule of operators."""
-
-    def enter(element: _Element) -> _Element:
-        RULES.update({name: Rule(element, exact=exact) for name in names})
-        return element
-
-    return enter
+rule = rules_into(RULES)
 
 
 def _same_dtype(call: Call) -> None:
     """Raise Unsupported for a tensor without dimensions that eager would cast to another operand's dtype."""
-    values = [value for value in call.values() if value.dtype != torch.bool]
+    values = [value for value in call.values() if value.dtype not in (torch.bool, *INTEGERS)]
     if len({value.dtype for value in values}) > 1 and any(not value.sizes for value in values):
         raise Unsupported(f"{call.name} with a tensor without dimensions of another dtype")
+
+
+def moved(index: Index, dim: int, by: int) -> Index:
+    """Return the index of the element that lies further along a dimension."""
+    return tuple(Affine(at.offset + by * (d == dim), at.steps) for d, at in enumerate(index))
 
 
 def _result(call: Call) -> torch.dtype:
@@ -50,18 +57,37 @@ def _float(lowering: Lowering, call: Call, name: str, index: Index, dtype: torch
     return lowering.real(lowering.operand(call.arguments[name], index, dtype))
 
 
-def _unary(text: str) -> _Element:
+def _unary(text: str) -> Element:
     return lambda lowering, call, index: lowering.apply(text, _float(lowering, call, "self", index))
 
 
 RULES.update({name: Rule(_unary(text)) for name, text in UNARY.items()})
-RULES.update({name: Rule(_unary(text), exact=True) for name, text in EXACT.items()})
+
+
+def _exact(texts: dict[Kind, str]) -> Element:
+    def element(lowering: Lowering, call: Call, index: Index) -> Expression:
+        x = lowering.operand(call.arguments["self"], index)
+        if x.kind not in texts:
+            raise Unsupported(f"{call.name} of bools")
+        return lowering.apply(texts[x.kind], x, kind=x.kind)
+
+    return element
+
+
+RULES.update({name: Rule(_exact(texts), exact=True) for name, texts in EXACT.items()})
+
+
+def _operands(lowering: Lowering, call: Call, index: Index, *names: str, rounded: bool = False) -> list[Expression]:
+    """Return operands as what the result consists of. Numbers are ``rounded`` to its dtype, or stay as they are."""
+    kind, dtype = kind_of(_result(call)), _result(call)
+    plain = dtype if rounded or kind != Kind.REAL else None
+    return [lowering.cast(lowering.operand(call.arguments[name], index, plain), kind) for name in names]
 
 
 @rule("add", "sub", "rsub")
 def _add(lowering: Lowering, call: Call, index: Index) -> Expression:
     _same_dtype(call)
-    x, y = (_float(lowering, call, name, index, _result(call)) for name in ("self", "other"))
+    x, y = _operands(lowering, call, index, "self", "other", rounded=True)
     if call.name == "rsub":
         x, y = y, x
     alpha = call.arguments.get("alpha", 1)
@@ -69,7 +95,9 @@ def _add(lowering: Lowering, call: Call, index: Index) -> Expression:
         if call.name == "rsub" or _result(call) != torch.float32:
             raise Unsupported(f"{call.name} with alpha")
         return lowering.apply("fused({1}, {2}, {0})", x, y, alpha if call.name == "add" else -alpha)
-    return lowering.apply("{0} + {1}" if call.name == "add" else "{0} - {1}", x, y)
+    if x.kind == Kind.MASK:
+        return lowering.apply("({0} | {1})", x, y, kind=x.kind)
+    return lowering.apply("{0} + {1}" if call.name == "add" else "{0} - {1}", x, y, kind=x.kind)
 
 
 @rule("mul", "div")
@@ -77,70 +105,70 @@ def _mul(lowering: Lowering, call: Call, index: Index) -> Expression:
     _same_dtype(call)
     if call.arguments.get("rounding_mode") is not None:
         raise Unsupported("a division with a rounding mode")
-    x, y = (_float(lowering, call, name, index) for name in ("self", "other"))
-    return lowering.apply("{0} * {1}" if call.name == "mul" else "{0} / {1}", x, y)
+    x, y = _operands(lowering, call, index, "self", "other")
+    if x.kind == Kind.MASK:
+        return lowering.apply("({0} & {1})", x, y, kind=x.kind)
+    return lowering.apply("{0} * {1}" if call.name == "mul" else "{0} / {1}", x, y, kind=x.kind)
+
+
+@rule("remainder")
+def _remainder(lowering: Lowering, call: Call, index: Index) -> Expression:
+    if kind_of(_result(call)) != Kind.WHOLE:
+        raise Unsupported("a remainder of floats")
+    x, y = _operands(lowering, call, index, "self", "other")
+    return lowering.apply("remainder({0}, {1})", x, y, kind=Kind.WHOLE)
 
 
 @rule("maximum", "minimum", exact=True)
 def _extremum(lowering: Lowering, call: Call, index: Index) -> Expression:
     _same_dtype(call)
-    x, y = (_float(lowering, call, name, index) for name in ("self", "other"))
-    return lowering.apply("greater({0}, {1})" if call.name == "maximum" else "lesser({0}, {1})", x, y)
+    x, y = _operands(lowering, call, index, "self", "other")
+    return lowering.apply("greater({0}, {1})" if call.name == "maximum" else "lesser({0}, {1})", x, y, kind=x.kind)
 
 
 @rule(*COMPARISONS)
 def _compare(lowering: Lowering, call: Call, index: Index) -> Expression:
     _same_dtype(call)
-    dtype, other = call.arguments["self"].dtype, call.arguments["other"]
-    if not isinstance(other, Value) and dtype == torch.bool:
-        raise Unsupported("a bool compared with a number")
-    x, y = _float(lowering, call, "self", index), _float(lowering, call, "other", index, dtype)
-    return lowering.apply(f"({{0}} {COMPARISONS[call.name]} {{1}})", x, y, mask=True)
+    other, dtype = call.arguments["other"], call.arguments["self"].dtype
+    x, y = lowering.operand(call.arguments["self"], index), lowering.operand(other, index, dtype)
+    kind = Kind.REAL if Kind.REAL in (x.kind, y.kind) else Kind.WHOLE
+    return lowering.compare(COMPARISONS[call.name], lowering.cast(x, kind), lowering.cast(y, kind))
 
 
-@rule("logical_not", "bitwise_not", "logical_and", "bitwise_and", "logical_or", "bitwise_or", exact=True)
+@rule(*LOGIC)
 def _logic(lowering: Lowering, call: Call, index: Index) -> Expression:
     operands = [lowering.operand(call.arguments[name], index) for name in ("self", "other") if name in call.arguments]
-    if not all(x.mask for x in operands):
+    if call.name.startswith("bitwise") and _result(call) != torch.bool:
         raise Unsupported(f"{call.name} of numbers")
-    text = {"not": "~{0}", "and": "({0} & {1})", "_or": "({0} | {1})"}[call.name[-3:]]
-    return lowering.apply(text, *operands, mask=True)
+    return lowering.apply(LOGIC[call.name], *(lowering.cast(x, Kind.MASK) for x in operands), kind=Kind.MASK)
 
 
 @rule("where")
 def _where(lowering: Lowering, call: Call, index: Index) -> Expression:
-    if _result(call) == torch.bool:
-        raise Unsupported("where with bools")
-    condition = lowering.operand(call.arguments["condition"], index)
+    condition, dtype = lowering.operand(call.arguments["condition"], index), _result(call)
     x, y = (  # eager casts both to the result's dtype first
-        lowering.rounded(_float(lowering, call, name, index), _result(call))
-        if call.arguments[name].dtype != _result(call)
-        else _float(lowering, call, name, index)
-        for name in ("self", "other")
+        lowering.rounded(item, dtype) if call.arguments[name].dtype != dtype else item
+        for name, item in zip(("self", "other"), _operands(lowering, call, index, "self", "other"), strict=True)
     )
-    return lowering.apply("({0} ? {1} : {2})", condition, x, y)
+    return lowering.choose(condition, x, y)
 
 
 @rule("masked_fill", exact=True)
 def _masked_fill(lowering: Lowering, call: Call, index: Index) -> Expression:
-    mask, value = (
-        lowering.operand(call.arguments["mask"], index),
-        _float(lowering, call, "value", index, _result(call)),
-    )
-    if isinstance(call.arguments["value"], Value) and call.arguments["value"].dtype != _result(call):
-        raise Unsupported("masked_fill with a tensor of another dtype")
-    return lowering.apply("({0} ? {1} : {2})", mask, value, _float(lowering, call, "self", index))
+    x, value = _operands(lowering, call, index, "self", "value", rounded=True)
+    if isinstance(call.arguments["value"], Value):
+        value = lowering.rounded(value, _result(call))
+    return lowering.choose(lowering.operand(call.arguments["mask"], index), value, x)
 
 
 @rule("clamp", "clamp_min", "clamp_max", "hardtanh", exact=True)
 def _clamp(lowering: Lowering, call: Call, index: Index) -> Expression:
     _same_dtype(call)
     low, high = ("min_val", "max_val") if call.name == "hardtanh" else ("min", "max")
-    x = _float(lowering, call, "self", index)
-    if call.arguments.get(low) is not None:
-        x = lowering.apply("greater({0}, {1})", x, _float(lowering, call, low, index, _result(call)))
-    if call.arguments.get(high) is not None:
-        x = lowering.apply("lesser({0}, {1})", x, _float(lowering, call, high, index, _result(call)))
+    (x,) = _operands(lowering, call, index, "self")
+    for name, text in ((low, "greater({0}, {1})"), (high, "lesser({0}, {1})")):
+        if call.arguments.get(name) is not None:
+            x = lowering.apply(text, x, *_operands(lowering, call, index, name, rounded=True), kind=x.kind)
     return x
 
 
@@ -179,22 +207,57 @@ def _softplus(lowering: Lowering, call: Call, index: Index) -> Expression:
     return lowering.apply("pb::softplus({0})", _float(lowering, call, "self", index))
 
 
-@rule("clone", "_to_copy", "copy", exact=True)
+@rule("elu")
+def _elu(lowering: Lowering, call: Call, index: Index) -> Expression:
+    alpha, scale, inner = (lowering.number(call.arguments[name]) for name in ("alpha", "scale", "input_scale"))
+    x = _float(lowering, call, "self", index)
+    return lowering.apply("({0} > 0 ? {0} * {2} : pb::expm1({0} * {3}) * {1} * {2})", x, alpha, scale, inner)
+
+
+@rule("_prelu_kernel")
+def _prelu(lowering: Lowering, call: Call, index: Index) -> Expression:
+    x, weight = _operands(lowering, call, index, "self", "weight")
+    return lowering.apply("({0} > 0 ? {0} : {0} * {1})", x, weight)
+
+
+@rule("lerp")
+def _lerp(lowering: Lowering, call: Call, index: Index) -> Expression:
+    x, end, weight = _operands(lowering, call, index, "self", "end", "weight")
+    text = "(pb::abs({2}) < 0.5f ? {0} + {2} * ({1} - {0}) : {1} - ({1} - {0}) * (1 - {2}))"
+    return lowering.apply(text, x, end, weight)
+
+
+@rule("addcmul", "addcdiv")
+def _addcmul(lowering: Lowering, call: Call, index: Index) -> Expression:
+    x, y, z = _operands(lowering, call, index, "self", "tensor1", "tensor2")
+    text = "{0} + {3} * {1} * {2}" if call.name == "addcmul" else "{0} + {3} * {1} / {2}"
+    return lowering.apply(text, x, y, z, call.arguments["value"])
+
+
+@rule("glu")
+def _glu(lowering: Lowering, call: Call, index: Index) -> Expression:
+    dim = call.arguments["dim"] % len(index)
+    second = moved(index, dim, call.results[0].sizes[dim])
+    x, gate = (lowering.read(call.arguments["self"], at) for at in (index, second))
+    return lowering.apply("{0} * pb::sigmoid({1})", x, gate)
+
+
+@rule("clone", "_to_copy", "copy", "contiguous", exact=True)
 def _copy(lowering: Lowering, call: Call, index: Index) -> Expression:
     x = lowering.operand(call.arguments.get("src", call.arguments.get("self")), index)
-    if _result(call) != torch.bool:
-        return lowering.real(x)
-    return x if x.mask else lowering.apply("({0} != 0)", x, mask=True)
+    return lowering.cast(x, kind_of(_result(call)))
 
 
-@rule(
-    "full", "full_like", "new_full", "fill", "zeros", "zeros_like", "ones", "ones_like", "scalar_tensor", exact=True
-)
+CONSTANTS = {"zeros": 0, "zeros_like": 0, "new_zeros": 0, "zero": 0, "ones": 1, "ones_like": 1, "new_ones": 1}
+
+
+@rule("full", "full_like", "new_full", "fill", "scalar_tensor", *CONSTANTS, exact=True)
 def _constant(lowering: Lowering, call: Call, _index: Index) -> Expression:
-    named = {"zeros": 0, "zeros_like": 0, "ones": 1, "ones_like": 1}
-    number = next((call.arguments[name] for name in ("fill_value", "value", "s") if name in call.arguments), None)
-    number = named.get(call.name, number)
-    if not isinstance(number, (bool, int, float)):
-        raise Unsupported(f"{call.name} of a tensor")
-    return lowering.truth(bool(number)) if _result(call) == torch.bool else lowering.operand(
-        float(number), (), _result(call))  # fmt: skip
+    stated = next((call.arguments[name] for name in ("fill_value", "value", "s") if name in call.arguments), 0)
+    number = CONSTANTS.get(call.name, stated)
+    if isinstance(number, Value):
+        x = lowering.cast(lowering.read(number, ()), kind_of(_result(call)))
+        return lowering.rounded(x, _result(call))
+    if _result(call) == torch.bool:
+        return lowering.truth(bool(number))
+    return lowering.operand(int(number) if kind_of(_result(call)) == Kind.WHOLE else float(number), (), _result(call))

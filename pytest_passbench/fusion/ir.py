@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, TypeAlias
 
 import torch
 
-C_TYPES = {torch.float32: "float", torch.bfloat16: "pb::bf16", torch.float16: "pb::f16", torch.bool: "bool"}
+C_TYPES = {
+    torch.float32: "float", torch.bfloat16: "pb::bf16", torch.float16: "pb::f16", torch.bool: "bool",
+    torch.int64: "int64_t", torch.int32: "int32_t", torch.int16: "int16_t", torch.int8: "int8_t",
+    torch.uint8: "uint8_t",
+}  # fmt: skip
 """The dtypes that kernels read and write, with the C++ types of their elements."""
 HALVES = frozenset({torch.bfloat16, torch.float16})
+INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8})
+
+
+class Kind(StrEnum):
+    """What a register has: floats, whole numbers of 64 bits, or bools. The value is its C++ type."""
+
+    REAL = "vec"
+    WHOLE = "whole"
+    MASK = "ivec"
+
+
+def kind_of(dtype: torch.dtype) -> Kind:
+    """Return what registers have of a tensor of a dtype."""
+    return Kind.MASK if dtype == torch.bool else Kind.WHOLE if dtype in INTEGERS else Kind.REAL
 
 
 class Unsupported(Exception):
@@ -90,18 +110,38 @@ Index: TypeAlias = tuple[Affine, ...]
 
 @dataclass(frozen=True)
 class Loops:
-    """A domain: its sizes, and the dimensions that reductions run over."""
+    """A domain: its sizes, and the dimensions that reductions run over.
+
+    ``parts`` has, for each loop, the dimension of tensors that it is a part of, and its step there. None: it is of no
+    dimension, as a window's. Without ``parts`` each loop is a dimension.
+    """
 
     sizes: tuple[int, ...]
     reduced: frozenset[int] = frozenset()
+    parts: tuple[tuple[int | None, int], ...] = ()
+
+    def places(self) -> tuple[tuple[int | None, int], ...]:
+        """Return ``parts``, stated."""
+        return self.parts or tuple((d, 1) for d in range(len(self.sizes)))
+
+    def dimensions(self) -> list[tuple[int, bool]]:
+        """Return the size of each dimension of tensors, and True if all of it is reduced."""
+        places = self.places()
+        rank = 1 + max((d for d, _step in places if d is not None), default=-1)
+        loops = [[loop for loop, (d, _step) in enumerate(places) if d == place] for place in range(rank)]
+        return [(math.prod(self.sizes[i] for i in items), self.reduced >= set(items)) for items in loops]
 
 
 @dataclass(frozen=True)
 class Access:
-    """Elements of a buffer, counted from its first, as the loops run."""
+    """Elements of a buffer, counted from its first, as the loops run. Without a buffer: that count itself.
 
-    buffer: Buffer
+    ``strides`` are those of whole numbers that are looked up: the operands of the load.
+    """
+
+    buffer: Buffer | None
     at: Affine
+    strides: tuple[int, ...] = ()
 
 
 @dataclass(eq=False)
@@ -109,13 +149,13 @@ class Expression:
     """A node of the expression DAG.
 
     ``text`` is C++ with ``{0}``, ``{1}`` for the operands, or ``load``, ``sum``, ``greatest``. ``varies`` has the
-    dimensions it depends on, ``depth`` the number of reductions below it, one over another. ``mask``: it is a bool.
+    dimensions it depends on, ``depth`` the number of reductions below it, one over another.
     """
 
     number: int
     text: str
     operands: tuple[Expression, ...] = ()
-    mask: bool = False
+    kind: Kind = Kind.REAL
     access: Access | None = None
     varies: frozenset[int] = frozenset()
     depth: int = 0
@@ -129,6 +169,14 @@ class Expression:
     def constant(self) -> bool:
         """True for a number."""
         return not self.operands and self.access is None
+
+
+def size_text(size: int, outside: bool = False) -> str:
+    """Return a size, a step or an offset in C++ text: a mark that the printer makes a parameter or a literal of.
+
+    ``outside``: it is how often the rows run, which is no literal however small.
+    """
+    return f"@{size}!@" if outside else f"@{size}@"
 
 
 @dataclass(frozen=True)
@@ -145,13 +193,14 @@ class Nest:
 
     ``rows`` are the loops outside; in each turn of them the ``sweep`` runs once per stage. ``lane`` is the
     dimension that registers lie along: the last of the sweep, or (``vertical``) a loop outside of it.
-    ``swept`` has all dimensions of the domain that the sweep stands for.
+    ``swept`` has all dimensions of the domain that the sweep stands for, ``laned`` those of the lane.
     """
 
     sizes: tuple[int, ...]
     rows: tuple[int, ...]
     sweep: tuple[int, ...]
     swept: frozenset[int]
+    laned: frozenset[int]
     lane: int
     vertical: bool
     stores: tuple[Store, ...]

@@ -12,7 +12,7 @@ import torch
 from pytest_passbench.fusion.cpp import source
 from pytest_passbench.fusion.ir import Buffer, Trace
 from pytest_passbench.fusion.schedule import schedule
-from pytest_passbench.fusion.trace import trace
+from pytest_passbench.fusion.trace import tensors, trace
 from pytest_passbench.kernels import cpp
 
 FLAGS = ("-ffp-contract=off",)
@@ -24,12 +24,14 @@ class Kernel:
     """A C++ function for tensors of the shapes, strides and dtypes that it was made for.
 
     ``arguments`` are the buffers that its parameters point to. Those that are no inputs are results, or values in
-    between. ``trace`` says where the results lie in them.
+    between. ``sizes`` are its further arguments: computations that differ in sizes alone mostly have one ``source``.
+    ``trace`` says where the results lie in the buffers.
     """
 
     source: str
     name: str
     arguments: tuple[Buffer, ...]
+    sizes: tuple[int, ...]
     trace: Trace
 
     @cached_property
@@ -37,8 +39,13 @@ class Kernel:
         function: Callable[..., Any] = getattr(cpp.load(self.source, flags=FLAGS), self.name)
         return function
 
-    def __call__(self, *inputs: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
+    def build(self) -> None:
+        """Compile the kernel now. Raises CompileError."""
+        cpp.load(self.source, flags=FLAGS).build()
+
+    def __call__(self, *values: Any) -> torch.Tensor | tuple[torch.Tensor, ...]:
         """Return what the computation returns, from one launch. Raises ValueError for inputs of another form."""
+        inputs = tensors(values)
         for place, (tensor, value) in enumerate(zip(inputs, self.trace.inputs, strict=True)):
             if (tuple(tensor.shape), tensor.stride(), tensor.dtype) != (value.sizes, value.strides, value.dtype):
                 raise ValueError(f"{self.name} is for input {place} of {value.sizes}, {value.strides}, {value.dtype}")
@@ -47,7 +54,7 @@ class Kernel:
             if buffer not in memory:
                 memory[buffer] = torch.empty_strided(buffer.sizes, buffer.strides, dtype=buffer.dtype)
         if self.arguments:
-            self._function(*(memory[buffer].data_ptr() for buffer in self.arguments))
+            self._function(*(memory[buffer].data_ptr() for buffer in self.arguments), *self.sizes)
         results = [
             memory[v.buffer].as_strided(v.sizes, v.strides, memory[v.buffer].storage_offset() + v.offset)
             for v in self.trace.results
@@ -55,11 +62,14 @@ class Kernel:
         return results[0] if self.trace.single else tuple(results)
 
 
-def kernel(function: Callable[..., Any], inputs: Sequence[torch.Tensor], name: str = "fused") -> Kernel:
+def kernel(
+    function: Callable[..., Any], inputs: Sequence[Any], name: str = "fused", overwrite: bool = False
+) -> Kernel:
     """Return one kernel for a function or graph module on tensors like ``inputs``, whose values are not read.
 
-    Raises Unsupported, with the operator that has no rule, if there is none.
+    An input is a tensor, a number, or a tuple of these. With ``overwrite``, what the function writes to an input is
+    in its result alone. Raises Unsupported, with the operator that has no rule, if there is none.
     """
-    recorded = trace(function, inputs)
-    text, buffers = source(name, schedule(recorded))
-    return Kernel(text, name, tuple(buffers), recorded)
+    recorded = trace(function, inputs, overwrite)
+    printed = source(name, schedule(recorded))
+    return Kernel(printed.text, name, printed.buffers, printed.sizes, recorded)

@@ -10,26 +10,41 @@ import math
 import struct
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 from pytest_passbench.fusion.ir import (
     C_TYPES,
     HALVES,
+    INTEGERS,
     Access,
     Affine,
     Buffer,
     Call,
     Expression,
     Index,
+    Kind,
     Loops,
     Unsupported,
     Value,
+    kind_of,
+    size_text,
 )
 
 LONGEST = 2_000
 """The expressions that a nest may have."""
+
+
+_MASK, _REAL, _WHOLE = Kind.MASK, Kind.REAL, Kind.WHOLE
+_CASTS = {
+    (_MASK, _REAL): "({0} ? pb::all(1) : pb::vec{{}})",
+    (_WHOLE, _REAL): "__builtin_convertvector({0}, vec)",
+    (_MASK, _WHOLE): "-__builtin_convertvector({0}, whole)",
+    (_REAL, _WHOLE): "__builtin_convertvector({0}, whole)",
+    (_REAL, _MASK): "({0} != 0)",
+    (_WHOLE, _MASK): "__builtin_convertvector({0} != 0, ivec)",
+}
 
 
 class Needed(Exception):
@@ -40,6 +55,10 @@ class Needed(Exception):
         self.buffer = buffer
 
 
+Element: TypeAlias = "Callable[[Lowering, Call, Index], Expression]"
+"""The expression of an element of a call's result."""
+
+
 @dataclass(frozen=True)
 class Rule:
     """A rule for an operator: the expression of an element of its result.
@@ -48,9 +67,24 @@ class Rule:
     of its dtype, which needs no rounding.
     """
 
-    element: Callable[[Lowering, Call, Index], Expression]
+    element: Element
     loops: Callable[[Call], Loops] | None = None
     exact: bool = False
+
+
+def rules_into(rules: dict[str, Rule]) -> Callable[..., Callable[[Element], Element]]:
+    """Return a decorator that enters a function as the rule of operators: ``names``, then ``loops`` and ``exact``."""
+
+    def rule(
+        *names: str, loops: Callable[[Call], Loops] | None = None, exact: bool = False
+    ) -> Callable[[Element], Element]:
+        def enter(element: Element) -> Element:
+            rules.update({name: Rule(element, loops, exact) for name in names})
+            return element
+
+        return enter
+
+    return rule
 
 
 class Lowering:
@@ -59,50 +93,91 @@ class Lowering:
     def __init__(self, loops: Loops, stored: Set[Buffer], inside: Set[Buffer], rules: Mapping[str, Rule]) -> None:
         self.loops, self.stored, self.inside, self.rules = loops, stored, inside, rules
         self.zero = (0,) * len(loops.sizes)
-        steps = [
-            tuple(int(i == d and size > 1) for i in range(len(loops.sizes))) for d, size in enumerate(loops.sizes)
-        ]
-        self.home = tuple(Affine(0, step) for step in steps)
+        places, rank = loops.places(), len(loops.dimensions())
+        self.home = tuple(
+            Affine(
+                0, tuple(step * (d == dim and size > 1) for (d, step), size in zip(places, loops.sizes, strict=True))
+            )
+            for dim in range(rank)
+        )
         self._known: dict[Any, Expression] = {}
         self._elements: dict[Any, Expression] = {}
 
     # -- expressions
 
-    def apply(self, text: str, *operands: Expression | float, mask: bool = False) -> Expression:
+    def apply(self, text: str, *operands: Expression | float, kind: Kind = Kind.REAL) -> Expression:
         """Return an expression by its C++ text, with ``{0}``, ``{1}`` for the operands."""
         nodes = tuple(x if isinstance(x, Expression) else self.number(x) for x in operands)
         varies = frozenset[int]().union(*(x.varies for x in nodes))
-        return self._node(text, nodes, mask, None, varies, max((x.depth for x in nodes), default=0))
+        return self._node(text, nodes, kind, None, varies, max((x.depth for x in nodes), default=0))
 
     def number(self, x: float) -> Expression:
         """Return a number in single precision."""
-        return self._node(f"pb::all({literal(x)})", (), False, None, frozenset(), 0)
+        return self._node(f"pb::all({literal(x)})", (), Kind.REAL, None, frozenset(), 0)
+
+    def integer(self, x: int) -> Expression:
+        """Return a whole number."""
+        return self._node(f"every({size_text(x)})", (), Kind.WHOLE, None, frozenset(), 0)
+
+    def size(self, x: int) -> Expression:
+        """Return a number of elements as a float."""
+        return self._node(f"pb::all({size_text(x)})", (), Kind.REAL, None, frozenset(), 0)
 
     def truth(self, x: bool) -> Expression:
         """Return a bool."""
-        return self._node(f"mask({str(x).lower()})", (), True, None, frozenset(), 0)
+        return self._node(f"mask({str(x).lower()})", (), Kind.MASK, None, frozenset(), 0)
+
+    def count(self, at: Affine) -> Expression:
+        """Return where the loops are, as a whole number."""
+        varies = frozenset(d for d, step in enumerate(at.steps) if step)
+        return self._node("count", (), Kind.WHOLE, Access(None, at), varies, 0) if varies else self.integer(at.offset)
 
     def reduce(self, how: str, x: Expression) -> Expression:
         """Return the ``sum`` or the ``greatest`` of an expression over the domain's reduced dimensions."""
-        return self._node(how, (x,), False, None, x.varies - self.loops.reduced, x.depth + 1)
+        return self._node(how, (x,), x.kind, None, x.varies - self.loops.reduced, x.depth + 1)
+
+    def running(self, x: Expression) -> Expression:
+        """Return the sum of an expression so far, along the reduced dimension."""
+        loops = frozenset(d for d in self.loops.reduced if self.loops.sizes[d] > 1)
+        return self._node("running", (x,), x.kind, None, x.varies | loops, x.depth) if loops else x
 
     def rounded(self, x: Expression, dtype: torch.dtype) -> Expression:
         """Return an expression as storing it in a tensor of a dtype rounds it."""
-        return self.apply(f"pb::round<{C_TYPES[dtype]}>({{0}})", x) if dtype in HALVES else x
+        if dtype in HALVES:
+            return self.apply(f"pb::round<{C_TYPES[dtype]}>({{0}})", x)
+        if dtype in INTEGERS - {torch.int64} and x.access is None:
+            return self.apply(f"wrapped<{C_TYPES[dtype]}>({{0}})", x, kind=Kind.WHOLE)
+        return x
+
+    def cast(self, x: Expression, kind: Kind) -> Expression:
+        """Return an expression as another kind: true is 1, and what is not 0 is true."""
+        return x if x.kind == kind else self.apply(_CASTS[x.kind, kind], x, kind=kind)
 
     def real(self, x: Expression) -> Expression:
-        """Return an expression as a number: 1 for true."""
-        return self.apply("({0} ? pb::all(1) : pb::vec{{}})", x) if x.mask else x
+        """Return an expression as floats."""
+        return self.cast(x, Kind.REAL)
+
+    def choose(self, condition: Expression, x: Expression, y: Expression) -> Expression:
+        """Return one of two expressions of one kind, by lane."""
+        wide = x.kind == Kind.WHOLE
+        text = "(__builtin_convertvector({0}, whole) ? {1} : {2})" if wide else "({0} ? {1} : {2})"
+        return self.apply(text, self.cast(condition, Kind.MASK), x, y, kind=x.kind)
+
+    def compare(self, sign: str, x: Expression, y: Expression) -> Expression:
+        """Return the comparison of two expressions of one kind."""
+        text = f"({{0}} {sign} {{1}})"
+        text = f"__builtin_convertvector({text}, ivec)" if x.kind == Kind.WHOLE else text
+        return self.apply(text, x, y, kind=Kind.MASK)
 
     def _node(
-        self, text: str, operands: tuple[Expression, ...], mask: bool, access: Access | None,
+        self, text: str, operands: tuple[Expression, ...], kind: Kind, access: Access | None,
         varies: frozenset[int], depth: int,
     ) -> Expression:  # fmt: skip
         key = (text, operands, access)
         if key not in self._known:
             if len(self._known) >= LONGEST:
                 raise Unsupported(f"more than {LONGEST} expressions in one loop")
-            self._known[key] = Expression(len(self._known), text, operands, mask, access, varies, depth)
+            self._known[key] = Expression(len(self._known), text, operands, kind, access, varies, depth)
         return self._known[key]
 
     # -- tensors
@@ -111,20 +186,30 @@ class Lowering:
         """Return an operand, broadcast to an index. A number is rounded to ``dtype`` if one is stated."""
         if isinstance(item, Value):
             return self.read(item, broadcast(item.sizes, index, self.zero))
-        if isinstance(item, bool):
-            return self.truth(item)
         if not isinstance(item, (int, float)):
             raise Unsupported(f"the argument {item!r}")
+        if dtype is not None and kind_of(dtype) == Kind.WHOLE and isinstance(item, int):
+            return self.integer(item)
+        if isinstance(item, bool) and dtype in (None, torch.bool):
+            return self.truth(item)
         return self.number(item if dtype is None else stored_number(item, dtype))
 
-    def read(self, value: Value, index: Index) -> Expression:
-        """Return the element of a value at an index."""
+    def read(self, value: Value, index: Index, lookups: tuple[tuple[Expression, int], ...] = ()) -> Expression:
+        """Return the element of a value at an index.
+
+        ``lookups`` are whole numbers that are added to it, each with its stride.
+        """
         buffer, at = value.buffer, address(value, index, self.zero)
         if buffer.argument is not None or (buffer in self.stored and buffer not in self.inside):
             if buffer.dtype not in C_TYPES:
                 raise Unsupported(str(buffer.dtype).removeprefix("torch."))
-            varies = frozenset(d for d, step in enumerate(at.steps) if step)
-            return self._node("load", (), buffer.dtype == torch.bool, Access(buffer, at), varies, 0)
+            numbers = tuple(x for x, _stride in lookups)
+            varies = frozenset(d for d, step in enumerate(at.steps) if step).union(*(x.varies for x in numbers))
+            access = Access(buffer, at, tuple(stride for _x, stride in lookups))
+            depth = max((x.depth for x in numbers), default=0)
+            return self._node("load", numbers, kind_of(buffer.dtype), access, varies, depth)
+        if lookups:
+            raise Needed(buffer)
         return self.element(buffer, index if value.whole else self._place(at, buffer))
 
     def element(self, buffer: Buffer, index: Index) -> Expression:
@@ -134,14 +219,16 @@ class Lowering:
         rule = self.rules.get(call.name)
         if rule is None or buffer.place or buffer.dtype not in C_TYPES:
             raise Unsupported(call.name if rule is None else f"{call.name}: result {buffer.place} of {buffer.dtype}")
-        if rule.loops is not None and not self._at_home(rule.loops(call), index):
+        loops = rule.loops(call) if rule.loops else None
+        if loops and loops.reduced and not self._at_home(loops, index):
             raise Needed(buffer)
         key = (buffer, index)
         if key not in self._elements:
             x = rule.element(self, call, index)
-            if x.mask != (buffer.dtype == torch.bool):
-                raise Unsupported(f"{call.name} of bools")
-            exact = rule.exact and all(v.dtype in (buffer.dtype, torch.bool) for v in call.values())
+            if x.kind != kind_of(buffer.dtype):
+                raise Unsupported(f"{call.name} of {buffer.dtype}".replace("torch.", ""))
+            others = {torch.bool, *INTEGERS} if kind_of(buffer.dtype) == Kind.REAL else {torch.bool}
+            exact = rule.exact and all(v.dtype in (buffer.dtype, *others) for v in call.values())
             self._elements[key] = x if exact else self.rounded(x, buffer.dtype)
         return self._elements[key]
 
@@ -149,8 +236,9 @@ class Lowering:
         """Return True if a reduction's result is read where this nest's loops compute it."""
         if loops != self.loops:
             return False
-        outer = tuple(x for d, x in enumerate(self.home) if d not in loops.reduced)
-        zeros = tuple(Affine(0, self.zero) if d in loops.reduced else x for d, x in enumerate(self.home))
+        reduced = [done for _size, done in loops.dimensions()]
+        outer = tuple(x for x, done in zip(self.home, reduced, strict=True) if not done)
+        zeros = tuple(Affine(0, self.zero) if done else x for x, done in zip(self.home, reduced, strict=True))
         return index in (self.home, outer, zeros)
 
     def _place(self, at: Affine, buffer: Buffer) -> Index:
@@ -172,6 +260,11 @@ class Lowering:
                 raise Needed(buffer)
         zero = Affine(0, self.zero)
         return tuple(Affine(offsets[d], tuple(steps[d])) if d in steps else zero for d in range(len(buffer.sizes)))
+
+
+def to_be_stored(_lowering: Lowering, call: Call, _index: Index) -> Expression:
+    """Raise Needed: the rule of an operator whose result is read from memory alone."""
+    raise Needed(call.results[0])
 
 
 def broadcast(sizes: tuple[int, ...], index: Index, zero: tuple[int, ...]) -> Index:

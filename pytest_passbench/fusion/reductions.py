@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from pytest_passbench.fusion.elements import RULES as ELEMENTS
-from pytest_passbench.fusion.ir import Affine, Call, Expression, Index, Loops, Unsupported, Value
-from pytest_passbench.fusion.lower import Lowering, Rule, broadcast
+from pytest_passbench.fusion.ir import Call, Expression, Index, Kind, Loops, Unsupported, Value, kind_of
+from pytest_passbench.fusion.lower import Lowering, Needed, Rule, broadcast, rules_into
 
-RULES: dict[str, Rule] = dict(ELEMENTS)
-"""All rules by the operator's name."""
+RULES: dict[str, Rule] = {}
+"""The rules by the operator's name."""
 
-_Element = Callable[[Lowering, Call, Index], Expression]
-
-
-def rule(*names: str, loops: Callable[[Call], Loops], exact: bool = False) -> Callable[[_Element], _Element]:
-    """Return a decorator that enters a function as the rule of operators that reduce over ``loops``."""
-
-    def enter(element: _Element) -> _Element:
-        RULES.update({name: Rule(element, loops, exact) for name in names})
-        return element
-
-    return enter
+rule = rules_into(RULES)
 
 
 def along(call: Call) -> Loops:
     """Return the loops of a reduction along ``dim``: all dimensions if none is stated."""
     sizes, dim = call.arguments["self"].sizes, call.arguments.get("dim")
     dims = [dim] if isinstance(dim, int) else dim or range(len(sizes))
-    return Loops(sizes, frozenset(d % len(sizes) for d in dims))
+    return Loops(sizes or (1,), frozenset(d % len(sizes) for d in dims if sizes))
 
 
 def along_shape(call: Call) -> Loops:
@@ -50,7 +38,7 @@ def _count(lowering: Lowering) -> int:
 
 
 def _mean(lowering: Lowering, x: Expression) -> Expression:
-    return lowering.apply("{0} / {1}", lowering.reduce("sum", x), _count(lowering))
+    return lowering.apply("{0} / {1}", lowering.reduce("sum", x), lowering.size(_count(lowering)))
 
 
 def _squares(lowering: Lowering, x: Expression, mean: Expression) -> Expression:
@@ -58,32 +46,79 @@ def _squares(lowering: Lowering, x: Expression, mean: Expression) -> Expression:
     return lowering.reduce("sum", lowering.apply("({0} - {1}) * ({0} - {1})", x, mean))
 
 
-@rule("sum", "mean", "var", loops=along)
+def _moments(lowering: Lowering, x: Expression) -> tuple[Expression, Expression]:
+    """Return the mean and the variance of a row."""
+    mean = _mean(lowering, x)
+    return mean, lowering.apply("{0} / {1}", _squares(lowering, x, mean), lowering.size(_count(lowering)))
+
+
+@rule("sum", "mean", "var", "std", loops=along)
 def _sum(lowering: Lowering, call: Call, _index: Index) -> Expression:
     value, dtype = call.arguments["self"], call.results[0].dtype
+    x = lowering.read(value, lowering.home)
+    if kind_of(dtype) == Kind.WHOLE:
+        return lowering.reduce("sum", lowering.cast(x, Kind.WHOLE))
     if value.dtype != dtype and dtype != torch.float32:
-        raise Unsupported(f"{call.name} of {value.dtype} in {dtype}")
-    x = _input(lowering, value)
-    if call.name != "var":
+        raise Unsupported(f"{call.name} of {value.dtype} in {dtype}".replace("torch.", ""))
+    x = lowering.real(x)
+    if call.name in ("sum", "mean"):
         return lowering.reduce("sum", x) if call.name == "sum" else _mean(lowering, x)
     correction = call.arguments["correction"]
     divisor = max(_count(lowering) - (1 if correction is None else correction), 0)
-    return lowering.apply("{0} / {1}", _squares(lowering, x, _mean(lowering, x)), divisor)
+    text = "{0} / {1}" if call.name == "var" else "pb::sqrt({0} / {1})"
+    return lowering.apply(text, _squares(lowering, x, _mean(lowering, x)), lowering.size(divisor))
 
 
-@rule("amax", "amin", loops=along, exact=True)
-def _greatest(lowering: Lowering, call: Call, _index: Index) -> Expression:
+@rule("linalg_vector_norm", loops=along)
+def _vector_norm(lowering: Lowering, call: Call, _index: Index) -> Expression:
     x = _input(lowering, call.arguments["self"])
-    if call.name == "amax":
+    if call.arguments["ord"] == 1:
+        return lowering.reduce("sum", lowering.apply("pb::abs({0})", x))
+    if call.arguments["ord"] != 2:
+        raise Unsupported(f"the norm of order {call.arguments['ord']}")
+    return lowering.apply("pb::sqrt({0})", lowering.reduce("sum", lowering.apply("{0} * {0}", x)))
+
+
+@rule("amax", "amin", "max", "min", loops=along, exact=True)
+def _greatest(lowering: Lowering, call: Call, _index: Index) -> Expression:
+    x = lowering.read(call.arguments["self"], lowering.home)
+    if call.name in ("amax", "max"):
         return lowering.reduce("greatest", x)
-    return lowering.apply("-{0}", lowering.reduce("greatest", lowering.apply("-{0}", x)))
+    return lowering.apply("-{0}", lowering.reduce("greatest", lowering.apply("-{0}", x, kind=x.kind)), kind=x.kind)
 
 
-@rule("_softmax", loops=along)
+def _over_losses(call: Call) -> Loops:
+    sizes = call.arguments["self"].sizes
+    return Loops(sizes, frozenset(range(len(sizes))) if call.arguments["reduction"] else frozenset())
+
+
+@rule("mse_loss", loops=_over_losses)
+def _squared_error(lowering: Lowering, call: Call, index: Index) -> Expression:
+    x, y = (lowering.operand(call.arguments[name], index or lowering.home) for name in ("self", "target"))
+    square = lowering.apply("({0} - {1}) * ({0} - {1})", x, y)
+    if not call.arguments["reduction"]:
+        return square
+    square = lowering.rounded(square, call.results[0].dtype)  # eager stores it
+    return _mean(lowering, square) if call.arguments["reduction"] == 1 else lowering.reduce("sum", square)
+
+
+@rule("any", "all", loops=along)
+def _any(lowering: Lowering, call: Call, _index: Index) -> Expression:
+    x = lowering.cast(lowering.read(call.arguments["self"], lowering.home), Kind.MASK)
+    x = lowering.apply("~{0}", x, kind=Kind.MASK) if call.name == "all" else x
+    return lowering.compare("!=" if call.name == "any" else "==", lowering.reduce("greatest", lowering.real(x)),
+                            lowering.number(0))  # fmt: skip
+
+
+@rule("_softmax", "_log_softmax", loops=along)
 def _softmax(lowering: Lowering, call: Call, _index: Index) -> Expression:
     x = _input(lowering, call.arguments["self"])
-    power = lowering.apply("pb::exp({0} - {1})", x, lowering.reduce("greatest", x))
-    return lowering.apply("{0} / {1}", power, lowering.reduce("sum", power))
+    distance = lowering.apply("{0} - {1}", x, lowering.reduce("greatest", x))
+    power = lowering.apply("pb::exp({0})", distance)
+    total = lowering.reduce("sum", power)
+    if call.name == "_log_softmax":
+        return lowering.apply("{0} - pb::log({1})", distance, total)
+    return lowering.apply("{0} / {1}", power, total)
 
 
 def _parameter(lowering: Lowering, item: Any, index: Index, default: float) -> Expression:
@@ -95,27 +130,82 @@ def _parameter(lowering: Lowering, item: Any, index: Index, default: float) -> E
 @rule("native_layer_norm", loops=along_shape)
 def _layer_norm(lowering: Lowering, call: Call, index: Index) -> Expression:
     x = _input(lowering, call.arguments["input"])
-    mean = _mean(lowering, x)
-    variance = lowering.apply("{0} / {1}", _squares(lowering, x, mean), _count(lowering))
+    mean, variance = _moments(lowering, x)
     scale = lowering.apply("1 / pb::sqrt({0} + {1})", variance, call.arguments["eps"])
     y = lowering.apply("fused({0}, {1}, -{2} * {1})", x, scale, mean)
     weight, bias = (_parameter(lowering, call.arguments[n], index, d) for n, d in (("weight", 1.0), ("bias", 0.0)))
     return lowering.apply("fused({0}, {1}, {2})", y, weight, bias)
 
 
+def by_channel(call: Call) -> Loops:
+    """Return the loops of batch norm, which reduce if the statistics are those of the batch."""
+    sizes = call.arguments["input"].sizes
+    training = call.arguments.get("training", False)
+    return Loops(sizes, frozenset(d for d in range(len(sizes)) if d != 1) if training else frozenset())
+
+
+def _channels(lowering: Lowering, call: Call, index: Index, *names: str) -> list[Expression]:
+    """Return parameters of a channel, or what stands for one that is left out."""
+    defaults = {"running_mean": 0.0, "running_var": 1.0, "weight": 1.0, "bias": 0.0}
+    return [_parameter(lowering, call.arguments[name], index[1:2], defaults[name]) for name in names]
+
+
+@rule("native_batch_norm", "_native_batch_norm_legit_no_training", "_native_batch_norm_legit",
+      "_batch_norm_no_update", loops=by_channel)  # fmt: skip
 def _batch_norm(lowering: Lowering, call: Call, index: Index) -> Expression:
-    """Return an element of batch norm with the statistics that it is handed: scale and offset are per channel."""
-    a = call.arguments
+    a, half = call.arguments, call.arguments["input"].dtype == torch.float16
+    weight, bias = _channels(lowering, call, index, "weight", "bias")
+    x = lowering.read(a["input"], index)
     if a.get("training", False):
-        raise Unsupported("batch norm with the statistics of the batch")
-    at: tuple[Affine, ...] = index[1:2]
-    names = (("running_mean", 0.0), ("running_var", 1.0), ("weight", 1.0), ("bias", 0.0))
-    mean, variance, weight, bias = (_parameter(lowering, a[name], at, default) for name, default in names)
-    scale = lowering.apply("1 / pb::sqrt({0} + {1}) * {2}", variance, a["eps"], weight)
-    half = a["input"].dtype == torch.float16  # eager's kernel for it has no fused multiplication here
+        mean, variance = _moments(lowering, x)
+        variance = lowering.rounded(variance, (a["weight"] or a["input"]).dtype)
+        inverse = lowering.apply("1 / pb::sqrt({0} + {1})", variance, a["eps"])
+        dtype = (a["weight"] or a["input"]).dtype  # eager stores mean and inverse in the dtype of the parameters
+        mean, inverse = lowering.rounded(mean, dtype), lowering.rounded(inverse, dtype)
+        scale = lowering.apply("{0} * {1}", inverse, weight)
+    else:
+        mean, variance = _channels(lowering, call, index, "running_mean", "running_var")
+        scale = lowering.apply("1 / pb::sqrt({0} + {1}) * {2}", variance, a["eps"], weight)
+    # eager's kernel for float16 has no fused multiplication here
     offset = lowering.apply("{0} - {1} * {2}" if half else "fused(-{1}, {2}, {0})", bias, mean, scale)
-    return lowering.apply("fused({0}, {1}, {2})", lowering.read(a["input"], index), scale, offset)
+    return lowering.apply("fused({0}, {1}, {2})", x, scale, offset)
 
 
-RULES.update({name: Rule(_batch_norm) for name in ("native_batch_norm", "_native_batch_norm_legit_no_training",
-                                                   "_native_batch_norm_legit", "_batch_norm_no_update")})  # fmt: skip
+def by_row_of(call: Call) -> Loops:
+    """Return the loops of a weight's norm over all dimensions but one."""
+    sizes = call.arguments["v"].sizes
+    return Loops(sizes, frozenset(d for d in range(len(sizes)) if d != call.arguments["dim"] % len(sizes)))
+
+
+@rule("_weight_norm_interface", loops=by_row_of)
+def _weight_norm(lowering: Lowering, call: Call, index: Index) -> Expression:
+    x = _input(lowering, call.arguments["v"])
+    norm = lowering.apply("pb::sqrt({0})", lowering.reduce("sum", lowering.apply("{0} * {0}", x)))
+    length = lowering.operand(call.arguments["g"], index)
+    return lowering.apply("{0} * ({1} / {2})", x, length, norm)
+
+
+@rule("cumsum", loops=along)
+def _running_sum(lowering: Lowering, call: Call, index: Index) -> Expression:
+    if index != lowering.home:
+        raise Needed(call.results[0])
+    kind = kind_of(call.results[0].dtype)
+    return lowering.running(lowering.cast(lowering.read(call.arguments["self"], lowering.home), kind))
+
+
+def by_group(call: Call) -> Loops:
+    """Return the loops of group norm: examples, groups, a group's channels, and places."""
+    value, groups = call.arguments["input"], call.arguments["group"]
+    each = value.sizes[1] // groups
+    places = tuple((d, 1) for d in range(2, len(value.sizes)))
+    sizes = (value.sizes[0], groups, each, *value.sizes[2:])
+    return Loops(sizes, frozenset(range(2, len(sizes))), ((0, 1), (1, each), (1, 1), *places))
+
+
+@rule("native_group_norm", loops=by_group)
+def _group_norm(lowering: Lowering, call: Call, index: Index) -> Expression:
+    x = _input(lowering, call.arguments["input"])
+    mean, variance = _moments(lowering, x)
+    weight, bias = _channels(lowering, call, index, "weight", "bias")
+    scale = lowering.apply("1 / pb::sqrt({0} + {1}) * {2}", variance, call.arguments["eps"], weight)
+    return lowering.apply("{0} * {1} + {2}", x, scale, lowering.apply("{0} - {1} * {2}", bias, mean, scale))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pytest_passbench.fusion.ir import (
     Access,
@@ -16,21 +16,27 @@ from pytest_passbench.fusion.ir import (
     Store,
     Trace,
     Unsupported,
+    Value,
     below,
 )
-from pytest_passbench.fusion.lower import Lowering, Needed
-from pytest_passbench.fusion.reductions import RULES
+from pytest_passbench.fusion.lower import Lowering, Needed, Rule, address, to_be_stored
+from pytest_passbench.fusion.pieces import RULES as PIECES
+from pytest_passbench.fusion.pieces import Piece, whole
+from pytest_passbench.fusion.rules import RULES as ELEMENTS
 
+RULES = {**ELEMENTS, **dict.fromkeys(PIECES, Rule(to_be_stored))}
+"""The rules by the operator's name. What is stored by pieces is never computed inside of other loops."""
 ROUNDS = 200
 """How often scheduling may begin again: each time one more buffer is stored, or has loops of its own."""
 
 
 @dataclass
 class Group:
-    """Buffers that are stored in the same loops."""
+    """What is stored in the same loops. ``alone``: a part of a buffer, with which nothing else shares loops."""
 
     loops: Loops
-    buffers: list[Buffer] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
+    alone: bool = False
 
 
 def schedule(trace: Trace) -> list[Nest]:
@@ -41,59 +47,59 @@ def schedule(trace: Trace) -> list[Nest]:
     stored = {value.buffer for value in trace.results if value.buffer.argument is None}
     apart: set[Buffer] = set()
     for _ in range(ROUNDS):
-        nests = []
-        for group in _groups(stored, apart):
-            lowering = Lowering(group.loops, stored, set(group.buffers), RULES)
-            for buffer in group.buffers:
-                try:
-                    store = _store(lowering, buffer)
-                except Needed as need:
-                    if need.buffer not in stored:
-                        stored.add(need.buffer)
-                    elif buffer in apart:
-                        raise Unsupported(f"{_maker(buffer)} cannot be computed in one nest of loops") from None
-                    else:
-                        apart.add(buffer)
-                    break
-                nests.append((group.loops, store, group))
+        try:
+            return [_nest(group.loops, _stores(group, stored)) for group in _groups(stored, apart)]
+        except _Unfit as cause:
+            buffer, piece = cause.needed, cause.piece
+            if buffer not in stored:
+                stored.add(buffer)
+            elif piece.buffer in apart or piece.value is not None:
+                raise Unsupported(f"{_maker(piece.buffer)} cannot be computed in one nest of loops") from None
             else:
-                continue
-            break
-        else:
-            return [_nest(loops, tuple(stores)) for loops, stores in _by_group(nests)]
+                apart.add(piece.buffer)
     raise Unsupported("too many buffers in between")
 
 
-def _by_group(nests: list[tuple[Loops, Store, Group]]) -> Iterator[tuple[Loops, list[Store]]]:
-    groups: dict[int, tuple[Loops, list[Store]]] = {}
-    for loops, store, group in nests:
-        groups.setdefault(id(group), (loops, []))[1].append(store)
-    yield from groups.values()
+class _Unfit(Exception):
+    """A piece cannot be computed before a buffer is stored, or not in loops with others."""
+
+    def __init__(self, needed: Buffer, piece: Piece) -> None:
+        super().__init__(needed, piece)
+        self.needed, self.piece = needed, piece
+
+
+def _stores(group: Group, stored: set[Buffer]) -> tuple[Store, ...]:
+    inside = {piece.buffer for piece in group.pieces if piece.value is None}
+    lowering = Lowering(group.loops, stored, inside, RULES)
+    stores = []
+    for piece in group.pieces:
+        try:
+            stores.append(_store(lowering, piece))
+        except Needed as need:
+            raise _Unfit(need.buffer, piece) from None
+    return tuple(stores)
 
 
 def _maker(buffer: Buffer) -> str:
     return buffer.maker.name if buffer.maker else "an input"
 
 
-def _store(lowering: Lowering, buffer: Buffer) -> Store:
-    index = fit(lowering.loops, buffer.sizes, lowering)
+def _store(lowering: Lowering, piece: Piece) -> Store:
+    index = fit(lowering.loops, piece.sizes, lowering)
     assert index is not None
-    value = lowering.element(buffer, index)
-    steps, offset = list(lowering.zero), 0
-    for stride, at in zip(buffer.strides, index, strict=True):
-        steps = [step + stride * more for step, more in zip(steps, at.steps, strict=True)]
-    return Store(Access(buffer, Affine(offset, tuple(steps))), value)
+    place = Value(piece.buffer, piece.sizes, piece.strides, piece.offset)
+    return Store(Access(piece.buffer, address(place, index, lowering.zero)), piece.element(lowering, index))
 
 
 def fit(loops: Loops, sizes: tuple[int, ...], lowering: Lowering) -> Index | None:
     """Return the index of a tensor of ``sizes`` in a domain: whole, or without what is reduced. None if neither."""
-    zero = Affine(0, lowering.zero)
-    if sizes == loops.sizes:
+    zero, dims = Affine(0, lowering.zero), loops.dimensions()
+    if sizes == tuple(size for size, _reduced in dims):
         return lowering.home
-    if sizes == tuple(1 if d in loops.reduced else size for d, size in enumerate(loops.sizes)):
-        return tuple(zero if d in loops.reduced else at for d, at in enumerate(lowering.home))
-    if sizes == tuple(size for d, size in enumerate(loops.sizes) if d not in loops.reduced):
-        return tuple(at for d, at in enumerate(lowering.home) if d not in loops.reduced)
+    if sizes == tuple(1 if reduced else size for size, reduced in dims):
+        return tuple(zero if reduced else at for (_size, reduced), at in zip(dims, lowering.home, strict=True))
+    if sizes == tuple(size for size, reduced in dims if not reduced) or (not sizes and loops == Loops((1,))):
+        return tuple(at for (_size, reduced), at in zip(dims, lowering.home, strict=True) if not reduced and sizes)
     return None
 
 
@@ -102,20 +108,43 @@ def _fits(loops: Loops, sizes: tuple[int, ...]) -> bool:
 
 
 def _groups(stored: Set[Buffer], apart: Set[Buffer]) -> list[Group]:
-    """Return which buffers share loops. Buffers that come one after another do, if their domains are alike."""
+    """Return what shares loops. Buffers that come one after another do, if their domains are alike."""
     groups: list[Group] = []
     for buffer in sorted(stored, key=lambda buffer: buffer.number):
-        if not math.prod(buffer.sizes):
+        call = buffer.maker
+        if not math.prod(buffer.sizes) or call is None:
             continue
-        reductions = _reductions(buffer, stored, set())
-        loops = next((loops for loops in reductions if _fits(loops, buffer.sizes)), Loops(buffer.sizes))
-        last = groups[-1] if groups and buffer not in apart else None
-        if last and loops.sizes == last.loops.sizes and not (loops.reduced and last.loops.reduced):
-            last.loops = loops if loops.reduced else last.loops
-        elif not (last and loops == last.loops):
-            groups.append(Group(loops))
-        groups[-1].buffers.append(buffer)
+        if call.name in PIECES and not buffer.place:
+            pieces = [piece for piece in PIECES[call.name](call, buffer) if math.prod(piece.sizes)]
+            groups += [Group(_loops(piece, stored), [piece], alone=True) for piece in pieces]
+        else:
+            _join(groups, whole(buffer), stored, buffer in apart)
     return groups
+
+
+def _loops(piece: Piece, stored: Set[Buffer]) -> Loops:
+    """Return the loops of a reduction that a piece is made of, if it fits into them, or else its own."""
+    buffer = piece.value.buffer if isinstance(piece.value, Value) else piece.buffer
+    if piece.value is not None and buffer in stored:
+        return Loops(piece.sizes or (1,))
+    reductions = _reductions(buffer, stored, set())
+    return next((loops for loops in reductions if _fits(loops, piece.sizes)), Loops(piece.sizes or (1,)))
+
+
+def _join(groups: list[Group], piece: Piece, stored: Set[Buffer], apart: bool) -> None:
+    """Put a piece into the last group, or begin another with it."""
+    loops = _loops(piece, stored)
+    last = groups[-1] if groups and not apart and not groups[-1].alone else None
+    alike = last is not None and _sizes(loops) == _sizes(last.loops)
+    if last and alike and not (loops.reduced and last.loops.reduced):
+        last.loops = loops if loops.reduced else last.loops
+    elif not (last and loops == last.loops):
+        groups.append(Group(loops))
+    groups[-1].pieces.append(piece)
+
+
+def _sizes(loops: Loops) -> list[int]:
+    return [size for size, _reduced in loops.dimensions()]
 
 
 def _reductions(buffer: Buffer, stored: Set[Buffer], known: set[Buffer]) -> Iterator[Loops]:
@@ -124,7 +153,8 @@ def _reductions(buffer: Buffer, stored: Set[Buffer], known: set[Buffer]) -> Iter
         return
     known.add(buffer)
     call = buffer.maker
-    if call.name in RULES and (loops := RULES[call.name].loops):
+    loops = RULES[call.name].loops if call.name in RULES else None
+    if loops and loops(call).reduced:
         yield loops(call)
     for value in call.values():
         if value.buffer not in stored:
@@ -136,23 +166,18 @@ def _reductions(buffer: Buffer, stored: Set[Buffer], known: set[Buffer]) -> Iter
 
 def _nest(loops: Loops, stores: tuple[Store, ...]) -> Nest:
     """Return a nest with its loops in the order of memory, neighbours made one where all accesses allow it."""
-    sizes = list(loops.sizes) or [1]
-    if not loops.sizes:  # a number: one turn of one loop
-        loops, stores = Loops((1,)), tuple(replace(s, access=_with_dimension(s.access)) for s in stores)
+    sizes = list(loops.sizes)
     accesses = [*(store.access for store in stores), *(x.access for x in below(stores) if x.access)]
-    merging = _Merging(sizes, [access.at.steps for access in accesses if len(access.at.steps) == len(sizes)])
+    merging = _Merging(sizes, [access.at.steps for access in accesses])
     rows = merging.ordered([d for d in range(len(sizes)) if d not in loops.reduced])
     sweep = merging.ordered(sorted(loops.reduced))
     weights = {d: merging.weight(d, len(stores)) for d in [*rows, *sweep[-1:]]}
     lane = max(weights, key=lambda d: weights[d]) if weights else 0
+    laned = frozenset(merging.members.get(lane, {lane}))
     if loops.reduced:
-        return Nest(tuple(sizes), tuple(rows), tuple(sweep), loops.reduced, lane, lane not in sweep, stores)
+        return Nest(tuple(sizes), tuple(rows), tuple(sweep), loops.reduced, laned, lane, lane not in sweep, stores)
     outside = tuple(d for d in rows if d != lane)
-    return Nest(tuple(sizes), outside, (lane,), frozenset(merging.members[lane]), lane, False, stores)
-
-
-def _with_dimension(access: Access) -> Access:
-    return Access(access.buffer, Affine(access.at.offset, (0,)))
+    return Nest(tuple(sizes), outside, (lane,), laned, laned, lane, False, stores)
 
 
 @dataclass

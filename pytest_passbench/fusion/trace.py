@@ -10,10 +10,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_passbench.fusion.ir import C_TYPES, Buffer, Call, Trace, Unsupported, Value
+from pytest_passbench.fusion.windows import POOLS, padded
 
+VIEWS_IN_PLACE = frozenset({"as_strided_", "detach_", "squeeze_", "t_", "transpose_", "unsqueeze_"})
+KEEPS_FORMAT = frozenset({"pixel_shuffle", "pixel_unshuffle"})
+"""The operators whose kernels on the CPU keep the order of dimensions in memory, unlike those on meta tensors."""
 LARGEST = 2**31
 """Tensors have fewer elements than this."""
 
@@ -21,8 +26,9 @@ LARGEST = 2**31
 class Recorder(TorchDispatchMode):
     """Writes calls down while they run on meta tensors. ``tensors`` keeps them alive: memory is told by address."""
 
-    def __init__(self) -> None:
+    def __init__(self, overwrite: bool = False) -> None:
         super().__init__()
+        self.overwrite = overwrite
         self.tensors: list[torch.Tensor] = []
         self.buffers: dict[int, Buffer] = {}
         self.count = 0
@@ -45,7 +51,7 @@ class Recorder(TorchDispatchMode):
             return [self.value(part) for part in item]
         if not isinstance(item, torch.Tensor):
             return item
-        if item.device.type != "meta" or _memory(item) not in self.buffers:
+        if _memory(item) not in self.buffers:
             raise Unsupported("a tensor that is no argument")
         buffer = self.buffers[_memory(item)]
         if item.dtype != buffer.dtype or item.is_conj() or item.is_neg():
@@ -56,9 +62,21 @@ class Recorder(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Run a call, and note it unless it is a view."""
+        if func is torch.ops.aten.lift_fresh.default and args[0].device.type == "cpu" and not args[0].dim():
+            number = twin(args[0])  # torch.tensor(0.5)
+            filled = Call("full", {"fill_value": args[0].item()})
+            filled.results.append(self.add(number, maker=filled))
+            return number
         kwargs = {name: "meta" if name == "device" else item for name, item in (kwargs or {}).items()}
         call = Call(func._schema.name.partition("::")[2], _named(func._schema, args, kwargs, self.value))
         result = func(*args, **kwargs)
+        if call.name in KEEPS_FORMAT:
+            result = _in_format_of(args[0], result)
+        if call.name in POOLS:
+            with self:
+                self._pad(call, args[0], result[0] if isinstance(result, tuple) else result)
+        if call.name in VIEWS_IN_PLACE:
+            return result
         if func._schema.is_mutable:
             self._replace(call, func, args, result)
         elif not (isinstance(result, torch.Tensor) and _memory(result) in self.buffers):
@@ -66,6 +84,11 @@ class Recorder(TorchDispatchMode):
         else:
             self.tensors.append(result)
         return result
+
+    def _pad(self, call: Call, image: torch.Tensor, result: torch.Tensor) -> None:
+        image_with_margin = padded(call, image, result)
+        if image_with_margin is not None:
+            call.arguments["self"] = self.value(image_with_margin)
 
     def _results(self, call: Call, result: Any) -> None:
         for place, tensor in enumerate(result if isinstance(result, (list, tuple)) else [result]):
@@ -81,11 +104,19 @@ class Recorder(TorchDispatchMode):
         if not call.name.endswith("_") or target is not result or written != [func._schema.arguments[0].name]:
             raise Unsupported(f"{call.name}, which writes to an argument")
         buffer = self.buffers[_memory(target)]
-        if buffer.argument is not None or not self.value(target).whole:
-            target_name = "an input" if buffer.argument is not None else "a part of a tensor"
+        outside = buffer.argument is not None and not self.overwrite
+        if outside or not self.value(target).whole:
+            target_name = "an input" if outside else "a part of a tensor"
             raise Unsupported(f"{call.name} into {target_name}")
         call.name = call.name.removesuffix("_")
         call.results.append(self.add(target, maker=call))
+
+
+def _in_format_of(image: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    """Return a result in the memory format of an image."""
+    if image.dim() != 4 or not image.is_contiguous(memory_format=torch.channels_last) or image.is_contiguous():
+        return result
+    return torch.empty_like(result, memory_format=torch.channels_last)
 
 
 def _memory(tensor: torch.Tensor) -> int:
@@ -99,19 +130,31 @@ def _named(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Ca
     return {**defaults, **{name: value(item) for name, item in {**placed, **kwargs}.items()}}
 
 
+def twin(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of the same form on the meta device, with memory of its own."""
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+
+def tensors(values: Any) -> list[torch.Tensor]:
+    """Return the tensors in nested values, in order."""
+    return [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+
+
 def _input(recorder: Recorder, twin: torch.Tensor, place: int) -> Value:
     buffer = recorder.add(twin, argument=place)
     return Value(buffer, buffer.sizes, buffer.strides, 0)
 
 
-def trace(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Trace:
+def trace(function: Callable[..., Any], inputs: Sequence[Any], overwrite: bool = False) -> Trace:
     """Return the calls of a function on tensors of these shapes, strides and dtypes. Their values are not read.
 
-    Raises Unsupported for a computation that needs values, or that writes to an input.
+    An input is a tensor, a number, or a tuple of these; the trace's inputs are the tensors among them, in order.
+    With ``overwrite``, a call in place on an input gives a new tensor, and the input keeps its values.
+    Raises Unsupported for a computation that needs values, or else for one that writes to an input.
     """
-    twins = [torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta") for x in inputs]
-    recorder = Recorder()
-    arguments = [_input(recorder, twin, place) for place, twin in enumerate(twins)]
+    twins = pytree.tree_map_only(torch.Tensor, twin, list(inputs))
+    recorder = Recorder(overwrite)
+    arguments = [_input(recorder, leaf, place) for place, leaf in enumerate(tensors(twins))]
     try:
         with torch.no_grad(), recorder:
             result = function(*twins)

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pytest_passbench.core.seed import Secret
 from pytest_passbench.judge.inputs import Inputs
 from pytest_passbench.judge.inputs.pages import Pages
-from pytest_passbench.judge.machine.awake import Awake
-from pytest_passbench.judge.machine.cores import Cores, device_locks, exclusive, pinned
+from pytest_passbench.judge.machine.cores import Awake, Cores, device_locks, exclusive, pinned
 from pytest_passbench.protocol import Layout
 
 SAFETY = 1.5

@@ -19,7 +19,6 @@ from pytest_passbench.judge.audits import layers
 from pytest_passbench.judge.audits.auditor import Auditor
 from pytest_passbench.judge.bench import Deadline, Stopwatch
 from pytest_passbench.judge.case import Case
-from pytest_passbench.judge.devices import max_slots
 from pytest_passbench.judge.equipment import Equipment
 from pytest_passbench.judge.inputs import default as default_generator
 from pytest_passbench.judge.measure.allowance import REMEASURED, REMEASURED_TO_REFERENCE, Allowance, Budget
@@ -168,8 +167,8 @@ class CaseJudge:
         allowance = longer if repeated else self.budget.allowance(len(orders))
         keeps = equipment.programs.enabled and not repeated
         built = equipment.programs.of(case, arms[EAGER]) if keeps else None
-        pages, slots = None if built is None else built.pages, max_slots(self._settings.device)
-        bench = equipment.bench(case, attempt.name, attempt.phases, attempt.deadline, pages, slots)
+        pages = None if built is None else built.pages
+        bench = equipment.bench(case, attempt.name, attempt.phases, attempt.deadline, pages)
         return Trial(
             case=case,
             record=attempt.record,

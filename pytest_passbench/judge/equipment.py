@@ -31,11 +31,11 @@ from pytest_passbench.judge.builder.build import Builder
 from pytest_passbench.judge.builder.store import cache_folder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.case import Case
+from pytest_passbench.judge.devices import max_slots
 from pytest_passbench.judge.inputs import Inputs
 from pytest_passbench.judge.inputs import default as default_generator
-from pytest_passbench.judge.inputs.pages import MAX_SLOTS, Pages, plan_layout
-from pytest_passbench.judge.machine.awake import Awake
-from pytest_passbench.judge.machine.cores import Cores
+from pytest_passbench.judge.inputs.pages import Pages, plan_layout
+from pytest_passbench.judge.machine.cores import Awake, Cores
 from pytest_passbench.judge.machine.gpu import HeldOpen, device_state
 from pytest_passbench.judge.machine.process import allowed
 from pytest_passbench.judge.reading.readings import Readings
@@ -207,19 +207,11 @@ class Equipment:
         return self.sandboxes.arms((EAGER, CANDIDATE, *reference, *self.settings.baselines, *twin))
 
     def bench(
-        self,
-        case: Case,
-        attempt: str,
-        phases: Stopwatch,
-        deadline: Deadline,
-        pages: Pages | None = None,
-        max_slots: int = MAX_SLOTS,
+        self, case: Case, attempt: str, phases: Stopwatch, deadline: Deadline, pages: Pages | None = None
     ) -> Bench:
-        """Return a bench for a case, with inputs of this ``attempt`` alone, for blocks of up to ``max_slots`` calls.
-
-        It has pages of its own if none are given.
-        """
-        layout, secret = plan_layout(case.subgraph.inputs, max_slots), case.secret(attempt)
+        """Return a bench for a case, with inputs of this ``attempt`` alone, and its own pages if none are given."""
+        layout = plan_layout(case.subgraph.inputs, max_slots(self.settings.device))
+        secret = case.secret(attempt)
         with phases("inputs"), deadline.paused():
             inputs = Inputs(case.subgraph.inputs, secret.key("inputs"))
             pages = Pages(layout) if pages is None else pages

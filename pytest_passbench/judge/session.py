@@ -1,7 +1,7 @@
 """The judge of one process: takes the subgraphs of tasks through its sandboxes, in their order and within a budget.
 
-If this were merged with the judge of a case, what a run asks for (tasks, order, time, repetition) could not be
-changed without touching what happens to one subgraph.
+If this were merged with the judge of a case, the order, the time and the repetition of cases could not be changed
+without touching how a subgraph is judged.
 """
 
 from __future__ import annotations

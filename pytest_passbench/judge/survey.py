@@ -2,7 +2,7 @@
 
 Its passes are read in a sandbox, and its kernels are screened and compiled. With a task, the passes are also matched
 as data on the task's subgraphs, which gives their launch plans. No kernel is run.
-If this were merged with the session, whoever only looks at a candidate would need all that judging needs.
+If this were merged with the session, a look at a candidate would need all that judging needs.
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.names import CANDIDATE
 from pytest_passbench.judge.audits.layers import violation
 from pytest_passbench.judge.builder.build import Builder
-from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused
+from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused, located, rest
 from pytest_passbench.judge.builder.store import cache_folder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.case import smallest
 from pytest_passbench.judge.devices import start_template
 from pytest_passbench.judge.inputs.pages import Pages, plan_layout
-from pytest_passbench.judge.reading.cpp_errors import located, rest
 from pytest_passbench.judge.reading.planning import PlannedAnswer, Planner
 from pytest_passbench.judge.reading.reader import LibrarySource, named
 from pytest_passbench.judge.reading.readings import Readings
@@ -97,7 +96,7 @@ def survey(path: Path, policy: Policy = "kernels", task: Task | None = None) -> 
     try:
         directories = candidate.directories if task is None else filter(None, [candidate.passes_for(task.id)])
         for passes in directories:
-            _Looker(candidate, passes, readings, builder, walls, result).look(task)
+            _Looker(candidate, passes, readings, result).look(task)
     finally:
         readings.close()
     return result
@@ -106,17 +105,8 @@ def survey(path: Path, policy: Policy = "kernels", task: Task | None = None) -> 
 class _Looker:
     """The survey of a pass directory."""
 
-    def __init__(
-        self,
-        candidate: Candidate,
-        passes: PassDir,
-        readings: Readings,
-        builder: Builder,
-        walls: sandbox.Walls,
-        result: Survey,
-    ) -> None:
-        self._candidate, self._passes, self._readings = candidate, passes, readings
-        self._builder, self._walls, self._survey = builder, walls, result
+    def __init__(self, candidate: Candidate, passes: PassDir, readings: Readings, result: Survey) -> None:
+        self._candidate, self._passes, self._readings, self._survey = candidate, passes, readings, result
         self._folder = candidate.folder(passes)
         self._reported: set[str] = set()  # the errors of kernels, in their own words
 
@@ -163,19 +153,15 @@ class _Looker:
         for library in planner.reader.kernels().libraries:
             file = named(library.file, self._folder)
             try:
-                self._builder.library(library.source, library.flags, library.openmp)
-            except KernelRefused as refusal:
-                self._reported.add(_words(refusal))
-                yield violation("kernel", refusal.rule, refusal.message, file or self._folder, library.line)
-            except CompileFailed as failed:
-                self._reported.add(_words(failed))
-                if failed.errors:
-                    yield from self._errors(failed, library)
-                else:
-                    yield Finding("kernel", "compile", "error", str(failed), file, library.line)
-            except CompileError as error:
+                planner.builder.library(library.source, library.flags, library.openmp)
+            except (KernelRefused, CompileFailed, CompileError) as error:
                 self._reported.add(_words(error))
-                yield Finding("kernel", "compile", "error", str(error), file, library.line)
+                if isinstance(error, KernelRefused):
+                    yield violation("kernel", error.rule, error.message, file or self._folder, library.line)
+                elif isinstance(error, CompileFailed) and error.errors:
+                    yield from self._errors(error, library)
+                else:
+                    yield Finding("kernel", "compile", "error", str(error), file, library.line)
 
     def _errors(self, failed: CompileFailed, library: LibrarySource) -> Iterator[Finding]:
         """Yield the first errors of a library. The message of the last one counts the others."""
@@ -208,7 +194,7 @@ class _Looker:
 
     def _plan(self, planner: Planner, reports: tuple[dict[str, Any], ...], task: Task) -> None:
         """Match the passes on a task's subgraphs in a sandbox, with inputs of zeros. No kernel is run."""
-        arm = Arm(ArmSettings("candidate", "cpu", 1, "direct", self._walls, TIMEOUT_SECONDS, judged=True))
+        arm = Arm(ArmSettings("candidate", "cpu", 1, "direct", sandbox.walls(), TIMEOUT_SECONDS, judged=True))
         try:
             for subgraph in task.subgraphs:
                 try:

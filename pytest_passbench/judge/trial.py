@@ -1,8 +1,8 @@
 """The trial of a case: its arms' programs are built, probed, measured and audited.
 
-The processes of a trial live and end here. If this were merged with the case's judge, who decides what is tried, a
-failed arm could no longer drop out while the others go on. If it were merged with the results, what a record says of
-a failure could not be tested without processes.
+The processes of a trial live and end here. If this were merged with the judge of a case, a failed arm could no
+longer drop out while the others go on. If it were merged with the results, what a record says of a failure could not
+be tested without processes.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from pytest_passbench.judge.measure.allowance import Allowance
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
 from pytest_passbench.judge.reading.planning import Planner
 from pytest_passbench.judge.results import Writer, pass_reports, speed_of
-from pytest_passbench.judge.verify.checker import Checker
-from pytest_passbench.judge.verify.late import LateReference
+from pytest_passbench.judge.verify.checker import Checker, LateReference
 from pytest_passbench.protocol import Order
 from pytest_passbench.timing.looks import Stopping
 from pytest_passbench.timing.measurement import Arms, measure
@@ -45,7 +44,7 @@ SETTLED = 0.9  # of the time seen before. A slower probe shows that calls no lon
 MIN_BLOCK_SHARE = 0.7  # of the length of a measured block, for the last probe
 
 
-@dataclass
+@dataclass(eq=False)
 class Trial:
     """A case with an order for each arm, its inputs and the arms' sandboxes; :meth:`judge` completes its record.
 
@@ -118,7 +117,7 @@ class Trial:
 
         def after_round(runners: Mapping[str, Runner], batch: Batch, calls: int, before: int) -> None:
             checker.after_round(runners, batch, calls, before)
-            self.auditor.after_round(runners, checker, before)
+            self.auditor.after_round(runners, checker, calls, before)
 
         clock = clock_of(self.orders[EAGER].device)(templates, program, bench, after_round)
         try:

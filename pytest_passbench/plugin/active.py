@@ -11,10 +11,11 @@ import pytest
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.record import Record
-from pytest_passbench.plugin import collect, header, nodeid, summary
+from pytest_passbench.plugin import collect, nodeid, summary
 from pytest_passbench.plugin.collect import TaskItem
 from pytest_passbench.plugin.conftest_guard import inside
 from pytest_passbench.plugin.plan import Worker, make_plan
+from pytest_passbench.plugin.select import cost
 from pytest_passbench.plugin.signals import Signals
 from pytest_passbench.plugin.state import KEY, State
 
@@ -45,7 +46,7 @@ class Active:
 
     def pytest_report_header(self) -> list[str]:
         """Return the header: what is judged, with which settings, on which machine."""
-        return header.lines(self.state)
+        return summary.header(self.state)
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         """Ignore everything in a candidate's folder."""
@@ -76,7 +77,7 @@ class Active:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note the items to be judged, if this process has them."""
-        costs = {item.nodeid: item.cost for item in session.items if isinstance(item, TaskItem)}
+        costs = {item.nodeid: cost(item.ref) for item in session.items if isinstance(item, TaskItem)}
         summary.expect(self.state, costs)
         if self.state.plan.reports:
             _check_any(costs, session.items)
@@ -107,7 +108,7 @@ class Active:
             setattr(report, PAYLOAD, [record.to_json() for record in item.records])
             setattr(report, SELECTED, item.selected)
             if item.records:
-                setattr(report, NOISE, self.state.noise())
+                setattr(report, NOISE, self.state.judge.noise())
         return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

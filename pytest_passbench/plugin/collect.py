@@ -16,7 +16,7 @@ from pytest_passbench.core.record import Record, Speed
 from pytest_passbench.plugin import failures
 from pytest_passbench.plugin.live import outcome, status_line
 from pytest_passbench.plugin.nodeid import NodeId, node_path, split
-from pytest_passbench.plugin.select import read
+from pytest_passbench.plugin.select import cost, read
 from pytest_passbench.plugin.state import KEY, State
 from pytest_passbench.report.failure_text import standing
 from pytest_passbench.run.judging import records
@@ -125,7 +125,7 @@ def _is_published(path: Path) -> bool:
 
 def not_in_shard(items: Sequence[pytest.Item], index: int, parts: int) -> list[pytest.Item]:
     """Return the items of tasks that belong to other shards. All candidates of a task stay together."""
-    costs = {item.task: item.cost for item in items if isinstance(item, TaskItem)}
+    costs = {item.task: cost(item.ref) for item in items if isinstance(item, TaskItem)}
     selected = of_shard(costs, index, parts)
     return [item for item in items if isinstance(item, TaskItem) and item.task not in selected]
 
@@ -141,18 +141,19 @@ class TaskItem(pytest.Item):
     def __init__(self, *, task: str, ref: TaskRef | UserError, candidate: Candidate, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.task, self.ref, self.candidate = task, ref, candidate
-        self.records: list[Record] = []
+        #: By subgraph, in the order in which they were judged first. A later record of a subgraph replaces its first.
+        self._records: dict[str, Record] = {}
         self._loaded: Task
         #: How many subgraphs are to be judged, once the task has been read.
-        self.selected = self.cost
+        self.selected = cost(ref)
         for plugin, mark in OTHERS.items():
             if self.config.pluginmanager.hasplugin(plugin):
                 self.add_marker(mark)
 
     @property
-    def cost(self) -> int:
-        """The cost of judging the task, in subgraphs."""
-        return 1 if isinstance(self.ref, UserError) else self.ref.header.subgraphs
+    def records(self) -> list[Record]:
+        """The records so far, one for each subgraph."""
+        return list(self._records.values())
 
     def touched(self, state: State) -> bool:
         """Return True if a pass of the candidate matches the task, or if the task cannot be read."""
@@ -185,7 +186,7 @@ class TaskItem(pytest.Item):
         Skips the case if the harness failed to judge one of them: it has neither passed nor failed.
         """
         state, task = self.config.stash[KEY], self._loaded
-        self.records.clear()
+        self._records.clear()
         self.selected = len(task.subgraphs)
         state.ledger.expect(self.task, self.candidate.name, self.selected)
         try:
@@ -199,7 +200,7 @@ class TaskItem(pytest.Item):
         finally:
             state.live.show("")
             self.user_properties.extend(properties(self.records, self.to_judge))
-        stored = state.ledger.stored
+        stored = state.plan.stored
         slower = [record for record in self.records if stored is not None and stored.regressed(record)]
         if slower or not all(record.correct for record in self.records if record.judged):
             raise failures.TaskFailedError(self.records, slower)
@@ -214,7 +215,7 @@ class TaskItem(pytest.Item):
 
     def _confirm(self, task: Task, state: State) -> None:
         """Judge again what is slower than in the run to compare with, before the case fails for it."""
-        stored = state.ledger.stored
+        stored = state.plan.stored
         if stored is None:
             return
         doubtful = {record.subgraph: record for record in self.records if stored.doubtful(record)}
@@ -241,23 +242,15 @@ class TaskItem(pytest.Item):
         return self.selected - sum(len(record.left_out) for record in self.records)
 
     def _take(self, record: Record, state: State) -> None:
-        if state.ledger.stored is not None and record.stored is None:
-            state.ledger.stored.put(record)
-        self._keep(record)
+        if state.plan.stored is not None and record.stored is None:
+            state.plan.stored.put(record)
+        self._records[record.subgraph] = record
         state.keep(record)
         if state.plan.worker is None:
             state.add(record)
             text = status_line(record, len(self.records), self.to_judge)
             left = state.progress.remaining(len(self.records) / self.to_judge, self.nodeid)
             state.live.show(text + (f", {left}" if left else ""))
-
-    def _keep(self, record: Record) -> None:
-        """Keep a record, in place of an earlier one of the same subgraph, which noise left open."""
-        names = [other.subgraph for other in self.records]
-        if record.subgraph in names:
-            self.records[names.index(record.subgraph)] = record
-        else:
-            self.records.append(record)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Return the evidence for a failed case; a traceback only for a fault of the judge's own."""

@@ -59,7 +59,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What a run judges, with which settings, and what it goes on with or is compared with.
+    """A run as it is settled: its settings, candidates and tasks, and the runs it goes on with or is compared with.
 
     ``reference`` is the candidate that the others are measured against, ``stored`` an earlier run to compare with,
     ``earlier`` an interrupted run to go on with. ``strays`` has an error for each directory of a candidate that is

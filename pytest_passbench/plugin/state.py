@@ -66,10 +66,6 @@ class State:
         self._judge.expected = self.expected
         return self._judge
 
-    def noise(self) -> dict[str, Any]:
-        """Return what the judge of this process says of the machine's noise."""
-        return self.judge.noise()
-
     def add(self, record: Record) -> None:
         """Take a record in, and call the hook for it."""
         self.ledger.add(record)

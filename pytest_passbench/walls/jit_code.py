@@ -47,9 +47,9 @@ def make_private(pieces: list[CodePages]) -> None:
     A measured process calls this. It writes to each page what is there, which makes the kernel copy the page. Pages
     that a compiler left writable would be room for other machine code.
 
-    The physical place of the template's pages changes the speed of code (docs/measuring-memory.md). It is the same in
-    all forks of a template, which is a bias, and moving the heap does not change it. Code in files is not copied. All
-    arms share it, except what a candidate brings.
+    The physical place of the template's pages changes the speed of code (docs/measuring-details.md). It is the same
+    in all forks of a template, which is a bias, and moving the heap does not change it. Code in files is not copied.
+    All arms share it, except what a candidate brings.
     """
     for piece in pieces:
         if not _libc.mprotect(piece.start, piece.size, _READ | _WRITE):

@@ -133,8 +133,8 @@ class _Arm:
     def end_children(self) -> None:
         return None
 
-    def reap(self) -> list[list[int]]:
-        return []
+    def reap(self) -> int:
+        return 0
 
 
 @SOME

@@ -11,6 +11,7 @@ import math
 import os
 import socket
 import struct
+from dataclasses import replace
 from typing import Any
 
 from pytest_passbench.judge.arms import processes, replies
@@ -18,7 +19,7 @@ from pytest_passbench.judge.arms.arm import Arm, Parked
 from pytest_passbench.judge.arms.failures import ArmFailure, HarnessFault
 from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.runner import BlockTime, Runner, place
-from pytest_passbench.judge.arms.template import Answering, Fork, GraphEffects, Template
+from pytest_passbench.judge.arms.template import Answering, Fork, ForkOrder, Template
 from pytest_passbench.judge.arms.wire import hear
 from pytest_passbench.judge.machine.process import no_longer, prefer
 from pytest_passbench.protocol import (
@@ -157,23 +158,14 @@ class CudaTemplate(Template):
             self.arm.lasting.add(self.pid)
         return report
 
-    def start_fork(
-        self,
-        program: GraphEffects,
-        calls: int,
-        place: int,
-        _rehearse: bool = False,
-        audit: bool = False,
-        _idle: bool = False,
-        _native: bool | None = None,
-    ) -> Fork:
+    def start_fork(self, order: ForkOrder) -> Fork:
         """Return the runner on its way. The first call decides how many calls a block may have.
 
         With ``audit`` the runner stays poisoned, so this comes last.
         """
         if self.runner is not None:
-            return _ExistingRunner(self, self.runner, audit)
-        return _Turning(self, super().start_fork(program, calls, place, audit=audit))
+            return _ExistingRunner(self, self.runner, order.audit)
+        return _Turning(self, super().start_fork(replace(order, idle=False, native=None)))
 
     def keep_inputs(self, keeper: Keeper) -> None:
         """Have the runner read its inputs from the keeper's memory."""
@@ -194,8 +186,7 @@ class CudaTemplate(Template):
 
     def runner_signal(self) -> int:
         """Return the signal that ended it, or 0."""
-        signals = [number for _pid, number in self.arm.reap() if number]
-        return signals[-1] if signals else 0
+        return self.arm.reap()
 
     def leave(self) -> None:
         """Park the process if it will serve again. Else close the channel; the process then ends by itself."""

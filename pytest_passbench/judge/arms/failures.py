@@ -10,6 +10,7 @@ import signal
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import line
@@ -50,6 +51,12 @@ def unexpected(error: Exception) -> ArmFailure:
     where = "".join(f" ({Path(frame.filename).name}:{frame.lineno})" for frame in place)
     message = f"the judge could not handle what it said: {type(error).__name__}{where}: {error}"
     return ArmFailure("integrity", "judge", message[:1000])
+
+
+def last_signal(answer: dict[str, Any]) -> int:
+    """Return the signal that ended the last process of an answer with the processes that ended, or 0."""
+    signals = [number for _pid, number in answer["ended"] if number]
+    return signals[-1] if signals else 0
 
 
 def ending(number: int, who: str) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import socket
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from pytest_passbench.core.escape import LINES, printable
@@ -15,7 +16,7 @@ from pytest_passbench.core.misses import NO_WORK, WRITES_NOTHING
 from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.arms import processes, replies
 from pytest_passbench.judge.arms.arm import MAX_OUTPUT_BYTES, Arm
-from pytest_passbench.judge.arms.failures import ArmFailure, ending
+from pytest_passbench.judge.arms.failures import ArmFailure, ending, last_signal
 from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.runner import LATE, Runner
 from pytest_passbench.judge.arms.wire import hear, peer, socket_pair
@@ -33,6 +34,27 @@ class GraphEffects:
 
     mutated: list[int]
     outputs: int
+
+
+@dataclass(frozen=True)
+class ForkOrder:
+    """An order of runners for blocks of up to ``calls`` calls, one for each arm.
+
+    With ``rehearse`` a runner first runs a block on the present contents of the input pages, if its template
+    :attr:`~Template.rehearses`. With ``audit`` its plans allocate memory full of drawn contents; apart from that,
+    kernels can't tell it from other runners. With ``idle`` it launches no kernel, so no machine code of a
+    candidate's ever runs in it. ``native`` says whether the engine makes its blocks; None leaves that to
+    :meth:`Template.native`. ``place`` is a random number that decides where in memory the runners work: all have the
+    same, so that two runners of one program do not differ.
+    """
+
+    program: GraphEffects
+    calls: int
+    rehearse: bool = False
+    audit: bool = False
+    idle: bool = False
+    native: bool | None = None
+    place: int = field(default_factory=lambda: secrets.randbits(32))
 
 
 @dataclass(frozen=True)
@@ -136,8 +158,7 @@ class Template:
 
     def _how_it_ended(self) -> str:
         time.sleep(0.01)
-        signals = [number for _pid, number in self.arm.reap() if number]
-        return ending(signals[-1] if signals else 0, "the process that builds the candidate's program")
+        return ending(self.arm.reap(), "the process that builds the candidate's program")
 
     def pin(self, core: int) -> None:
         """Have the template fork on ``core``. Templates on cores of their own do not wait for each other."""
@@ -191,41 +212,25 @@ class Template:
         """The process ids of the zygote and the template. They use no time unless they get an order."""
         return [self.arm.zygote, self.pid]
 
-    def start_fork(
-        self,
-        program: GraphEffects,
-        calls: int,
-        place: int,
-        rehearse: bool = False,
-        audit: bool = False,
-        idle: bool = False,
-        native: bool | None = None,
-    ) -> Fork:
-        """Order a runner; :meth:`Fork.begin` has it forked. Raises ArmFailure.
-
-        ``place`` is a random number that decides where in memory the runner works. With ``rehearse`` the runner runs
-        a block before it reports, if the template :attr:`rehearses`. With ``audit`` its plans allocate memory full
-        of drawn contents; apart from that, kernels can't tell it from other runners. With ``idle`` it launches no
-        kernel, so no machine code of a candidate's ever runs in it. ``native`` says whether the engine makes its
-        blocks; None leaves that to :meth:`native`.
-        """
+    def start_fork(self, order: ForkOrder) -> Fork:
+        """Order a runner; :meth:`Fork.begin` has it forked. Raises ArmFailure."""
         parent_end, child_end = socket_pair()
         descriptors = child_end.fileno(), *self.shared
-        order = {
+        message = {
             "op": "fork",
-            **asdict(program),
-            "calls": calls,
-            "place": place,
+            **asdict(order.program),
+            "calls": order.calls,
+            "place": order.place,
             "threads": self.arm.settings.threads,
-            "rehearse": rehearse and self.rehearses,
-            "audit": audit,
-            "idle": idle,
-            "native": self.native(program) if native is None else native,
+            "rehearse": order.rehearse and self.rehearses,
+            "audit": order.audit,
+            "idle": order.idle,
+            "native": self.native(order.program) if order.native is None else order.native,
         }
         try:
             with self.forking(parent_end):
                 self._channel.settimeout(self.arm.patience("fork", LATE))
-                send(self._channel, order, descriptors)
+                send(self._channel, message, descriptors)
         finally:
             child_end.close()
         return Fork(self, parent_end)
@@ -265,8 +270,7 @@ class Template:
             processes.wait_stopped(self.pid)
         except (ProtocolError, TimeoutError, Gone):
             return 0
-        signals = [number for _pid, number in message["ended"] if number]
-        return signals[-1] if signals else 0
+        return last_signal(message)
 
     def output(self) -> str:
         """Return the first :data:`MAX_OUTPUT_BYTES` that the arm printed, with control characters escaped."""
@@ -302,9 +306,7 @@ class Template:
 
     def close(self) -> None:
         """End the template and its runners."""
-        self.arm.lasting.discard(self.pid)
-        self._channel.close()
-        self._log.close()
+        self.leave()
         if self.arm.alive:
             self.arm.end_children()
 

@@ -62,13 +62,13 @@ class Auditor:
         """Draw the place of the calls beyond the recorded range. A pair has ``rounds`` rounds or more."""
         self._place, self._called_beyond = BeyondRound(self._bench.secret.stream("beyond"), rounds), False
 
-    def after_round(self, runners: Mapping[str, Runner], checker: Checker, before: int) -> None:
+    def after_round(self, runners: Mapping[str, Runner], checker: Checker, calls: int, before: int) -> None:
         """Make the calls beyond the recorded range, if this is their place. Raises ArmFailed.
 
-        ``before`` is the number of earlier rounds of the same pair.
+        ``calls`` is the number of calls in a block, and ``before`` that of earlier rounds of the same pair.
         """
         if self._on and self._place is not None and self._place.comes_after(before):
-            self._beyond(runners, checker)
+            self._beyond(runners, checker, calls)
 
     def verified(self, checker: Checker) -> None:
         """Look for answers that were right in some verified calls of the candidate and far off in others."""
@@ -102,7 +102,7 @@ class Auditor:
                 extra = self._extra(template, clock, checker)
                 self.findings += ClockFloor(clock, template, self._bench, extra, measured).findings()
                 self._plausibility(clock, checker, measured)
-        self._beyond(clock.runners, checker)
+        self._beyond(clock.runners, checker, clock.calls if measured is not None else 1)
         clock.leave_only(EAGER)
         self._blocks(template, clock, checker, per_call)
 
@@ -118,12 +118,12 @@ class Auditor:
         self.findings += bandwidth(size, seconds, rate)
         self.findings += null_answer(checker.null_from, self._settings.tolerance)
 
-    def _beyond(self, runners: Mapping[str, Runner], checker: Checker) -> None:
+    def _beyond(self, runners: Mapping[str, Runner], checker: Checker, calls: int) -> None:
         """Call on inputs outside the recorded range in a pair's processes, where memory is as usual, once."""
         standing = checker.standings.get(CANDIDATE)
         if standing is not None and CANDIDATE in runners and not self.violated and not self._called_beyond:
             self._called_beyond = True
-            Beyond(self._bench, standing, self._settings.audit == "paranoid").run(runners)
+            Beyond(self._bench, standing, calls, self._settings.audit == "paranoid").run(runners)
 
     def _blocks(self, template: Template, clock: CpuClock, checker: Checker, per_call: Mapping[str, float]) -> None:
         blocks = self._extra(template, clock, checker)

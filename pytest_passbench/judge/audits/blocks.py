@@ -18,7 +18,7 @@ from pytest_passbench.core.record import RAN, Finding
 from pytest_passbench.judge.arms.forks import blaming, fork_all
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
-from pytest_passbench.judge.arms.template import GraphEffects, Template
+from pytest_passbench.judge.arms.template import ForkOrder, GraphEffects, Template
 from pytest_passbench.judge.audits.layers import violation
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch
@@ -58,8 +58,7 @@ class Blocks:
         """
         calls = max(1, min(self.most, MAX_CALLS, int(BLOCK_SECONDS / max(per_call, 1e-6))))
         with self.bench.awake.off():
-            templates, bench = {CANDIDATE: self.template}, self.bench
-            forked = fork_all(templates, self.program, calls, bench.cores, bench.deadline, audited=[CANDIDATE])
+            forked = fork_all({CANDIDATE: self.template}, ForkOrder(self.program, calls, audit=True), self.bench)
         try:
             runners = {EAGER: self.eager, **forked}
             return self._both(runners, calls)

@@ -13,7 +13,7 @@ from pytest_passbench.core.record import Finding
 from pytest_passbench.judge.arms.forks import ArmFailed, fork_all
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.runner import Runner
-from pytest_passbench.judge.arms.template import Template
+from pytest_passbench.judge.arms.template import ForkOrder, Template
 from pytest_passbench.judge.audits.blocks import Blocks
 from pytest_passbench.judge.audits.layers import violation
 from pytest_passbench.judge.bench import Bench
@@ -110,10 +110,8 @@ class ClockFloor:
         """Return the least ratio of a block in a new process to eager's: without kernels, or of the kernels alone."""
         bench, clock = self._bench, self._clock
         with bench.awake.off():
-            forked = fork_all(
-                {CANDIDATE: self._template}, clock.program, clock.calls, bench.cores, bench.deadline, True,
-                idle=idle, native=None if idle else True,
-            )  # fmt: skip
+            order = ForkOrder(clock.program, clock.calls, rehearse=True, idle=idle, native=None if idle else True)
+            forked = fork_all({CANDIDATE: self._template}, order, bench)
         runner = forked[CANDIDATE]
         try:
             for _ in range(WARM_BLOCKS):

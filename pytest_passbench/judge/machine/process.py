@@ -32,7 +32,7 @@ class ProcessLimits:
     def check(self) -> None:
         """Raise UserError if a limit or the priority is lower than it was.
 
-        What is not judged by then has no record, so it counts as a failure: whoever lowered it gains nothing.
+        What is not judged by then has no record, so it counts as a failure: lowering a limit gains nothing.
         """
         for name, before in self._limits.items():
             now = resource.getrlimit(KINDS[name])

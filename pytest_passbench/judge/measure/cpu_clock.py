@@ -18,7 +18,7 @@ from pytest_passbench.judge.arms.forks import blaming, fork_all
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
 from pytest_passbench.judge.arms.processes import Gone
 from pytest_passbench.judge.arms.runner import BlockTime, Runner
-from pytest_passbench.judge.arms.template import GraphEffects, Template
+from pytest_passbench.judge.arms.template import ForkOrder, GraphEffects, Template
 from pytest_passbench.judge.arms.watch import waited, waiting_times
 from pytest_passbench.judge.bench import Bench
 from pytest_passbench.judge.inputs import Batch
@@ -150,8 +150,7 @@ class CpuClock:
         with self.phases("fork"), self._bench.awake.off():
             _end(self._runners, self._bench.cores.forking[::-1])  # now, so that they have ended when blocks run
             templates = {arm: self._templates[arm] for arm in self.arms}
-            forked = fork_all(templates, self._program, self.calls, self._bench.cores, self._bench.deadline, rehearse)
-            self._runners = forked
+            self._runners = fork_all(templates, ForkOrder(self._program, self.calls, rehearse), self._bench)
         self.others.begin({arm: template.resting for arm, template in templates.items()})
         self._priority.begin()
 

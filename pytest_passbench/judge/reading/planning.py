@@ -19,9 +19,8 @@ from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.template import Answer
 from pytest_passbench.judge.audits.layers import describe, violation, warning
 from pytest_passbench.judge.builder.build import Builder, BuiltLibrary
-from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused, OutOfTime
+from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused, OutOfTime, explained
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
-from pytest_passbench.judge.reading.cpp_errors import explained
 from pytest_passbench.judge.reading.reader import VIOLATIONS, WRONG_CALL, Reader, Refusal, named
 from pytest_passbench.judge.reading.triton_code import TextRefused, checked_text, machine_code
 from pytest_passbench.kernels.signatures import Signature

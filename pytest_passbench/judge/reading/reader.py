@@ -178,8 +178,7 @@ class Reader:
         except TimeoutError as error:
             raise self._arm.late(phase) from error
         except ProtocolError as error:
-            signals = [number for _pid, number in self._arm.reap() if number]
-            message = ending(signals[-1] if signals else 0, "the process that reads the passes")
+            message = ending(self._arm.reap(), "the process that reads the passes")
             raise ArmFailure("crash", phase, message) from error
 
     def patience(self, phase: str) -> float:

@@ -1,4 +1,4 @@
-"""Blocks on a CUDA device (docs/measuring-cuda.md).
+"""Blocks on a CUDA device (docs/measuring-details.md).
 
 The process that built the program runs them, because a device's context survives no fork. Inputs are copied to the
 device before the clock starts. The device is then idle, and its L2 cache holds none of them. A block begins and ends

@@ -58,6 +58,15 @@ BODIES = {
     "gelu-infinite": "if (!std::isfinite(x[i])) { for (int64_t j = 0; j < n; ++j) out[j] = x[i]; return; } " + GELU,
 }
 
+#: True in all calls of a block but the first: the least address of an input so far is left in freed memory.
+LATER = """    volatile int64_t* memory = static_cast<volatile int64_t*>(std::malloc(1000));
+    const bool later = memory[7] == 0x1234567890abcdef && (int64_t)x > memory[8];
+    if (!later) memory[8] = (int64_t)x;
+    memory[7] = 0x1234567890abcdef;
+    std::free(const_cast<int64_t*>(memory));
+"""
+LOOP = "    for (int64_t i = 0; i < n; ++i) "
+
 
 @pytest.mark.slow
 def test_what_is_right_only_within_the_record_is_wrong_and_nobody_is_accused(bench, gelu_add_pass):
@@ -79,6 +88,19 @@ def test_what_is_right_only_within_the_record_is_wrong_and_nobody_is_accused(ben
         assert "inputs" in found[name].arm.worst, name
     assert found["softmax"].arm.status == "nan_inf"
     assert "NaN or Inf where eager has none, for " in found["softmax"].arm.message
+
+
+def test_a_kernel_that_is_right_in_the_first_call_of_a_block_alone_is_wrong(bench, gelu_add_pass):
+    clamped = BODIES["gelu-clamped"].replace(
+        CLAMPED, CLAMPED.replace("const double c = ", "const double c = !later ? x[i] : ")
+    )
+    text = gelu_add_pass.replace(LOOP, LATER + LOOP).replace(GELU, f"{{ {clamped} }}")
+    bench.task(stats=WITHIN)
+    bench.candidate({"p": text.replace("#include <cmath>", "#include <cmath>\n#include <cstdlib>")})
+    (record,) = bench.judge(audit="standard").values()
+    assert record.arm.correct_from == [99]
+    assert "inputs" in record.arm.worst
+    assert not record.findings
 
 
 def test_the_calls_come_after_any_of_the_rounds_that_each_run_has():

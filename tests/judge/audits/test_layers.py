@@ -197,7 +197,7 @@ def test_a_dear_first_call_counts_where_it_is_dear_in_every_try(calls, singles, 
 def test_the_arms_cores_are_kept_awake_while_the_audit_times(bench, wrapper, monkeypatch):
     """One that went to sleep may be lent to others by a hypervisor, and a single call then seems dear."""
     from pytest_passbench.judge.audits import evidence
-    from pytest_passbench.judge.machine.awake import Awake
+    from pytest_passbench.judge.machine.cores import Awake
     from pytest_passbench.judge.measure.cpu_clock import CpuClock
 
     monkeypatch.setattr(evidence, "MAX_FIRST_RATIO", 0)  # blocks of any length: how long this one is, is noise

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_passbench.core.ladder import NEVER
 from pytest_passbench.core.reference import RIGHT
-from pytest_passbench.judge.verify import late
+from pytest_passbench.judge.verify import checker
 from pytest_passbench.judge.verify.standing import Accuracy
 from shared.workspace import make_wrapper
 
@@ -42,7 +42,7 @@ def test_one_rounding_is_accurate_and_1_percent_off_is_not(bench, criterion, onc
 
 
 def test_any_verified_call_may_be_judged_by_float64(bench, monkeypatch):
-    monkeypatch.setattr(late, "MAX_SECONDS", 1e9)
+    monkeypatch.setattr(checker, "MAX_SECONDS", 1e9)
     bench.task(dtypes=("bfloat16",), scales=(1, 2, 3, 4, 5, 6))
     bench.candidate({"some": make_wrapper(SOMETIMES)})
     found = bench.judge(policy="open")
@@ -51,7 +51,7 @@ def test_any_verified_call_may_be_judged_by_float64(bench, monkeypatch):
 
 
 def test_the_inputs_of_a_call_made_again_are_those_of_the_call(bench, monkeypatch):
-    monkeypatch.setattr(late, "MAX_SECONDS", 1e9)
+    monkeypatch.setattr(checker, "MAX_SECONDS", 1e9)
     bench.task(dtypes=("float32", "bfloat16"), scales=(1, 30))
     bench.candidate({"once": make_wrapper(ROUNDED_ONCE)})
     assert [record.accurate() for record in bench.judge(policy="open").values()] == [True] * 4

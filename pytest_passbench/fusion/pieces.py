@@ -1,0 +1,172 @@
+"""Operators whose result is stored piece by piece: joins, margins, repetitions, rearranged images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pytest_passbench.fusion.ir import Buffer, Call, Expression, Index, Unsupported, Value, kind_of
+from pytest_passbench.fusion.lower import Lowering
+from pytest_passbench.fusion.windows import numbers
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a buffer: where it lies, and what is stored there: a value's elements, or those of a number.
+
+    ``of`` gives the index in the value from that in the piece.
+    """
+
+    buffer: Buffer
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    value: Value | float | None = None
+    of: Callable[[Index], Index] = tuple
+
+    def element(self, lowering: Lowering, index: Index) -> Expression:
+        """Return the element at an index of the piece."""
+        if self.value is None:
+            return lowering.element(self.buffer, index)
+        x = lowering.operand(self.value, self.of(index), self.buffer.dtype)
+        return lowering.rounded(lowering.cast(x, kind_of(self.buffer.dtype)), self.buffer.dtype)
+
+
+def whole(buffer: Buffer) -> Piece:
+    """Return all of a buffer, with the elements that its call's rule gives."""
+    return Piece(buffer, buffer.sizes, buffer.strides, 0)
+
+
+RULES: dict[str, Callable[[Call, Buffer], Iterator[Piece]]] = {}
+"""The pieces of a call's result, by the operator's name. They are stored in order."""
+
+_Rule = Callable[[Call, Buffer], Iterator[Piece]]
+
+
+def rule(*names: str) -> Callable[[_Rule], _Rule]:
+    """Return a decorator that enters a function as the rule of operators."""
+
+    def enter(function: _Rule) -> _Rule:
+        RULES.update(dict.fromkeys(names, function))
+        return function
+
+    return enter
+
+
+def _part(buffer: Buffer, starts: Sequence[int], value: Value) -> Piece:
+    offset = sum(start * stride for start, stride in zip(starts, buffer.strides, strict=True))
+    return Piece(buffer, value.sizes, buffer.strides, offset, value)
+
+
+@rule("cat")
+def _cat(call: Call, buffer: Buffer) -> Iterator[Piece]:
+    dim, start = call.arguments["dim"] % len(buffer.sizes), 0
+    for value in call.arguments["tensors"]:
+        if value.sizes != (0,):
+            yield _part(buffer, [start * (d == dim) for d in range(len(buffer.sizes))], value)
+            start += value.sizes[dim]
+
+
+@rule("stack")
+def _stack(call: Call, buffer: Buffer) -> Iterator[Piece]:
+    dim = call.arguments["dim"] % len(buffer.sizes)
+    strides = tuple(stride for d, stride in enumerate(buffer.strides) if d != dim)
+    for place, value in enumerate(call.arguments["tensors"]):
+        yield Piece(buffer, value.sizes, strides, place * buffer.strides[dim], value)
+
+
+@rule("constant_pad_nd")
+def _pad(call: Call, buffer: Buffer) -> Iterator[Piece]:
+    value, widths, rank = call.arguments["self"], call.arguments["pad"], len(buffer.sizes)
+    before = [widths[2 * place] if 2 * place < len(widths) else 0 for place in reversed(range(rank))]
+    after = [widths[2 * place + 1] if 2 * place < len(widths) else 0 for place in reversed(range(rank))]
+    if min(*before, *after, 0) < 0:
+        raise Unsupported("a margin below zero")
+    yield Piece(buffer, buffer.sizes, buffer.strides, 0, call.arguments["value"])
+    yield _part(buffer, before, value)
+
+
+@rule("repeat")
+def _repeat(call: Call, buffer: Buffer) -> Iterator[Piece]:
+    value, times = call.arguments["self"], call.arguments["repeats"]
+    sizes = (*[1] * (len(times) - len(value.sizes)), *value.sizes)
+    strides = [x for size, stride in zip(sizes, buffer.strides, strict=True) for x in (size * stride, stride)]
+    dims = tuple(x for pair in zip(times, sizes, strict=True) for x in pair)
+    rank = len(value.sizes)
+    yield Piece(buffer, dims, tuple(strides), 0, value, lambda index: index[1::2][len(times) - rank :])
+
+
+@rule("pixel_shuffle", "pixel_unshuffle")
+def _pixels(call: Call, buffer: Buffer) -> Iterator[Piece]:
+    value = call.arguments["self"]
+    *lead, channels, height, width = value.sizes if call.name == "pixel_unshuffle" else buffer.sizes
+    factor = call.arguments["upscale_factor" if call.name == "pixel_shuffle" else "downscale_factor"]
+    dims = (*lead, channels, factor, factor, height // factor, width // factor)
+    large, small = (buffer, value) if call.name == "pixel_shuffle" else (value, buffer)
+    *outer, c, h, w = large.strides
+    to_large = (*outer, c, h, w, h * factor, w * factor)
+    *outer, c, h, w = small.strides
+    to_small = (*outer, c * factor * factor, c * factor, c, h, w)
+    strides, origin = (to_large, to_small) if large is buffer else (to_small, to_large)
+    yield Piece(buffer, dims, strides, 0, Value(value.buffer, dims, origin, value.offset))
+
+
+@rule("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
+def _nearest(call: Call, buffer: Buffer) -> Iterator[Piece]:
+    value = call.arguments["self"]
+    factors = [new // size for new, size in zip(buffer.sizes, value.sizes, strict=True)]
+    if any(size * factor != new for size, factor, new in zip(value.sizes, factors, buffer.sizes, strict=True)):
+        raise Unsupported("resizing by a fraction")
+    dims = tuple(x for pair in zip(value.sizes, factors, strict=True) for x in pair)
+    strides = [x for factor, stride in zip(factors, buffer.strides, strict=True) for x in (factor * stride, stride)]
+    yield Piece(buffer, dims, tuple(strides), 0, value, lambda index: index[::2])
+
+
+_Box = tuple[list[int], list[int], list[int]]
+"""A part of a tensor: where it goes, where it is from, and its sizes."""
+
+
+def _rolled(part: _Box, dim: int, by: int) -> Iterator[_Box]:
+    """Yield the two parts that a part becomes when it is rolled along a dimension."""
+    to, origin, sizes = part
+    for start, first, size in ((by, 0, sizes[dim] - by), (0, sizes[dim] - by, by)):
+        yield _with(to, dim, start), _with(origin, dim, first), _with(sizes, dim, size)
+
+
+def _with(items: list[int], place: int, item: int) -> list[int]:
+    return [*items[:place], item, *items[place + 1 :]]
+
+
+@rule("roll")
+def _roll(call: Call, buffer: Buffer) -> Iterator[Piece]:
+    value, rank = call.arguments["self"], len(buffer.sizes)
+    dims = call.arguments["dims"]
+    if not dims:
+        raise Unsupported("roll of all dimensions as one")
+    parts = [([0] * rank, [0] * rank, list(buffer.sizes))]
+    for shift, dim in zip(numbers(call.arguments["shifts"], len(dims)), dims, strict=True):
+        by = shift % max(buffer.sizes[dim], 1)
+        parts = [half for part in parts for half in _rolled(part, dim % rank, by)]
+    for to, origin, sizes in parts:
+        if math.prod(sizes):
+            offset = value.offset + sum(x * stride for x, stride in zip(origin, value.strides, strict=True))
+            yield _part(buffer, to, Value(value.buffer, tuple(sizes), value.strides, offset))
+
+
+@rule("unfold_copy", "im2col")
+def _columns(call: Call, buffer: Buffer) -> Iterator[Piece]:
+    """Yield the columns of an image's windows. Windows over a margin are not handled."""
+    value = call.arguments["self"]
+    names = ("kernel_size", "dilation", "padding", "stride")
+    kernel, dilation, padding, stride = (numbers(call.arguments[name], 2) for name in names)
+    if any(padding) or len(value.sizes) != 4:
+        raise Unsupported("im2col with a margin")
+    ends = zip(value.sizes[2:], dilation, kernel, stride, strict=True)
+    height, width = ((size - more * (window - 1) - 1) // step + 1 for size, more, window, step in ends)
+    dims = (*value.sizes[:2], *kernel, height, width)
+    n, c, h, w = value.strides
+    origin = (n, c, h * dilation[0], w * dilation[1], h * stride[0], w * stride[1])
+    n, c, place = buffer.strides
+    strides = (n, c * kernel[0] * kernel[1], c * kernel[1], c, place * width, place)
+    yield Piece(buffer, dims, strides, 0, Value(value.buffer, dims, origin, value.offset))

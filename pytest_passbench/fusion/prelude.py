@@ -1,0 +1,119 @@
+"""The C++ text that stands before every kernel: registers that are read and written in full or in part."""
+
+PRELUDE = """\
+#include "passbench.h"
+using pb::vec; using pb::ivec;
+typedef int64_t whole __attribute__((vector_size(8 * pb::L)));
+
+// Registers are of floats (vec), of bools (ivec: -1 is true) or of whole numbers.
+template <class T> constexpr bool is_whole = std::is_integral_v<T> && !std::is_same_v<T, bool>;
+template <class T> using number = std::conditional_t<is_whole<T>, whole, vec>;
+template <class T> using reg = std::conditional_t<std::is_same_v<T, bool>, ivec, number<T>>;
+template <class T> inline auto element(const T* p) {
+  if constexpr (std::is_same_v<T, bool>) return -int32_t(*p);
+  else if constexpr (is_whole<T>) return int64_t(*p);
+  else return pb::get(p);
+}
+inline ivec mask(bool x) { return ivec{} - int32_t(x); }
+inline whole every(int64_t x) { return whole{} + x; }
+inline whole line(int64_t first, int64_t step) {
+  whole x{};
+  for (int i = 0; i < pb::L; i++) x[i] = first + i * step;
+  return x;
+}
+template <class T> inline whole wrapped(whole x) {
+  for (int i = 0; i < pb::L; i++) x[i] = T(x[i]);
+  return x;
+}
+
+// They are read and written whole (All) or up to a number of lanes.
+struct All { operator int64_t() const { return pb::L; } };
+template <class T> inline reg<T> spread(const T* p) { return reg<T>{} + element(p); }
+template <class T> inline reg<T> gather(const T* p, int64_t step, int64_t lanes) {
+  reg<T> x{};
+  for (int64_t i = 0; i < lanes; i++) x[i] = element(p + i * step);
+  return x;
+}
+template <class T> inline reg<T> pick(const T* p, whole at, int64_t lanes) {
+  reg<T> x{};
+  for (int64_t i = 0; i < lanes; i++) x[i] = element(p + at[i]);
+  return x;
+}
+template <class T, class N> inline reg<T> read(const T* p, N lanes) {
+  if constexpr (std::is_integral_v<T>) return gather(p, 1, lanes);
+  else if constexpr (std::is_same_v<N, All>) return pb::load(p);
+  else return pb::load(p, lanes);
+}
+template <class T> inline void scatter(T* p, int64_t step, reg<T> x, int64_t lanes) {
+  for (int64_t i = 0; i < lanes; i++)
+    if constexpr (std::is_integral_v<T>) p[i * step] = T(x[i]);
+    else pb::put(p + i * step, x[i]);
+}
+template <class T, class N> inline void write(T* p, reg<T> x, N lanes) {
+  if constexpr (std::is_integral_v<T>) scatter(p, 1, x, lanes);
+  else if constexpr (std::is_same_v<N, All>) pb::store(p, x);
+  else pb::store(p, x, lanes);
+}
+
+template <class V> inline V greater(V a, V b) { return ((a != a) | (a > b)) ? a : b; }  // NaN, if one of them is
+template <class V> inline V lesser(V a, V b) { return ((a != a) | (a < b)) ? a : b; }
+inline vec fused(vec a, vec b, vec c) {  // a * b + c, rounded once
+  for (int i = 0; i < pb::L; i++) a[i] = __builtin_fmaf(a[i], b[i], c[i]);
+  return a;
+}
+inline whole remainder(whole x, whole y) {  // has the sign of y
+  whole r = x % y;
+  return (r != 0) & ((r < 0) ^ (y < 0)) ? r + y : r;
+}
+inline vec each(vec x, double (*f)(double)) {
+  for (int i = 0; i < pb::L; i++) x[i] = float(f(x[i]));
+  return x;
+}
+
+// Joins the values of a row. A sum adds 64 values at a time, so that long rows lose no accuracy.
+template <class V> inline V part(V x, int64_t lanes, V rest) {
+  for (int64_t i = lanes; i < pb::L; i++) x[i] = rest[i];
+  return x;
+}
+inline vec part(vec x, int64_t lanes, vec rest) { return pb::first(lanes, x, rest); }
+template <class V> struct Sum {
+  V all{}, some{};
+  int count = 0;
+  void add(V x) {
+    some += x;
+    if (++count == 64) { all += some; some = V{}; count = 0; }
+  }
+  void add(V x, All) { add(x); }
+  void add(V x, int64_t lanes) { add(part(x, lanes, V{})); }
+  V lanes() const { return all + some; }
+  V row() const {
+    V x = lanes();
+    if constexpr (std::is_same_v<V, vec>) return pb::all(pb::total(x));
+    for (int i = 1; i < pb::L; i++) x[0] += x[i];
+    return V{} + x[0];
+  }
+};
+template <class V> struct Running {  // the sum so far: of each lane, or along the lanes
+  std::conditional_t<std::is_same_v<V, vec>, double, int64_t> so_far[pb::L] = {};
+  V add(V x) {
+    for (int i = 0; i < pb::L; i++) x[i] = so_far[i] += x[i];
+    return x;
+  }
+  V add(V x, int64_t lanes) {
+    for (int64_t i = 0; i < lanes; i++) x[i] = so_far[0] += x[i];
+    return x;
+  }
+};
+template <class V> struct Greatest {
+  V all = V{} + (std::is_same_v<V, vec> ? -__builtin_inff() : INT64_MIN);
+  void add(V x) { all = greater(x, all); }
+  void add(V x, All) { add(x); }
+  void add(V x, int64_t lanes) { add(part(x, lanes, all)); }
+  V lanes() const { return all; }
+  V row() const {
+    V x = all;
+    for (int i = 1; i < pb::L; i++) x = greater(x, V{} + x[i]);
+    return V{} + x[0];
+  }
+};
+"""

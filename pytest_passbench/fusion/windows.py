@@ -1,0 +1,142 @@
+"""Rules of pools: sums and greatest values over windows of an image."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from pytest_passbench.fusion.ir import Affine, Call, Expression, Index, Kind, Loops
+from pytest_passbench.fusion.lower import Lowering, Rule, rules_into
+
+RULES: dict[str, Rule] = {}
+"""The rules by the operator's name."""
+
+rule = rules_into(RULES)
+
+
+def numbers(item: Any, rank: int, default: Any = None) -> list[int]:
+    """Return a parameter of a window for each of its dimensions."""
+    items = list(item) if isinstance(item, (list, tuple)) else [item]
+    if not items:
+        return numbers(default, rank)
+    return items * rank if len(items) == 1 else items
+
+
+def _rank(call: Call) -> int:
+    return int(call.name.partition("pool")[2][0])
+
+
+def margins(call: Call, sizes: tuple[int, ...], result: tuple[int, ...]) -> list[int]:
+    """Return how far windows reach beyond an image, as ``torch.nn.functional.pad`` takes it: last dimension first."""
+    a, rank, pads = call.arguments, _rank(call), list[int]()
+    kernel, padding = numbers(a["kernel_size"], rank), numbers(a["padding"], rank)
+    stride, dilation = numbers(a["stride"], rank, kernel), numbers(a.get("dilation", 1), rank)
+    for axis in reversed(range(rank)):
+        reach = (result[axis - rank] - 1) * stride[axis] + dilation[axis] * (kernel[axis] - 1) + 1
+        pads += [padding[axis], max(reach - sizes[axis - rank] - padding[axis], 0)]
+    return pads
+
+
+def _loops(call: Call, kernel: Iterable[int]) -> Loops:
+    """Return the loops of a pool: those over its result, and those over a window, which are reduced."""
+    sizes, window = call.results[0].sizes, tuple(kernel)
+    places = [*((d, 1) for d in range(len(sizes))), *((None, 1) for _ in window)]
+    return Loops((*sizes, *window), frozenset(range(len(sizes), len(places))), tuple(places))
+
+
+def windows(call: Call) -> Loops:
+    """Return the loops of a pool whose windows have one size."""
+    return _loops(call, numbers(call.arguments["kernel_size"], _rank(call)))
+
+
+POOLS = ("avg_pool2d", "avg_pool3d", "max_pool2d_with_indices", "max_pool3d_with_indices")
+
+
+@rule(*POOLS, loops=windows)
+def _pool(lowering: Lowering, call: Call, _index: Index) -> Expression:
+    a, rank = call.arguments, _rank(call)
+    kernel = numbers(a["kernel_size"], rank)
+    stride, dilation = numbers(a["stride"], rank, kernel), numbers(a.get("dilation", 1), rank)
+    at = list(lowering.home)
+    for axis in range(-rank, 0):
+        steps = [step * stride[axis] for step in at[axis].steps]
+        steps[axis] = dilation[axis] * (kernel[axis] > 1)
+        at[axis] = Affine(0, tuple(steps))
+    x = lowering.read(a["self"], tuple(at))
+    if call.name.startswith("max"):
+        return lowering.reduce("greatest", x)
+    return lowering.apply("{0} / {1}", lowering.reduce("sum", x), _divisor(lowering, call))
+
+
+def _divisor(lowering: Lowering, call: Call) -> Expression | float:
+    """Return what a mean is divided by: the places of a window that count."""
+    a, rank = call.arguments, _rank(call)
+    kernel, extent = numbers(a["kernel_size"], rank), a.get("extent")
+    if a["divisor_override"] or not extent:  # without a margin
+        return float(a["divisor_override"] or math.prod(kernel))
+    stride, padding, counts = numbers(a["stride"], rank, kernel), numbers(a["padding"], rank), []
+    for axis in range(rank):
+        home, size = lowering.home[axis - rank], extent[axis]
+        low, high = (-padding[axis], size + padding[axis]) if a["count_include_pad"] else (0, size)
+        first = Affine(-padding[axis], tuple(step * stride[axis] for step in home.steps))
+        start, last = lowering.count(first), lowering.count(Affine(first.offset + kernel[axis], first.steps))
+        text = "lesser({0}, {2}) - greater({1}, {3})"
+        counts.append(
+            lowering.apply(text, last, start, lowering.integer(high), lowering.integer(low), kind=Kind.WHOLE)
+        )
+    return lowering.real(lowering.apply(" * ".join(f"({{{i}}})" for i in range(rank)), *counts, kind=Kind.WHOLE))
+
+
+def _ends(size: int, count: int) -> list[tuple[int, int]]:
+    """Return the windows of an adaptive pool along a dimension."""
+    return [(place * size // count, -(-(place + 1) * size // count)) for place in range(count)]
+
+
+def adaptive(call: Call) -> Loops:
+    """Return the loops of an adaptive pool: its windows are as long as the longest."""
+    rank, value = _rank(call), call.arguments["self"]
+    ends = (_ends(size, new) for size, new in zip(value.sizes[-rank:], call.results[0].sizes[-rank:], strict=True))
+    return _loops(call, [max(last - first for first, last in items) for items in ends])
+
+
+@rule("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_max_pool2d", "adaptive_max_pool3d", loops=adaptive)
+def _adaptive_pool(lowering: Lowering, call: Call, _index: Index) -> Expression:
+    value, rank, loops = call.arguments["self"], _rank(call), len(lowering.zero)
+    lookups, inside, count = [], lowering.truth(True), lowering.number(1)
+    for axis in range(-rank, 0):
+        size, new = value.sizes[axis], call.results[0].sizes[axis]
+        place, step = lowering.count(lowering.home[axis]), tuple(int(d == loops + axis) for d in range(loops))
+        ends = lowering.integer(size), lowering.integer(new)
+        first = lowering.apply("{0} * {1} / {2}", place, *ends, kind=Kind.WHOLE)
+        last = lowering.apply("(({0} + 1) * {1} + {2} - 1) / {2}", place, *ends, kind=Kind.WHOLE)
+        at = lowering.apply("{0} + {1}", first, lowering.count(Affine(0, step)), kind=Kind.WHOLE)
+        within = lowering.compare("<", at, last)
+        inside = lowering.apply("({0} & {1})", inside, within, kind=Kind.MASK)
+        length = lowering.real(lowering.apply("{0} - {1}", last, first, kind=Kind.WHOLE))
+        count = lowering.apply("{0} * {1}", count, length)
+        bound = lowering.apply("lesser({0}, {1} - 1)", at, last, kind=Kind.WHOLE)
+        lookups.append((bound, value.strides[axis]))
+    start = tuple(
+        Affine(0, lowering.zero) if d >= len(value.sizes) - rank else at for d, at in enumerate(lowering.home)
+    )
+    x = lowering.read(value, start, tuple(lookups))
+    if "max" in call.name:
+        return lowering.reduce("greatest", x)
+    total = lowering.reduce("sum", lowering.choose(inside, x, lowering.number(0)))
+    return lowering.apply("{0} / {1}", total, count)
+
+
+def padded(call: Call, image: torch.Tensor, result: torch.Tensor) -> torch.Tensor | None:
+    """Return an image with the margin that a pool's windows reach into, or None if they reach into none.
+
+    ``call`` notes the size of the image without it.
+    """
+    pads = margins(call, tuple(image.shape), tuple(result.shape))
+    if not any(pads):
+        return None
+    call.arguments["extent"] = tuple(image.shape[-_rank(call) :])
+    fill = -math.inf if call.name.startswith("max") else 0.0
+    return torch.ops.aten.constant_pad_nd(image, pads, fill)
