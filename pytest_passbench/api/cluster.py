@@ -101,7 +101,7 @@ class Remote:
         text = json.dumps(report.record.to_json())
         for here, home in self._homes.items():
             text = text.replace(json.dumps(here)[1:-1], json.dumps(home)[1:-1])
-        return SubgraphReport(Record.from_json(json.loads(text)))
+        return SubgraphReport(Record.from_data(json.loads(text)))
 
 
 def _host() -> str:

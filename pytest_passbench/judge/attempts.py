@@ -16,13 +16,11 @@ from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import FAULTS, ArmFailure, fault_line, raise_if_fault
 from pytest_passbench.judge.arms.forks import ArmFailed
 from pytest_passbench.judge.arms.names import CANDIDATE, EAGER
-from pytest_passbench.judge.arms.runner import Runner
-from pytest_passbench.judge.arms.template import GraphEffects, Template
+from pytest_passbench.judge.arms.template import Template
 from pytest_passbench.judge.bench import Bench, Deadline, Stopwatch
 from pytest_passbench.judge.case import Case
 from pytest_passbench.judge.devices import clock_of, start_template
 from pytest_passbench.judge.equipment import Equipment
-from pytest_passbench.judge.inputs import Batch
 from pytest_passbench.judge.machine.cores import device_locks, exclusive, pinned
 from pytest_passbench.judge.reading.reader import READING
 from pytest_passbench.judge.trial import Trial
@@ -46,10 +44,10 @@ def run_eager(order: Order, arms: Mapping[str, Arm], bench: Bench) -> None:
         with exclusive(device_locks(bench.locks)):
             for name, arm in arms.items():
                 templates[name] = start_template(arm, order, bench.layout, bench.pages.fd)
-            reports = [template.wait() for template in templates.values()]
-        program = GraphEffects(list(reports[0]["mutated"]), int(reports[0]["outputs"]))
+            for template in templates.values():
+                template.wait()
         with exclusive(bench.locks), pinned(bench.cores.judge), _spare_files():
-            _call(templates, program, bench, order.device)
+            _call(templates, bench, order.device)
     except ArmFailure as failure:
         raise_if_fault(EAGER, failure)
     except ArmFailed as failed:
@@ -71,8 +69,9 @@ def _spare_files() -> Iterator[None]:
         yield
 
 
-def _call(templates: Mapping[str, Template], program: GraphEffects, bench: Bench, device: str) -> None:
-    clock = clock_of(device)(templates, program, bench, _verify_nothing)
+def _call(templates: Mapping[str, Template], bench: Bench, device: str) -> None:
+    """Run blocks of all arms as a measurement does. Nothing of them is verified."""
+    clock = clock_of(device)(templates, templates[EAGER].effects, bench, lambda *_round: None)
     clock.calls = min(CALLS, bench.layout.slots)
     try:
         for _ in range(PAIRS):
@@ -82,10 +81,6 @@ def _call(templates: Mapping[str, Template], program: GraphEffects, bench: Bench
                     clock.block(arm, clock.calls)
     finally:
         clock.close()
-
-
-def _verify_nothing(_runners: Mapping[str, Runner], _batch: Batch, _calls: int, _before: int) -> None:
-    return
 
 
 class Attempts:

@@ -7,17 +7,17 @@ If this were merged with the session, a look at a candidate would need all that 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
 from pytest_passbench.candidate.layout import Candidate, PassDir
-from pytest_passbench.candidate.triton import KernelReference, KernelRefusal, kernel_text
+from pytest_passbench.candidate.triton import KernelReference, kernel_text
 from pytest_passbench.core import misses
 from pytest_passbench.core.escape import line
 from pytest_passbench.core.record import Finding, PassReport
+from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.core.settings import Policy
 from pytest_passbench.core.task import Subgraph, Task
 from pytest_passbench.judge.arms import sandbox
@@ -26,7 +26,7 @@ from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.names import CANDIDATE
 from pytest_passbench.judge.audits.layers import violation
 from pytest_passbench.judge.builder.build import Builder
-from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused, located, rest
+from pytest_passbench.judge.builder.refusals import CompileFailed, located, rest
 from pytest_passbench.judge.builder.store import cache_folder
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
 from pytest_passbench.judge.case import smallest
@@ -36,7 +36,6 @@ from pytest_passbench.judge.reading.planning import PlannedAnswer, Planner
 from pytest_passbench.judge.reading.reader import LibrarySource, named
 from pytest_passbench.judge.reading.readings import Readings
 from pytest_passbench.judge.results import pass_reports
-from pytest_passbench.kernels.toolchain import CompileError
 from pytest_passbench.plans import parse
 from pytest_passbench.protocol import READ, Order
 from pytest_passbench.suite.build import check_graphs
@@ -132,7 +131,7 @@ class _Looker:
     def _fail(self, failure: ArmFailure) -> None:
         """Add the findings of a failure, each once: a kernel's error has been told of, and comes again per match."""
         cause = failure.__cause__
-        if cause is not None and _words(cause) in self._reported:
+        if isinstance(cause, Rejected) and cause.message in self._reported:
             return
         severity = "violation" if failure.status == "integrity" else "error"
         finding = Finding("load", failure.status, severity, failure.message, named("", self._folder))
@@ -154,14 +153,14 @@ class _Looker:
             file = named(library.file, self._folder)
             try:
                 planner.builder.library(library.source, library.flags, library.openmp)
-            except (KernelRefused, CompileFailed, CompileError) as error:
-                self._reported.add(_words(error))
-                if isinstance(error, KernelRefused):
-                    yield violation("kernel", error.rule, error.message, file or self._folder, library.line)
-                elif isinstance(error, CompileFailed) and error.errors:
-                    yield from self._errors(error, library)
+            except Rejected as refusal:
+                self._reported.add(refusal.message)
+                if isinstance(refusal, CompileFailed) and refusal.errors:
+                    yield from self._errors(refusal, library)
+                elif refusal.layer == "compile":
+                    yield Finding("kernel", "compile", "error", refusal.message, file, library.line)
                 else:
-                    yield Finding("kernel", "compile", "error", str(error), file, library.line)
+                    yield violation("kernel", refusal.rule, refusal.message, file or self._folder, library.line)
 
     def _errors(self, failed: CompileFailed, library: LibrarySource) -> Iterator[Finding]:
         """Yield the first errors of a library. The message of the last one counts the others."""
@@ -176,15 +175,12 @@ class _Looker:
     def _texts(self, planner: Planner) -> Iterator[Finding]:
         for text in planner.reader.kernels().triton:
             try:
-                kernel_text(self._passes.path, KernelReference.from_json(json.loads(text)))
-            except KernelRefusal as refusal:
-                self._reported.add(_words(refusal))
-                file = named(refusal.file, self._folder)
-                kind = "violation" if refusal.rule else "error"
-                yield Finding("kernel", refusal.rule or "text", kind, refusal.message, file, refusal.line)
-            except (ValueError, RecursionError) as error:
-                message = f"a Triton kernel is named in a form that is none: {error}"
-                yield Finding("kernel", "text", "error", message, self._folder)
+                kernel_text(self._passes.path, KernelReference.read(text))
+            except Rejected as refusal:
+                self._reported.add(refusal.message)
+                rule = refusal.rule if refusal.layer == "kernel" else ""  # else the reader names it in no form
+                file, kind = named(refusal.file, self._folder) or self._folder, "violation" if rule else "error"
+                yield Finding("kernel", rule or "text", kind, refusal.message, file, refusal.line)
 
     def _note(self, subgraph: str, name: str, answer: PlannedAnswer) -> None:
         self._survey.plans.append(MatchPlan(subgraph, name, answer.plan))
@@ -224,11 +220,6 @@ class _Noting:
         answer = self.planner.planned(data, capability)
         self.note(self.subgraph, str(data["name"]), answer)
         return answer
-
-
-def _words(error: BaseException) -> str:
-    """Return what an error says, without the place that some errors put before it."""
-    return str(getattr(error, "message", error))
 
 
 class _Matched(ArmFailure):

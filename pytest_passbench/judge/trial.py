@@ -17,7 +17,7 @@ from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.forks import ArmFailed, blaming
 from pytest_passbench.judge.arms.names import AGAINST, CANDIDATE, EAGER, FLOAT64, REFERENCE, TWIN
 from pytest_passbench.judge.arms.runner import Runner
-from pytest_passbench.judge.arms.template import GraphEffects, Template
+from pytest_passbench.judge.arms.template import Template
 from pytest_passbench.judge.audits.auditor import Auditor
 from pytest_passbench.judge.bench import Bench, Pace
 from pytest_passbench.judge.case import Case
@@ -110,8 +110,7 @@ class Trial:
 
     def _probe_and_measure(self) -> None:
         bench, templates = self.bench, self._templates.ready
-        report = templates[EAGER].report
-        program = GraphEffects(list(report["mutated"]), int(report["outputs"]))
+        program = templates[EAGER].effects
         verified = bench.secret.stream("verified calls")
         checker = Checker(bench.inputs, bench.layout, program.mutated, bench.tolerance, verified)
 

@@ -128,7 +128,7 @@ class Active:
             return
         self.state.progress.finish(report.nodeid)
         self.state.noises[getattr(report, "worker_id", "")] = getattr(report, NOISE, {})
-        records = [Record.from_json(data) for data in payload or ()]
+        records = [Record.from_data(data) for data in payload or ()]
         if getattr(report, SELECTED, None) == 0:
             summary.unread(self.state, report.nodeid)
         elif hasattr(report, "node"):
@@ -142,7 +142,7 @@ class Active:
         payload = getattr(report, PAYLOAD, None)
         if report.when != "call" or payload is None or self.state.report is not None:
             return None  # of the short summary at the end, too: it has its own line for each failure
-        return summary.status(self.state, report, [Record.from_json(data) for data in payload])
+        return summary.status(self.state, report, [Record.from_data(data) for data in payload])
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self) -> None:

@@ -1,7 +1,9 @@
 """Stand-ins for streams, graphs and synchronisation of ``torch.cuda``.
 
+from pytest_passbench.core.rejected import plan_refused
+
 A launch plan has no steps for streams and graphs. A module may make them while it is imported. Using one raises
-Refused. Synchronising and choosing a device do nothing here.
+Rejected. Synchronising and choosing a device do nothing here.
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ from typing import Any, NoReturn
 
 import torch
 
-from pytest_passbench.reader.recording import Refused
+from pytest_passbench.core.rejected import plan_refused
 
 
 class _Unused:
-    """An object that can be made but not used: reading an attribute raises Refused."""
+    """An object that can be made but not used: reading an attribute raises Rejected."""
 
     rule, what = "streams", "uses streams"
 
@@ -26,7 +28,7 @@ class _Unused:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise Refused(self.rule, self.what)
+        raise plan_refused(self.rule, self.what)
 
 
 class _GraphStandIn(_Unused):
@@ -35,7 +37,7 @@ class _GraphStandIn(_Unused):
 
 def _refusing(rule: str, what: str) -> Callable[..., NoReturn]:
     def refuse(*_arguments: Any, **_options: Any) -> NoReturn:
-        raise Refused(rule, what)
+        raise plan_refused(rule, what)
 
     return refuse
 

@@ -20,6 +20,7 @@ from pytest_passbench.core.files import decode, opened
 from pytest_passbench.core.jsontext import parse
 from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Record
+from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.core.run import plain
 from pytest_passbench.core.settings import LATEST
 from pytest_passbench.run.results_file import MAX_BYTES, decode_special
@@ -104,8 +105,8 @@ def _read(path: Path) -> Journaled:
         remedy = "start the run anew: it was interrupted before it began, or is of another version"
         raise UserError("is no journal of this version", where=path, remedy=remedy)
     try:
-        records = [Record.from_json(content["record"]) for content in contents[1:]]
-    except (KeyError, TypeError, AttributeError) as error:
+        records = [Record.from_data(content.get("record")) for content in contents[1:]]
+    except Rejected as error:
         raise UserError(f"has another form: {error}", where=path, remedy="start the run anew") from None
     return Journaled(first["header"], records, cut)
 

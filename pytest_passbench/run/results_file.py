@@ -11,6 +11,7 @@ from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.escape import abbreviated
 from pytest_passbench.core.files import kind_of, read_text
 from pytest_passbench.core.jsontext import parse as parse_json
+from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.core.run import SCHEMA, Run, digest, plain
 
 NAME = "results.json"
@@ -80,7 +81,10 @@ def parse(data: Any, path: Path) -> Run:
     remedy = "the file was edited or is of another version; take a fresh copy, or run again"
     if problem := results_check.schema_fault(data):
         raise UserError(problem, where=path, remedy=remedy)
-    run = Run.from_json(data)
+    try:
+        run = Run.from_data(data)
+    except Rejected as error:  # a number such as 3.0 is an integer for the schema
+        raise UserError(str(error), where=path, remedy=remedy) from None
     if problem := results_check.fault(run):
         raise UserError(problem, where=path, remedy=remedy)
     run.untouched = run.digest == digest(data)

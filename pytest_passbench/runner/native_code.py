@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
+import platform
 import struct
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -14,8 +16,10 @@ from pytest_passbench.plans.launch import Allocate, Copy, Fill, Form, Launch, La
 from pytest_passbench.runner.engine import Engine, PlanFields
 
 ALLOCATE, RELEASE, FILL, COPY, LAUNCH, DESCRIBE = range(6)
-MAX_FLOATS = 8  # of a launch, since the engine passes them in registers
-MAX_INTEGERS = 64  # of a launch, with the addresses
+#: Registers for floating-point arguments, and for all others (``INTEGERS`` in the engine). Further arguments are on
+#: the stack, in order, in 8 bytes each.
+FLOAT_REGISTERS, INTEGER_REGISTERS = 8, 8 if platform.machine() == "aarch64" else 6
+MAX_WORDS = 64  # of a launch: registers for integers, and words on the stack
 DTYPE_CODES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}  # ``pb::dtype`` in passbench.h
 _WORD = 8  # bytes
 #: The class of the functions of all libraries that ctypes loads.
@@ -107,19 +111,23 @@ class Assembler:
 
         Raises NotNative if there are more than the engine passes.
         """
-        integers, floats = list[int](), list[int]()
+        integers, floats, stacked = list[Sequence[int]](), list[int](), list[Sequence[int]]()
         for kind, value in zip(function.argtypes, arguments, strict=True):
-            if kind in (ctypes.c_float, ctypes.c_double):
-                floats.append(_bits(kind, value))
-            elif isinstance(value, Address):
-                integers += value
+            is_float = kind in (ctypes.c_float, ctypes.c_double)
+            word = value if isinstance(value, Address) else (0, (_bits if is_float else _integer)(kind, value))
+            if is_float and len(floats) < FLOAT_REGISTERS:
+                floats.append(word[1])
+            elif not is_float and len(integers) < INTEGER_REGISTERS:
+                integers.append(word)
             else:
-                integers += (0, _integer(kind, value))
-        if len(floats) > MAX_FLOATS or len(integers) > 2 * MAX_INTEGERS:
+                stacked.append(word)
+        if stacked:
+            integers += [(0, 0)] * (INTEGER_REGISTERS - len(integers)) + stacked
+        if len(integers) > MAX_WORDS:
             raise NotNative("launches a kernel with more arguments than the engine passes")
         self.functions.append(len(self.words) + 2)
         address = ctypes.cast(function, ctypes.c_void_p).value or 0
-        self._step(LAUNCH, address, len(integers) // 2, len(floats), *integers, *floats)
+        self._step(LAUNCH, address, len(integers), len(floats), *itertools.chain(*integers), *floats)
 
     def _step(self, kind: int, *words: int) -> None:
         self.words += (kind, len(words), *words)

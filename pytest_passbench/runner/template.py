@@ -138,8 +138,8 @@ def _rest() -> None:
 def _build(channel: socket.socket, message: dict[str, Any], pages_fd: int) -> Ready | None:
     """Return the ordered program, or report the failure to the judge and return None."""
     try:
-        pages = MappedPages(pages_fd, Layout.from_json(message["layout"]))
-        return _ready(Order.from_json(message["order"]), pages, channel)
+        pages = MappedPages(pages_fd, Layout.from_data(message["layout"]))
+        return _ready(Order.from_data(message["order"]), pages, channel)
     except Failure as failure:
         send(channel, {"status": failure.status, "phase": failure.phase, "message": failure.message})
     return None

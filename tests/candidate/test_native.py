@@ -9,8 +9,8 @@ import time
 import pytest
 
 from pytest_passbench.candidate import cpp_text
+from pytest_passbench.core.rejected import Rejected
 from pytest_passbench.judge.builder.build import check_flags
-from pytest_passbench.judge.builder.refusals import KernelRefused
 from pytest_passbench.kernels import signatures, toolchain
 from pytest_passbench.kernels.toolchain import CompileError
 
@@ -172,7 +172,7 @@ def test_pointers_that_a_kernel_may_write_through():
 ])  # fmt: skip
 def test_flags_that_tune(flag: str) -> None:
     check_flags((flag,))
-    with pytest.raises(KernelRefused, match="one that a kernel may add"):
+    with pytest.raises(Rejected, match="one that a kernel may add"):
         check_flags((f"{flag} -I/tmp",))  # the whole flag is looked at, not how it begins
 
 
@@ -186,10 +186,10 @@ def test_flags_that_tune(flag: str) -> None:
     "-z", "-Tx", "-idirafter", "-aux-info", "-fdump-tree-all", "-frandom-seed=1", "-mcmodel=large", "-DÄ",
 ])  # fmt: skip
 def test_flags_that_do_more(flag: str) -> None:
-    with pytest.raises(KernelRefused, match="is not one that a kernel may add"):
+    with pytest.raises(Rejected, match="is not one that a kernel may add"):
         check_flags(("-O2", flag))
 
 
 def test_many_flags() -> None:
-    with pytest.raises(KernelRefused, match="65 compiler flags"):
+    with pytest.raises(Rejected, match="65 compiler flags"):
         check_flags(("-O2",) * 65)

@@ -98,7 +98,7 @@ def test_the_verdict_is_a_sentence(ratios, lead):
 
 
 def test_comparisons_are_those_of_the_other_reports():
-    said = words(parsed(Run.from_json(good_inputs.results())))
+    said = words(parsed(Run.from_data(good_inputs.results())))
     assert "Head to head: cand against old" in said
     assert "Changes: cand, since old.json" in said
     assert "Comparison" not in words(parsed(sample_runs.troubled_run()))

@@ -54,6 +54,8 @@ SIGNATURES = [
     ("float32",) * 8 + ("int32",) * 12,
     ("int8", "float32", "bool", "float64", "uint64", "int16") * 2 + ("int64",) * 20,
     ("uint16",) * 50,
+    ("float32", "int64", "float64") * 12,
+    ("float64",) * 30 + ("int8", "float32"),
 ]
 WORKS = """
 extern "C" void add(const float* x, const float* y, float* out, int64_t n) {

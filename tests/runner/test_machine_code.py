@@ -112,6 +112,7 @@ def plan_of(*steps: Any) -> LaunchPlan:
                  "functions": []}  # fmt: skip
     data = {
         "version": 1,
+        "tensors": [],
         "tables": [],
         "kernels": [{"triton": json.dumps(reference)}],
         "steps": [{"allocate": [*FORM.to_data(), 0.0]}, *(step.to_data() for step in steps)],

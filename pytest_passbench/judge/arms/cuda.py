@@ -48,7 +48,7 @@ class Keeper:
 
     def __init__(self, arm: Arm, layout: Layout, pages_fd: int) -> None:
         """Start the process in eager's sandbox. Raises ArmFailure if the device cannot share memory."""
-        message = {"op": "keeper", "device": arm.settings.device, "layout": layout.to_json()}
+        message = {"op": "keeper", "device": arm.settings.device, "layout": layout.to_data()}
         self._stride, self._there = layout.stride, (0, 0)
         self.turn: int | None = None
         self._channel, self._log, _number = arm.fork(message, (pages_fd,))

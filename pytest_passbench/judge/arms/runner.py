@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pytest_passbench.core.escape import LINES, printable
+from pytest_passbench.core.schema import ADDRESS_END
 from pytest_passbench.judge.arms import processes, replies
 from pytest_passbench.judge.arms.arm import Arm
 from pytest_passbench.judge.arms.failures import ArmFailure, ending
-from pytest_passbench.judge.arms.messages import ADDRESS_END
 from pytest_passbench.judge.arms.processes import Gone, own_pages
 from pytest_passbench.judge.arms.watch import Watch
 from pytest_passbench.judge.arms.wire import hear, peer

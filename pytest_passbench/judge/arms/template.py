@@ -167,6 +167,11 @@ class Template:
             os.sched_setaffinity(self.pid, self.cores)
 
     @property
+    def effects(self) -> GraphEffects:
+        """The subgraph's effects, as the program's report states them."""
+        return GraphEffects(list(self.report["mutated"]), int(self.report["outputs"]))
+
+    @property
     def uncounted(self) -> dict[str, str]:
         """The passes that matched without effect, with the reason why their matches do not count."""
         reasons = {name: WRITES_NOTHING for name in self.plans if name not in self._fruitful}

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_passbench.candidate import cpp_text
+from pytest_passbench.core.rejected import Rejected, kernel_refused
 from pytest_passbench.judge.arms.sandbox import Walls
 from pytest_passbench.judge.builder import check, compile
-from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused, SourceError
+from pytest_passbench.judge.builder.refusals import CompileFailed, SourceError
 from pytest_passbench.judge.builder.store import KernelStore
 from pytest_passbench.kernels import signatures, toolchain
 from pytest_passbench.kernels.signatures import Signature
@@ -57,12 +58,12 @@ MAX_KEPT_BYTES = 256 << 20  # of libraries in memory
 
 
 def check_flags(flags: tuple[str, ...]) -> None:
-    """Raise :class:`KernelRefused` for the first flag that does more than tune."""
+    """Raise Rejected for the first flag that does more than tune."""
     if len(flags) > _MAX_FLAGS:
-        raise KernelRefused("native-flag", f"{len(flags)} compiler flags: a kernel may add {_MAX_FLAGS}")
+        raise kernel_refused("native-flag", f"{len(flags)} compiler flags: a kernel may add {_MAX_FLAGS}")
     for flag in flags:
         if not isinstance(flag, str) or len(flag) > _MAX_FLAG_CHARACTERS or not _plain(flag):
-            raise KernelRefused(
+            raise kernel_refused(
                 "native-flag",
                 f"the compiler flag {str(flag)[:_MAX_FLAG_CHARACTERS]!r} is not one that a kernel may add:"
                 " give flags that only tune the code, -DNAME or -DNAME=number",
@@ -92,7 +93,7 @@ class Builder:
     def __init__(self, walls: Walls, cache: Path | None) -> None:
         self._walls, self._store = walls, KernelStore(cache)
         self._built: dict[str, BuiltLibrary] = {}
-        self._failed: dict[str, KernelRefused | CompileFailed] = {}  # so that no limit is reached twice
+        self._failed: dict[str, Rejected] = {}  # so that no limit is reached twice
 
     def forget_failures(self) -> None:
         """Compile what failed once more if it is asked for again: the texts of a new run's candidates are others."""
@@ -103,19 +104,21 @@ class Builder:
     ) -> BuiltLibrary:
         """Return the library of ``source``, from the cache if it is there.
 
-        Raises KernelRefused if it breaks a rule, and CompileFailed if it does not compile. Raises LimitReached if
-        compiling takes too much, and OutOfTime if it takes longer than ``patience`` seconds. Raises UserError if this
-        machine has no compiler.
+        Raises Rejected if it breaks a rule, and CompileFailed if it does not compile, if compiling takes too much, or
+        if this machine has no compiler. Raises TimeoutError if it takes longer than ``patience`` seconds.
         """
         screen(source, flags)
-        options = toolchain.options(flags, openmp=openmp)
-        key = toolchain.key(source, compile.arguments(options), toolchain.compiler())
+        try:
+            options = toolchain.options(flags, openmp=openmp)
+            key = toolchain.key(source, compile.arguments(options), toolchain.compiler())
+        except CompileError as error:
+            raise CompileFailed(str(error)) from error
         if key in self._failed:
             raise self._failed[key]
         if key not in self._built:
             try:
                 self._built[key] = self._build(key, source, options, patience)
-            except (KernelRefused, CompileFailed) as error:
+            except Rejected as error:
                 self._failed[key] = error.with_traceback(None)
                 raise
             while sum(len(built.data) for built in self._built.values()) > MAX_KEPT_BYTES and len(self._built) > 1:
@@ -136,16 +139,16 @@ class Builder:
 
 
 def screen(source: str, flags: tuple[str, ...]) -> None:
-    """Raise :class:`KernelRefused` if text or flags break a rule, :class:`CompileFailed` if the text prints."""
+    """Raise Rejected if text or flags break a rule, CompileFailed if the text prints."""
     if not source.isascii():
         try:
             source.encode()
         except UnicodeEncodeError:
-            raise KernelRefused("native", "the source is no text: it has half of a character") from None
+            raise kernel_refused("native", "the source is no text: it has half of a character") from None
     check_flags(flags)
     for line, rule, what in cpp_text.screen(source):
         if rule == "native-prints":
             message = f"{what}: {cpp_text.REMEDIES[rule]}"
             errors = (SourceError(line, 0, message),)
             raise CompileFailed(f"line {line} of the kernel's source: {message}", source, errors)
-        raise KernelRefused(rule, f"line {line} of the kernel's source: {what}: {cpp_text.REMEDIES[rule]}")
+        raise kernel_refused(rule, f"line {line} of the kernel's source: {what}: {cpp_text.REMEDIES[rule]}")

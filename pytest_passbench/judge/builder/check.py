@@ -15,9 +15,10 @@ import platform
 import re
 from itertools import pairwise
 
+from pytest_passbench.core.rejected import kernel_refused
 from pytest_passbench.judge.builder import elf
 from pytest_passbench.judge.builder.elf import ElfLibrary, Malformed, Segment
-from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused
+from pytest_passbench.judge.builder.refusals import CompileFailed
 
 _MATHS = """
     acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10 exp2 expm1 fabs fdim floor
@@ -104,7 +105,7 @@ def may_need(library: str) -> bool:
 def check(data: bytes) -> frozenset[str]:
     """Return the names of the functions that the library exports.
 
-    Raises :class:`KernelRefused`, or :class:`CompileFailed` if its only fault is that it prints.
+    Raises Rejected, or CompileFailed if its only fault is that it prints.
     """
     try:
         library = ElfLibrary(data)
@@ -115,49 +116,49 @@ def check(data: bytes) -> frozenset[str]:
         _relocations(library)
         return frozenset(s.name for s in library.symbols if s.section and s.kind == _FUNCTION)
     except Malformed as error:
-        raise KernelRefused("native-library", f"the built library can't be read: {error}") from None
+        raise kernel_refused("native-library", f"the built library can't be read: {error}") from None
 
 
 def _segments(library: ElfLibrary) -> None:
     if library.machine != elf.MACHINES.get(platform.machine()):
         raise Malformed("built for another machine")
     if library.of_kind(elf.TLS):
-        raise KernelRefused("native-state", f"the kernel keeps storage between calls (thread_local): {_INSTEAD}")
+        raise kernel_refused("native-state", f"the kernel keeps storage between calls (thread_local): {_INSTEAD}")
     if {segment.kind for segment in library.segments} - _SEGMENTS:
-        raise KernelRefused("native-library", "the built library has segments that no kernel has")
+        raise kernel_refused("native-library", "the built library has segments that no kernel has")
     loads = library.of_kind(elf.LOAD)
     for before, after in pairwise(loads):
         if _down(after.address) < _up(before.end):
             raise Malformed("segments overlap")
     if any(segment.flags & elf.WRITE and segment.flags & elf.EXECUTE for segment in loads):
-        raise KernelRefused("native-library", "the built library has memory that is both writable and executable")
+        raise kernel_refused("native-library", "the built library has memory that is both writable and executable")
     stacks = library.of_kind(elf.STACK)
     if len(stacks) != 1 or stacks[0].flags & elf.EXECUTE:
-        raise KernelRefused("native-library", "the built library wants an executable stack")
+        raise kernel_refused("native-library", "the built library wants an executable stack")
 
 
 def _run_at_load(library: ElfLibrary) -> None:
     for tag, value in library.dynamic:
         if tag in _AT_LOAD or tag in _AT_LOAD_SIZES:
-            raise KernelRefused(
+            raise kernel_refused(
                 "native-load",
                 "the kernel runs code when it is loaded (a constructor or destructor, or a static object that is made"
                 " at run time): compute in the function, or make the object constexpr",
             )
         if tag not in _TABLES | _MORE_TABLES or value & ~_FLAGS.get(tag, value):
-            raise KernelRefused("native-library", f"the built library has the dynamic entry {tag:#x}: no kernel has")
+            raise kernel_refused("native-library", f"the built library has the dynamic entry {tag:#x}: no kernel has")
 
 
 def _dependencies(library: ElfLibrary) -> None:
-    """Raise KernelRefused or CompileFailed if the library uses libraries or functions that are not listed."""
+    """Raise Rejected or CompileFailed if the library uses libraries or functions that are not listed."""
     for name in library.needed_libraries:
         if not may_need(name):
-            raise KernelRefused("native-library", f"the kernel is linked with {name}")
+            raise kernel_refused("native-library", f"the kernel is linked with {name}")
     for symbol in library.symbols:
         if symbol.kind == _IFUNC:
-            raise KernelRefused("native-load", f"{symbol.name} is chosen by a function that runs at load (ifunc)")
+            raise kernel_refused("native-load", f"{symbol.name} is chosen by a function that runs at load (ifunc)")
         if symbol.kind == _THREAD:
-            raise KernelRefused("native-state", f"the kernel uses {symbol.name}, a thread's storage")
+            raise kernel_refused("native-state", f"the kernel uses {symbol.name}, a thread's storage")
     refused = [s.name for s in library.symbols if not s.section and s.name and not may_call(s.name)]
     if refused and all(prints(name) for name in refused):
         raise CompileFailed(
@@ -166,7 +167,7 @@ def _dependencies(library: ElfLibrary) -> None:
         )
     if refused:
         others = f" (and {', '.join(map(readable, refused[1:4]))})" if refused[1:] else ""
-        raise KernelRefused(
+        raise kernel_refused(
             "native-symbol",
             f"the kernel uses {readable(refused[0])}{others}:"
             " it may call functions for arithmetic, memory and OpenMP only",
@@ -174,14 +175,14 @@ def _dependencies(library: ElfLibrary) -> None:
 
 
 def _storage(library: ElfLibrary) -> None:
-    """Raise KernelRefused if memory stays writable once the library is loaded."""
+    """Raise Rejected if memory stays writable once the library is loaded."""
     relro = library.of_kind(elf.RELRO)
     for load in library.of_kind(elf.LOAD):
         if load.flags & elf.WRITE and not (len(relro) == 1 and _covers(relro[0], load)):
             sealed = relro[0].end if relro else load.address
             names = [name for name in library.names_within(sealed, 1 << 40) if not name.startswith(_OF_THE_LINKER)]
             examples = f", {', '.join(map(readable, names[:3]))}" if names else ""
-            raise KernelRefused(
+            raise kernel_refused(
                 "native-state",
                 f"the kernel keeps storage between calls ({load.end - sealed} bytes{examples}): {_INSTEAD}",
             )
@@ -198,7 +199,7 @@ def _relocations(library: ElfLibrary) -> None:
     for relocation in library.relocations:
         inside = any(s.address <= relocation.address and relocation.address + 8 <= s.end for s in writable)
         if relocation.kind not in allowed or relocation.symbol >= count or not inside:
-            raise KernelRefused("native-load", "the built library has a relocation that no kernel has (text, ifunc)")
+            raise kernel_refused("native-load", "the built library has a relocation that no kernel has (text, ifunc)")
 
 
 def readable(name: str) -> str:

@@ -18,10 +18,9 @@ from pathlib import Path
 from pytest_passbench.judge.arms import sandbox
 from pytest_passbench.judge.arms.failures import SandboxFailed
 from pytest_passbench.judge.builder.refusals import (
+    LIMIT,
     MAX_ERRORS,
     CompileFailed,
-    LimitReached,
-    OutOfTime,
     limit_reached,
     linker_errors,
     source_errors,
@@ -62,8 +61,8 @@ def run_compiler(
 ) -> tuple[int, bytes, bytes]:
     """Run a compiler with ``source`` on its standard input. Return exit code, output, and standard error.
 
-    Raises :class:`LimitReached` if it takes longer than the ``limit`` of all compilers (seconds), OutOfTime if it
-    takes longer than the caller's ``patience``.
+    Raises CompileFailed if it takes longer than the ``limit`` of all compilers (seconds), TimeoutError if it takes
+    longer than the caller's ``patience``: it may still compile, so it is tried again when it is asked for.
     """
     pipe = subprocess.PIPE
     with subprocess.Popen(
@@ -76,8 +75,8 @@ def run_compiler(
                 os.killpg(process.pid, signal.SIGKILL)  # all processes of bubblewrap's sandbox end with the first
             if isinstance(error, subprocess.TimeoutExpired):
                 if patience < limit:
-                    raise OutOfTime from None
-                raise LimitReached(f"compiling took longer than {limit:g} s") from None
+                    raise TimeoutError("the kernel is not compiled") from None
+                raise CompileFailed(f"compiling took longer than {limit:g} s", rule=LIMIT) from None
             raise
     return process.returncode, data, output
 
@@ -92,8 +91,8 @@ def run(
 ) -> bytes:
     """Compile ``source`` and return the library. It exports only ``functions``.
 
-    Raises :class:`CompileFailed`, or :class:`LimitReached` if compiling takes too much time, memory or room. Raises
-    OutOfTime if it takes longer than the caller's ``patience`` in seconds, SandboxFailed if no compiler was run.
+    Raises CompileFailed, also if compiling takes too much time, memory or room. Raises
+    TimeoutError if it takes longer than the caller's ``patience`` in seconds, SandboxFailed if no compiler was run.
     """
     compiler = toolchain.compiler()
     call = [compiler, *arguments(options), f"-I{toolchain.INCLUDE}", "-x", "c++", "-"]
@@ -112,7 +111,7 @@ def run(
     if code or not data:
         raise _failure(code, text.removeprefix(_STARTED), source)
     if len(data) > MAX_LIBRARY_BYTES:
-        raise LimitReached(f"the compiled kernel is larger than {MAX_LIBRARY_BYTES >> 20} MiB")
+        raise CompileFailed(f"the compiled kernel is larger than {MAX_LIBRARY_BYTES >> 20} MiB", rule=LIMIT)
     return data
 
 

@@ -1,4 +1,4 @@
-"""The errors for kernels that are refused or do not compile, and a C++ compiler's own by the lines of its input.
+"""The refusals of kernels that do not compile, and a C++ compiler's own by the lines of its input.
 
 Errors in the lines of the candidate's files are put into words for their author, with excerpts.
 The forms of a compiler's errors are those of GCC and Clang with ``LC_ALL=C``. Notes, warnings and excerpts are left
@@ -14,6 +14,10 @@ from pathlib import Path
 
 from pytest_passbench.candidate.origin import origin
 from pytest_passbench.core.plurals import counted
+from pytest_passbench.core.rejected import Rejected
+
+LIMIT = "limit"
+"""The rule of a :class:`CompileFailed` for a kernel that takes more time, memory or room than a kernel may."""
 
 MAX_ERRORS = 3  # of a kernel, that are shown
 _PLACE = re.compile(r"(?P<file>[^\s:][^:]*):(?P<line>\d+):(?P<column>\d+): +(?P<said>.*)")
@@ -87,38 +91,24 @@ def _errors(lines: list[str]) -> Iterator[tuple[SourceError, bool]]:
             waiting = ""
 
 
-class KernelRefused(Exception):
-    """A kernel breaks ``rule``, as ``message`` explains. It is an integrity violation of the candidate."""
+class CompileFailed(Rejected):
+    """A text that the compiler rejected. The message begins with its first error. It is a mistake, not a violation.
 
-    def __init__(self, rule: str, message: str) -> None:
-        self.rule, self.message = rule, message
-        super().__init__(f"{rule}: {message}")
-
-
-class CompileFailed(Exception):
-    """The compiler rejected the source. The message begins with its first error. It is a mistake, not a violation.
-
-    ``errors`` are the errors that have a line of ``source``, a C++ text.
+    ``errors`` are the errors that have a line of ``source``, a C++ text. ``line`` is that of a Triton kernel's file.
     """
 
-    def __init__(self, message: str, source: str = "", errors: tuple[SourceError, ...] = ()) -> None:
+    def __init__(
+        self, message: str, source: str = "", errors: tuple[SourceError, ...] = (), rule: str = "", line: int = 0
+    ) -> None:
         self.source, self.errors = source, errors
-        super().__init__(message)
+        super().__init__("compile", rule, message, line=line)
 
 
-class OutOfTime(Exception):
-    """Compiling took longer than the caller can wait. It may still compile, so it is tried again when asked for."""
-
-
-class LimitReached(CompileFailed):
-    """Compiling took more time, memory or room than a kernel may."""
-
-
-def limit_reached(output: str) -> LimitReached | None:
+def limit_reached(output: str) -> CompileFailed | None:
     """Return the limit that a compiler's messages name, or None if they name no limit."""
     for what, *words in _SHORT_OF:
         if any(word in output for word in words):
-            return LimitReached(f"compiling needs more {what} than a kernel may take")
+            return CompileFailed(f"compiling needs more {what} than a kernel may take", rule=LIMIT)
     return None
 
 

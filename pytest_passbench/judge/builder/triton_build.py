@@ -20,11 +20,12 @@ from typing import Any
 
 from pytest_passbench.candidate.triton import KernelText
 from pytest_passbench.core.paths import IMPORTED_FROM, PACKAGE
+from pytest_passbench.core.rejected import Rejected
+from pytest_passbench.core.schema import Fields, Flag, Items, Kinds, Text, Whole, read
 from pytest_passbench.judge.arms import sandbox
-from pytest_passbench.judge.arms.messages import BadMessage, Fields, Flag, Items, Kinds, Text, Whole, parse
 from pytest_passbench.judge.arms.sandbox import Walls
 from pytest_passbench.judge.builder.compile import run_compiler
-from pytest_passbench.judge.builder.refusals import CompileFailed, LimitReached, limit_reached
+from pytest_passbench.judge.builder.refusals import LIMIT, CompileFailed, limit_reached
 from pytest_passbench.judge.builder.store import KernelStore
 from pytest_passbench.judge.builder.triton_types import Specialised
 from pytest_passbench.judge.scratch import Scratch
@@ -81,7 +82,7 @@ def run(
     """Return a description (see :data:`DESCRIPTION`) and the machine code of each launch of a checked text.
 
     Raises :class:`CompileFailed` if the compiler does not start, or gives an answer of another form. Raises
-    OutOfTime if it takes longer than the caller's ``patience`` in seconds.
+    TimeoutError if it takes longer than the caller's ``patience`` in seconds.
     """
     job = {
         "text": text,
@@ -115,8 +116,8 @@ def _answers(data: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
         if place + described + code > len(data):
             return
         try:
-            form = parse(DESCRIPTION, data[place : place + described])
-        except BadMessage as error:
+            form = read(DESCRIPTION, data[place : place + described])
+        except Rejected as error:
             raise CompileFailed(f"Triton's compiler answers in a form that is none: {error}") from error
         place += described + code
         yield form, data[place - code : place]
@@ -128,14 +129,6 @@ class CompiledLaunch:
 
     binary: Binary
     code: bytes
-
-
-class Mistake(CompileFailed):
-    """Triton rejects a kernel. ``line`` is the line of the candidate's file, 0 if it is not known."""
-
-    def __init__(self, line: int, message: str) -> None:
-        self.line = line
-        super().__init__(message)
 
 
 class TritonBuilder:
@@ -158,7 +151,7 @@ class TritonBuilder:
         """Return the machine code of each launch of a kernel, or the failure to compile it.
 
         ``capability`` is the device's, such as 90 for 9.0. Raises CompileFailed if Triton's compiler does not work
-        here, OutOfTime if it takes longer than ``patience`` seconds.
+        here, TimeoutError if it takes longer than ``patience`` seconds.
         """
         data = text.to_json()
         keys = [_key(data, launch, capability) for launch in launches]
@@ -179,8 +172,8 @@ class TritonBuilder:
             return None
         described, _, code = stored.partition(b"\n")
         try:
-            return _checked(parse(DESCRIPTION, described), code, launch)
-        except (BadMessage, CompileFailed):
+            return _checked(read(DESCRIPTION, described), code, launch)
+        except Rejected:
             return None
 
     def _compiled(
@@ -201,12 +194,12 @@ class TritonBuilder:
 def _checked(described: dict[str, Any], code: bytes, launch: Specialised) -> CompiledLaunch:
     """Return machine code whose description fits the parameters that a launch passes.
 
-    Raises CompileFailed if there is no code or it does not fit, LimitReached if it is too large.
+    Raises CompileFailed if there is no code, if it does not fit, or if it is too large.
     """
     if not code.startswith(b"\x7fELF"):
         raise CompileFailed("Triton's compiler made no machine code")
     if len(code) > MAX_CODE_BYTES:
-        raise LimitReached(f"the compiled kernel is larger than {MAX_CODE_BYTES >> 20} MiB")
+        raise CompileFailed(f"the compiled kernel is larger than {MAX_CODE_BYTES >> 20} MiB", rule=LIMIT)
     fields = {name: value for name, value in described.items() if name not in ("status", "parameters")}
     sizes = tuple(described["parameters"])
     hidden = len(sizes) - len(launch.passed)
@@ -223,13 +216,13 @@ def _checked(described: dict[str, Any], code: bytes, launch: Specialised) -> Com
 def _failure(text: KernelText, described: dict[str, Any]) -> CompileFailed | None:
     """Return the failure that the compiler's answer describes; None if it made the code."""
     if described["status"] == "late":
-        return LimitReached(f"compiling took longer than {TIMEOUT_SECONDS} s")
+        return CompileFailed(f"compiling took longer than {TIMEOUT_SECONDS} s", rule=LIMIT)
     if described["status"] == "skipped":
         limit = TOTAL_TIMEOUT_SECONDS
-        return LimitReached(f"compiling a kernel's configurations took longer than {limit} s")
+        return CompileFailed(f"compiling a kernel's configurations took longer than {limit} s", rule=LIMIT)
     if described["status"] == "error":
         message = f"{described['message']}\n{described['said']}".strip()
-        return limit_reached(message) or Mistake(text.lines.get(described["line"], 0), message)
+        return limit_reached(message) or CompileFailed(message, line=text.lines.get(described["line"], 0))
     if described["status"] == "ended":
         message = f"Triton's compiler ended with {described['ended']}: {described['said']}"
         return limit_reached(message) or CompileFailed(message)

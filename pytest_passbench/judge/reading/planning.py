@@ -14,17 +14,17 @@ import torch
 
 from pytest_passbench.candidate.triton import KernelText, stored
 from pytest_passbench.core.plurals import counted
+from pytest_passbench.core.rejected import WRONG_CALL, Rejected, plan_refused
 from pytest_passbench.core.settings import Policy
 from pytest_passbench.judge.arms.failures import ArmFailure
 from pytest_passbench.judge.arms.template import Answer
 from pytest_passbench.judge.audits.layers import describe, violation, warning
 from pytest_passbench.judge.builder.build import Builder, BuiltLibrary
-from pytest_passbench.judge.builder.refusals import CompileFailed, KernelRefused, OutOfTime, explained
+from pytest_passbench.judge.builder.refusals import CompileFailed, explained
 from pytest_passbench.judge.builder.triton_build import TritonBuilder
-from pytest_passbench.judge.reading.reader import VIOLATIONS, WRONG_CALL, Reader, Refusal, named
-from pytest_passbench.judge.reading.triton_code import TextRefused, checked_text, machine_code
+from pytest_passbench.judge.reading.reader import VIOLATIONS, Reader, named
+from pytest_passbench.judge.reading.triton_code import checked_text, machine_code
 from pytest_passbench.kernels.signatures import Signature
-from pytest_passbench.kernels.toolchain import CompileError
 from pytest_passbench.plans import parse
 from pytest_passbench.plans.launch import (
     ITEM_BYTES,
@@ -145,7 +145,7 @@ class Planner:
         """
         try:
             request = parse.request(data)
-        except parse.PlanRefused as error:
+        except Rejected as error:
             raise ArmFailure("integrity", "plan", f"a request that is none: {error}") from error
         key = f"{capability} {request!r}"
         if key not in self._answers:
@@ -157,19 +157,10 @@ class Planner:
             plan = self.reader.record(request, self.policy)
             check(request, plan, self.policy)
             message, compiled, fruitful = self._kernels(plan, capability)
-        except Refusal as refusal:
-            raise self._failure(request.name, "plan", refusal) from refusal
-        except TextRefused as refusal:
-            raise self._text_failure(request.name, refusal) from refusal
-        except KernelRefused as refusal:
-            raise self._failure(request.name, "kernel", Refusal(refusal.rule, refusal.message)) from refusal
-        except OutOfTime as error:
+        except Rejected as rejected:
+            raise self._failure(request.name, rejected) from rejected
+        except TimeoutError as error:
             raise self.reader.late("compile", f"pass {request.name}: its kernels are not compiled") from error
-        except CompileFailed as error:
-            explanation = explained(error, self.root, request.name)
-            raise ArmFailure("compile_fail", "compile", explanation) from error
-        except CompileError as error:
-            raise ArmFailure("compile_fail", "compile", f"pass {request.name}: {error}") from error
         size = sum(table.nbytes for table in plan.tables)
         explanation = f"pass {request.name} brings {size} bytes of constant tables"
         findings = (warning("plan", "table", explanation),) if size else ()
@@ -192,23 +183,24 @@ class Planner:
             return match[0]
         return f"{self.root / text.file}:{text.lines.get(line, text.line)}"
 
-    def _failure(self, name: str, layer: str, refusal: Refusal) -> ArmFailure:
-        """Return a refusal as the arm's failure: a violation of a rule, or a wrapper that no plan can express."""
-        file = named(refusal.file, self.folder) or named(f"{name}.py", self.folder)
-        who = "the kernel wrapper " if layer == "plan" and refusal.rule != WRONG_CALL else ""
-        message = f"pass {name}: {who}{refusal.message}"
-        if layer == "plan" and refusal.rule not in VIOLATIONS:
-            place = f"{named(refusal.file, self.root)}:{refusal.line}: " if refusal.line else ""
-            status, phase = ("compile_fail", "compile") if refusal.rule == "no-kernel" else ("runtime_fail", "plan")
-            return ArmFailure(status, phase, f"{place}{message}")
-        finding = violation(layer, refusal.rule, message, file, refusal.line)
-        return ArmFailure("integrity", layer, describe(finding), (finding,), frozenset({name}))
+    def _failure(self, name: str, rejected: Rejected) -> ArmFailure:
+        """Return a refusal as the arm's failure.
 
-    def _text_failure(self, name: str, refusal: TextRefused) -> ArmFailure:
-        if refusal.rule is None:
-            place = f"{named(refusal.file, self.root)}:{refusal.line}"
-            return ArmFailure("compile_fail", "compile", f"{place}: pass {name}: {refusal.message}")
-        return self._failure(name, "kernel", Refusal(refusal.rule, refusal.message, refusal.file, refusal.line))
+        It is a violation of a rule, a wrapper that no plan can express, or a kernel that does not compile.
+        """
+        if isinstance(rejected, CompileFailed):
+            return ArmFailure("compile_fail", "compile", explained(rejected, self.root, name))
+        layer, rule = rejected.layer, rejected.rule
+        who = "the kernel wrapper " if layer == "plan" and rule != WRONG_CALL else ""
+        message = f"pass {name}: {who}{rejected.message}"
+        if not rule or (layer == "plan" and rule not in VIOLATIONS):
+            place = f"{named(rejected.file, self.root)}:{rejected.line}: " if rejected.line else ""
+            compiles = layer == "plan" and rule != "no-kernel"
+            status, phase = ("runtime_fail", "plan") if compiles else ("compile_fail", "compile")
+            return ArmFailure(status, phase, f"{place}{message}")
+        file = named(rejected.file or f"{name}.py", self.folder)
+        finding = violation(layer, rule, message, file, rejected.line)
+        return ArmFailure("integrity", layer, describe(finding), (finding,), frozenset({name}))
 
     def _kernels(self, plan: LaunchPlan, capability: int | None) -> tuple[dict[str, Any], tuple[bytes, ...], bool]:
         """Return the part of a template's answer about the plan's kernels, the compiled kernels, and ``fruitful``.
@@ -231,7 +223,7 @@ class Planner:
             self._count(built.data)
             signature = built.functions.get(kernel.function)
             if signature is None or signature.result != "void":
-                raise Refusal("kernel", f"launches {kernel.function}, which its source does not define")
+                raise plan_refused("kernel", f"launches {kernel.function}, which its source does not define")
             for step in plan.steps:
                 if isinstance(step, Launch) and step.kernel == number:
                     _check_arguments(kernel, signature, step.arguments)
@@ -253,44 +245,46 @@ class Planner:
         return self.reader.patience("compile")
 
     def _count(self, data: bytes) -> None:
-        """Count a compiled kernel. Raises Refusal if all of them together are too large."""
+        """Count a compiled kernel. Raises Rejected if all of them together are too large."""
         self._compiled.add(data)
         if sum(len(compiled) for compiled in self._compiled) > MAX_LIBRARY_BYTES:
-            raise Refusal("size", f"brings libraries of more than {MAX_LIBRARY_BYTES >> 20} MiB")
+            raise plan_refused("size", f"brings libraries of more than {MAX_LIBRARY_BYTES >> 20} MiB")
 
 
 def check(request: Request, plan: LaunchPlan, policy: Policy) -> None:
-    """Raise Refusal for a well-formed plan that ``policy`` does not allow, or that does not fit the request."""
+    """Raise Rejected for a well-formed plan that ``policy`` does not allow, or that does not fit the request."""
     if len(plan.returns) != request.outputs:
-        raise Refusal(
+        raise plan_refused(
             "result", f"returns {counted(len(plan.returns), 'value')}, and the pattern returns {request.outputs}"
         )
     operators = [step.name for step in plan.steps if isinstance(step, Operator)]
     if policy != "open":
         if operators:
-            raise Refusal("torch-op", f"computes with torch ({operators[0]})")
+            raise plan_refused("torch-op", f"computes with torch ({operators[0]})")
         if not plan.launches:
-            raise Refusal("torch-op", "launches no kernel: it only allocates, copies or hands on its arguments")
+            raise plan_refused("torch-op", "launches no kernel: it only allocates, copies or hands on its arguments")
     for name in operators:
         message = f"calls {name}, which is no operator of a graph"
         try:
             operator: Any = resolve(f"torch.ops.{name}")
         except Exception as error:
-            raise Refusal("operator", message) from error
+            raise plan_refused("operator", message) from error
         if not isinstance(operator, torch._ops.OpOverload):  # a name of several overloads, not one operator
-            raise Refusal("operator", message)
+            raise plan_refused("operator", message)
 
 
 def _check_arguments(kernel: CppKernel, signature: Signature, arguments: tuple[Any, ...]) -> None:
     parameters, name = signature.parameters, kernel.function
     if len(parameters) != len(arguments):
-        raise Refusal("argument", f"launches {name} with {counted(len(arguments), 'argument')} of {len(parameters)}")
+        raise plan_refused(
+            "argument", f"launches {name} with {counted(len(arguments), 'argument')} of {len(parameters)}"
+        )
     for position, (kind, value) in enumerate(zip(parameters, arguments, strict=True)):
         if not _fits(kind, value):
-            raise Refusal("argument", f"launches {name} with a wrong argument {position + 1}: no {kind}")
+            raise plan_refused("argument", f"launches {name} with a wrong argument {position + 1}: no {kind}")
         if isinstance(value, Operand) and value.source == "table" and position in signature.written:
             message = f"lets {name} write to a tensor made outside the call (argument {position + 1})"
-            raise Refusal("outside", f"{message}: allocate it inside, or make the parameter a pointer to const")
+            raise plan_refused("outside", f"{message}: allocate it inside, or make the parameter a pointer to const")
 
 
 def _fits(kind: str, value: Any) -> bool:

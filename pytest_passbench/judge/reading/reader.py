@@ -18,6 +18,7 @@ from typing import Any
 
 from pytest_passbench.candidate.layout import PassDir
 from pytest_passbench.core.escape import LINES, printable
+from pytest_passbench.core.rejected import Rejected, plan_refused
 from pytest_passbench.judge.arms import processes, replies
 from pytest_passbench.judge.arms.arm import MAX_OUTPUT_BYTES, Arm
 from pytest_passbench.judge.arms.failures import ArmFailure, ending
@@ -35,16 +36,6 @@ POLL_SECONDS = 0.25  # between two looks at the number of processes
 FREEZE_TIMEOUT_SECONDS = 1.0  # for all processes of a sandbox to stop. A process that waits in vfork never stops
 #: Rules whose breach is a violation. Other refusals are failures: the wrapper does something that no plan can hold.
 VIOLATIONS = frozenset({"torch-op"})
-#: The rule of a refusal whose message is a whole sentence: the wrapper does not take the arguments that it is given.
-WRONG_CALL = "call"
-
-
-class Refusal(Exception):
-    """A recording is refused by ``rule``. ``file`` and ``line`` are in the candidate's folder."""
-
-    def __init__(self, rule: str, message: str, file: str = "", line: int = 0) -> None:
-        self.rule, self.message, self.file, self.line = rule, message, file, line
-        super().__init__(f"{file}:{line}: {message}" if file else message)
 
 
 @dataclass(frozen=True)
@@ -116,7 +107,8 @@ class Reader:
     def record(self, request: Request, policy: str) -> LaunchPlan:
         """Return the plan of a wrapper's call, on which all recordings agree.
 
-        Raises Refusal if there is no such plan or they differ, ArmFailure if the wrapper raises or the process fails.
+        Raises Rejected if there is no such plan or they differ, ArmFailure if the wrapper raises, or the process
+        fails.
         """
         seeds = [secrets.randbits(62) for _ in range(RECORDINGS)]
         self._send({"op": "record", "request": request.to_data(), "policy": policy, "seeds": seeds}, "plan")
@@ -126,7 +118,7 @@ class Reader:
         first, *others = (self._plan(request, answer) for answer in answers)
         for other in others:
             if other.to_data() != first.to_data():  # compared as data, since NaN does not equal itself
-                raise Refusal("differs", f"recorded twice, differs {_difference(first, other)}")
+                raise plan_refused("differs", f"recorded twice, differs {_difference(first, other)}")
         return first
 
     def _plan(self, request: Request, answer: dict[str, Any]) -> LaunchPlan:
@@ -136,13 +128,14 @@ class Reader:
         if kind == "ended":
             raise ArmFailure("crash", "wrapper", ending(content, "the process that recorded the kernel wrapper"))
         if kind == "refused":
-            raise Refusal(content["rule"], content["message"], content["file"], content["line"])
+            raise Rejected("plan", **content)
         try:
             return parse.plan(content, request.tensors)
-        except parse.PlanMisused as error:
-            raise Refusal("plan", str(error)) from error
-        except parse.PlanRefused as error:
-            raise Refusal("plan", f"was recorded as something that is no launch plan: {error}") from error
+        except Rejected as error:
+            if error.layer == "plan":
+                raise
+            message = f"was recorded as something that is no launch plan: {error}"
+            raise plan_refused("plan", message) from error
 
     def _path_outside(self, place: str) -> str:
         """Return a place in the pass directory by the path that the user knows."""

@@ -29,6 +29,7 @@ from pytest_passbench.judge.verify.memory import changed_input, overlap, owners,
 from pytest_passbench.judge.verify.outputs import Output, read_call
 from pytest_passbench.judge.verify.standing import Standing
 from pytest_passbench.protocol import Layout
+from pytest_passbench.timing.measurement import FEWEST_PAIRS
 
 MAX_SECONDS = 0.001  # expected, of all later references of a subgraph
 EXPECTED_CALLS = 16  # that are verified after the probe
@@ -127,7 +128,7 @@ class Checker:
         self.reference_seconds = 0.0
         self.dtypes: list[str] = []
         self.share, self._late, self._late_share = 1.0, math.inf, 0.0
-        self._certain = -1
+        self._certain, self._pairs_left = -1, math.inf
         self._null_calls = 0
         self._first: tuple[list[ReferenceOutput], list[torch.Tensor]] | None = None
 
@@ -140,6 +141,7 @@ class Checker:
         calls = min(MAX_VERIFIED, MAX_VERIFY_SECONDS * verified / max(spent, 1e-6))
         self.share = min(1.0, max(0.0, calls - 1) / rounds)
         self._late, self._late_share = rounds, min(1.0, MIN_VERIFIED / rounds)
+        self._pairs_left = self._rng.randint(1, FEWEST_PAIRS)
 
     def after_round(self, runners: Mapping[str, Runner], batch: Batch, calls: int, before: int) -> None:
         """Verify one call of the round just finished, or none, by chance. All calls are equally likely.
@@ -148,13 +150,18 @@ class Checker:
         """
         if before == 0 and self._late < math.inf:
             self._certain = self._rng.randrange(int(self._late))
+            self._pairs_left -= 1
         by_chance = self._rng.random() < (self.share if before < self._late else self._late_share)
-        if by_chance or before == self._certain:
-            self.check(runners, batch, self._rng.randrange(calls))
+        certain = before == self._certain
+        if by_chance or certain:
+            self.check(runners, batch, self._rng.randrange(calls), certain and self._pairs_left == 0)
             self._look_at_calls(runners, calls)
 
-    def check(self, runners: Mapping[str, Runner], batch: Batch, call: int) -> None:
-        """Compare the outputs of call number ``call``. Raises ArmFailed if an arm's outputs can't be read."""
+    def check(self, runners: Mapping[str, Runner], batch: Batch, call: int, referenced: bool = False) -> None:
+        """Compare the outputs of call number ``call``, with a reference in any case if it is to be ``referenced``.
+
+        Raises ArmFailed if an arm's outputs can't be read.
+        """
         expected = self._read(EAGER, runners[EAGER], call)
         outputs = {EAGER: expected}
         for arm in set(runners) - {EAGER}:
@@ -175,21 +182,24 @@ class Checker:
                 standing.add(verdict)
                 standing.stability.add(verdict.correct_from, expected, outputs[arm], self._tolerance)
                 levels[arm] = verdict.correct_from
-        exact = outputs.get(FLOAT64) or self._late_outputs(values, levels)
+        exact = outputs.get(FLOAT64) or self._late_outputs(values, levels, referenced)
         if exact is not None:
             self._note_accuracy(exact, outputs, values, levels)
 
-    def _late_outputs(self, values: list[torch.Tensor], levels: Mapping[str, Sequence[int]]) -> list[Output] | None:
-        """Return the outputs in float64 by chance, or because the references so far say nothing of an arm's answer.
+    def _late_outputs(
+        self, values: list[torch.Tensor], levels: Mapping[str, Sequence[int]], always: bool
+    ) -> list[Output] | None:
+        """Return the outputs in float64 by chance, ``always``, or because an arm's answer is worse than before.
 
         Else a program could be exact only in the call that is always compared with float64.
         """
         accuracies = {arm: self.standings[arm].accuracy for arm in levels}
-        doubtful = [item for arm, item in accuracies.items() if item.is_doubtful(levels[arm], self.null_from)]
-        exact = self.late.outputs(values, always=bool(doubtful)) if self.late is not None else None
+        doubtful = any(item.is_doubtful(levels[arm]) for arm, item in accuracies.items())
+        exact = self.late.outputs(values, always=always or doubtful) if self.late is not None else None
         if exact is None:
-            for accuracy in doubtful:
-                accuracy.lose()
+            for arm, accuracy in accuracies.items():
+                if accuracy.is_far_worse(levels[arm], self.null_from):
+                    accuracy.lose()
         return exact
 
     @staticmethod

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from pytest_passbench.judge.arms.messages import ADDRESS_END
+from pytest_passbench.core.schema import ADDRESS_END
 from pytest_passbench.judge.arms.runner import Runner
 from pytest_passbench.judge.verify.compare import same_bytes
 from pytest_passbench.judge.verify.outputs import Output, form_at, read_forms

@@ -51,7 +51,11 @@ class Accuracy:
         self.mean_ratios = worst(self.mean_ratios, [errors.mean_ratio for errors in call])
         self._within = self._within and all(errors.within for errors in call)
 
-    def is_doubtful(self, levels: Sequence[int], null_from: int) -> bool:
+    def is_doubtful(self, levels: Sequence[int]) -> bool:
+        """Return True if an output of a call with these ladder levels is worse than in all calls with references."""
+        return any(level > before for level, before in zip(levels, self.levels, strict=False))
+
+    def is_far_worse(self, levels: Sequence[int], null_from: int) -> bool:
         """Return True if the calls with references say nothing of a call with these ladder levels.
 
         So it is if an output's level is more than :data:`MAX_WORSE` worse than in any of them. It is so too if the

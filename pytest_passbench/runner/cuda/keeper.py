@@ -28,7 +28,7 @@ def main(message: dict[str, Any], fds: list[int]) -> None:
     """
     channel, pages_fd = socket.socket(fileno=fds[0]), fds[1]
     enclose(fds[2], message["limits"])
-    pages = MappedPages(pages_fd, Layout.from_json(message["layout"]))
+    pages = MappedPages(pages_fd, Layout.from_data(message["layout"]))
     try:
         index = gpu_index(message["device"])
         torch.cuda.set_device(index)
