@@ -47,7 +47,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def run(args: argparse.Namespace) -> int:
     """Print what is asked for, and return the exit code."""
     if args.all or args.missed:
-        from pytest_passbench.commands.matching import print_tasks
+        from pytest_passbench.commands.explanation import print_tasks
 
         return 0 if print_tasks(args.directory, args.tasks, args.suite, args.missed) else 1
     if args.suite:

@@ -242,18 +242,18 @@ def make_suite(args: argparse.Namespace) -> int:
 
 def describe_suite(args: argparse.Namespace) -> int:
     """Print the counts of the suite at ``--out``, and write its pictures into ``--docs``."""
-    from pytest_passbench.forge import describe, longtail, suite_check
+    from pytest_passbench.forge import describe, suite_check
     from pytest_passbench.suite import summary
     from pytest_passbench.suite.find import discover, select
 
     refs = discover(args.out)
     tasks = [ref.load() for ref in select(refs, "full")]
-    rows = longtail.load(args.docs / longtail.FILE.name)
+    rows = describe.load_longtail(args.docs / describe.LONGTAIL_FILE.name)
     describe.pictures(tasks, rows, args.docs / "img")
     print(describe.sources_table(tasks), describe.modalities_table(tasks), sep="\n\n")
     duplicates = sum(1 for _ in suite_check.between(refs, args.processes))
     figures = {**describe.counts(tasks), **summary.counts(tasks), "duplicates by normal form": duplicates,
-               "long tail": longtail.counts(rows)}  # fmt: skip
+               "long tail": describe.longtail_counts(rows)}  # fmt: skip
     for name, value in figures.items():
         print(f"{name}: {value}")
     return 0

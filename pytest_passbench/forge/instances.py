@@ -19,7 +19,7 @@ from torch import fx
 
 from pytest_passbench.core.task import Subgraph, Task, TaskHeader, TensorSpec
 from pytest_passbench.forge.corpus import Graph
-from pytest_passbench.forge.decompose import Piece
+from pytest_passbench.forge.decompose import GraphPiece
 from pytest_passbench.forge.input_records import condition, record
 from pytest_passbench.forge.normal_form import canonical_source, digest
 from pytest_passbench.forge.probe import Probe
@@ -70,7 +70,7 @@ class Instance:
         return Probe(task, task.subgraphs[0])
 
 
-def instances(graph: Graph, piece: Piece, dtypes: tuple[str, ...] = DTYPES) -> Iterator[Instance]:
+def instances(graph: Graph, piece: GraphPiece, dtypes: tuple[str, ...] = DTYPES) -> Iterator[Instance]:
     """Yield ``piece`` in each of ``dtypes``, its inputs as recorded, without running it."""
     for dtype in dtypes:
         module = piece.module if dtype == "float32" else lower_graph(piece.module, graph.follows, dtype)

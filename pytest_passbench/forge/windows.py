@@ -17,7 +17,7 @@ from torch import fx
 from pytest_passbench.forge.capture import ValueStats
 from pytest_passbench.forge.clean import is_heavy
 from pytest_passbench.forge.corpus import Graph
-from pytest_passbench.forge.decompose import Piece, calls, connected, cut, light_runs
+from pytest_passbench.forge.decompose import GraphPiece, calls, connected, cut, light_runs
 from pytest_passbench.forge.ngrams import fold, typical
 from pytest_passbench.forge.normal_form import digest
 from pytest_passbench.suite.opnames import is_metadata, is_random, op_name
@@ -247,7 +247,7 @@ def fusible_runs(run: Sequence[fx.Node], values: dict[str, ValueStats]) -> list[
     return ranges
 
 
-def _count(piece: Piece) -> int | None:
+def _count(piece: GraphPiece) -> int | None:
     try:
         return kernel_count(piece.module, piece.inputs)
     except Exception:  # not every operator has a lowering on fake inputs

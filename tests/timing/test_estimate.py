@@ -1,4 +1,4 @@
-"""Laws of the estimate, the rounds, series, floor and budget."""
+"""Laws of the estimate, the rounds, series and floor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_passbench.timing import budget, rounds, series
+from pytest_passbench.timing import rounds, series
 from pytest_passbench.timing.aa_floor import aa_floor, unexplained
 from pytest_passbench.timing.estimate import (
     estimate,
@@ -33,7 +33,7 @@ PAIRS = st.lists(st.lists(LOGS, min_size=1, max_size=9), min_size=2, max_size=12
 
 
 def test_the_package_imports_neither_torch_nor_pytest():
-    modules = "aa_floor budget clock estimate looks measurement rounds series student"
+    modules = "aa_floor clock estimate looks measurement rounds series student"
     code = "import sys\n" + "".join(f"import pytest_passbench.timing.{name}\n" for name in modules.split())
     code += "print([m for m in ('torch', 'pytest', 'scipy', 'numpy') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -250,12 +250,3 @@ def test_what_the_sessions_errors_explain_is_no_floor_head_to_head(shared):
     else:
         assert np.mean([width < 0.01 for width in found]) > 0.95
     assert unexplained([], []) == unexplained([0.1], [math.inf]) == 0.0
-
-
-def test_a_short_budget_takes_rounds_not_pairs():
-    assert budget.pair_seconds([0.01] * 10, 1e6) == rounds.MAX_PAIR_SECONDS
-    assert budget.pair_seconds([], 1.0) == rounds.MAX_PAIR_SECONDS
-    short = budget.pair_seconds([0.01] * 10, 2.0)
-    assert budget.MIN_PAIR_SECONDS < short < rounds.PAIR_SECONDS
-    assert 6 * 10 * (0.01 + short) == pytest.approx(1.4)
-    assert budget.pair_seconds([0.01] * 10, 0.1) == budget.MIN_PAIR_SECONDS

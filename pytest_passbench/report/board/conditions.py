@@ -23,7 +23,7 @@ _UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
-class Source:
+class RunFile:
     """A run, and the file that it was read from."""
 
     path: Path
@@ -35,7 +35,7 @@ class ComparableRuns:
     """Runs of the same conditions. ``apart`` says why they are not on the board before, in words."""
 
     conditions: Mapping[str, str]
-    sources: tuple[Source, ...]
+    sources: tuple[RunFile, ...]
     apart: str = ""
 
     @property
@@ -67,12 +67,12 @@ def conditions(run: Run) -> dict[str, str]:
     return {name.replace("_", " "): _text(value) for name, value in values.items()}
 
 
-def grouped(sources: Sequence[Source]) -> list[ComparableRuns]:
+def grouped(sources: Sequence[RunFile]) -> list[ComparableRuns]:
     """Return the runs in groups that can be compared, the one with most runs first.
 
     Every group but the first says how it differs from the group before that is nearest to it.
     """
-    groups: list[list[Source]] = []
+    groups: list[list[RunFile]] = []
     for source in sources:
         home = next((group for group in groups if not any(differences(source.run, near.run) for near in group)), None)
         if home is None:

@@ -12,7 +12,7 @@ from pytest_passbench.core.plurals import counted
 from pytest_passbench.core.record import Record
 from pytest_passbench.core.run import Run
 from pytest_passbench.report import run_text, tables
-from pytest_passbench.report.board.conditions import ComparableRuns, Source
+from pytest_passbench.report.board.conditions import ComparableRuns, RunFile
 from pytest_passbench.score import board, es
 from pytest_passbench.score.as_interval import Contrast, Terms, contrast, eager_terms, score, terms
 from pytest_passbench.score.interval import Interval
@@ -136,7 +136,7 @@ def _letter(index: int) -> str:
     return last if index < 26 else _letter(index // 26 - 1) + last
 
 
-def _entries(source: Source) -> Iterable[_UnrankedRow]:
+def _entries(source: RunFile) -> Iterable[_UnrankedRow]:
     run = source.run
     contents = {str(item.get("name")): str(item.get("content_hash", ""))[:8] for item in run.candidates}
     for name in run.names:
@@ -148,7 +148,7 @@ def _entries(source: Source) -> Iterable[_UnrankedRow]:
 
 
 def _entry(
-    source: Source, name: str, kind: Kind, content: str, by: Sequence[dict[str, list[Judged]]]
+    source: RunFile, name: str, kind: Kind, content: str, by: Sequence[dict[str, list[Judged]]]
 ) -> _UnrankedRow:
     """Return the row of a candidate or baseline; ``by`` has its subgraphs by agreement and by accuracy."""
     run, settings = source.run, source.run.score_settings
