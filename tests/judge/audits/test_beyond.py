@@ -5,9 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
+import torch
 
-from pytest_passbench.judge.audits.beyond import Beyond, BeyondRound
+from pytest_passbench.judge.audits.beyond import Beyond, BeyondRound, judged
 from pytest_passbench.judge.measure.cpu_clock import CpuClock
+from pytest_passbench.judge.verify.outputs import Output, OutputForm
+from pytest_passbench.protocol import KIND_TENSOR
 
 SOFTMAX = """
 def forward(in_0):
@@ -101,6 +104,14 @@ def test_a_kernel_that_is_right_in_the_first_call_of_a_block_alone_is_wrong(benc
     assert record.arm.correct_from == [99]
     assert "inputs" in record.arm.worst
     assert not record.findings
+
+
+@pytest.mark.parametrize("shape", [(2,), (4, 1)])
+def test_an_answer_of_another_form_is_wrong_there_too(shape):
+    form, other = (OutputForm(KIND_TENSOR, "float32", "cpu", sizes, (1,) * len(sizes)) for sizes in ((4,), shape))
+    verdict = judged([Output(form, 0, torch.zeros(4))], None, [Output(other, 0, None)], -5, "for huge inputs", [-11])
+    assert (verdict.status, verdict.broken, verdict.correct_from) == ("type_mismatch", True, [99])
+    assert verdict.message == "output 0: not a float32 tensor of shape [4] on cpu, as eager's is, for huge inputs"
 
 
 def test_the_calls_come_after_any_of_the_rounds_that_each_run_has():
