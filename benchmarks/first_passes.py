@@ -44,8 +44,11 @@ def outcome(task: Task, triton: bool, folder: Path) -> tuple[str, str]:
         return "broken", line(f"{type(error).__name__}: {error}", 160)
     told = "; ".join(dict.fromkeys(found.matched))
     whole = "whole" if not found.left else f"{len(found.left)} left to eager"
+    whole += "; plain: " + ", ".join(found.plain.values()) if found.plain else "; fused"
     if wrong:
-        return "red", line(f"{len(wrong)} of {len(small.subgraphs)}: {wrong[0].arm.message}{wrong[0].arm.worst}", 160)
+        return "red", line(
+            f"{whole}: {len(wrong)} of {len(small.subgraphs)}: {wrong[0].arm.message}{wrong[0].arm.worst}", 160
+        )
     return "green", line(f"{whole}: {told}", 160)
 
 
@@ -69,6 +72,7 @@ def main() -> None:
                 said, details = outcome(ref.load(), args.triton, Path(folder) / "made")
             counts[said] += 1
             counts["whole"] += said == "green" and details.startswith("whole")
+            counts["fused"] += said == "green" and "; fused:" in details
             print(f"{ref.id}: {said}: {details}", flush=True)
     print(", ".join(f"{count} {said}" for said, count in counts.most_common()))
 

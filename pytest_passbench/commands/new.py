@@ -1,4 +1,4 @@
-"""``passbench new``: a first pass for a task, correct, plain and slow, to begin from."""
+"""``passbench new``: a first pass for a task, correct and fused where it can be, to begin from."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pytest_passbench.scaffold.write import Draft
 
 HELP = """Write a pass for a task: a pattern that matches the task's graphs, or the largest run of their operators
-that a plain kernel can be written for, and that kernel in C++. It is correct, plain and slow. The pass is added to
-those that the folder lists already."""
+that a kernel can be written for, and that kernel in C++. It is correct, and one fused kernel where all subgraphs can
+have that; else it is plain and slow. The pass is added to those that the folder lists already."""
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -77,5 +77,8 @@ def _requested(args: argparse.Namespace) -> RequestedRun | None:
 def render(first_draft: Draft) -> str:
     """Return what a draft matches, a line per pass, and what it leaves to eager."""
     lines = [f"{stem} matches {names}" for stem, names in zip(first_draft.stems, first_draft.matched, strict=True)]
+    lines += [
+        f"{stem} has plain kernels, since no fused one does: {reason}" for stem, reason in first_draft.plain.items()
+    ]
     lines += [f"left to eager: {place}: {reason}" for place, reason in first_draft.left.items()]
     return "\n".join(lines)

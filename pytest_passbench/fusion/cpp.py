@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
-from pytest_passbench.fusion.ir import C_TYPES, Access, Buffer, Expression, Kind, Nest, Store, below, size_text
-from pytest_passbench.fusion.prelude import PRELUDE
+import torch
 
-LITERAL = 8
-"""The greatest size that the text has as a literal: what is so short is unrolled."""
+from pytest_passbench.fusion.ir import Access, Buffer, Expression, Kind, Nest, Store, below, c_type, size_text
+from pytest_passbench.fusion.prelude import PARTS
+
 LONGEST_ROW = 1 << 15
 """The floats of a row's values that may be held from one sweep to the next."""
 
+RESERVED = frozenset({"i", "n", "t", "step", "lanes", "dtype", *" ".join(PARTS).split()})
+"""Names that registers and pointers cannot have."""
 REDUCERS = {"sum": "Sum", "greatest": "Greatest"}
 
 
 class Printer:
     """The text of one nest. ``names`` are the parameters of the buffers."""
 
-    def __init__(self, nest: Nest, names: dict[Buffer, str]) -> None:
+    def __init__(self, nest: Nest, names: dict[Buffer, str], generic: torch.dtype | None = None) -> None:
         self.nest, self.names = nest, names
-        self.nodes = below(tuple(_unrounded(store) for store in nest.stores))
-        self.stores = [_unrounded(store) for store in nest.stores]
+        self.stores = [_unrounded(store, generic) for store in nest.stores]
+        self.nodes = below(tuple(self.stores))
+        self.registers = _registers(self.nodes, names)
         self.last = max(x.depth for x in self.nodes)
         self.saved: dict[Expression, int] = {}
-        self.computed: set[Expression] = set()
+        self.computed: dict[Expression, None] = {}
+        self.explained: set[Expression] = set()
 
     def text(self) -> list[str]:
         """Return the lines of the nest."""
@@ -55,21 +57,28 @@ class Printer:
         full = [store for store in at_depth if self._swept(store.access)]
         if reductions or full:
             body = self._sweep_body(reductions, full)
+            lines += self._comment(reductions)
             lines += [f"{REDUCERS[x.text]}<{x.kind}> r{x.number};" for x in reductions]
-            lines += [f"Running<{x.kind}> {_name(x)}_{depth};" for x in self.nodes if x.text == "running"]
+            lines += [f"Running<{x.kind}> {self._name(x)}_{depth};" for x in self.nodes if x.text == "running"]
             lines += self._sweep([line.replace("{depth}", str(depth)) for line in body])
             row = "lanes" if self.nest.vertical else "row"
-            lines += [f"{x.kind} {_name(x)} = r{x.number}.{row}();" for x in reductions]
+            lines += [f"{x.kind} {self._name(x)} = r{x.number}.{row}();" for x in reductions]
         return lines
+
+    def _comment(self, reductions: Sequence[Expression]) -> list[str]:
+        """Return a comment on a sweep: the operators that are new in it."""
+        operators = [x.operator for x in (*self.computed, *reductions) if x.operator and x not in self.explained]
+        self.explained.update(self.computed, reductions)
+        return [f"// {', '.join(dict.fromkeys(operators))}"] if operators else []
 
     def _sweep_body(self, reductions: Sequence[Expression], stores: Sequence[Store]) -> list[str]:
         lines: dict[Expression, list[str]] = {}
         for x in (*(r.operands[0] for r in reductions), *(store.value for store in stores)):
             self._need(x, lines)
-        self.computed |= lines.keys()
+        self.computed |= dict.fromkeys(lines)
         body = [line for part in lines.values() for line in part]
         lanes = "" if self.nest.vertical else ", lanes"
-        body += [f"r{x.number}.add({_name(x.operands[0])}{lanes});" for x in reductions]
+        body += [f"r{x.number}.add({self._name(x.operands[0])}{lanes});" for x in reductions]
         return body + [self._put(store, "lanes") for store in stores]
 
     def _need(self, x: Expression, lines: dict[Expression, list[str]]) -> None:
@@ -85,14 +94,14 @@ class Printer:
             and slots <= LONGEST_ROW
         )
         if costly and x in self.computed and x in self.saved:
-            lines[x] = [f"vec {_name(x)} = pb::load(row{self.saved[x]}.data + {self._slot()});"]
+            lines[x] = [f"vec {self._name(x)} = pb::load(row{self.saved[x]}.data + {self._slot()});"]
             return
         for operand in x.operands:
             self._need(operand, lines)
         lines[x] = [self._define(x, "lanes")]
         if costly and x not in self.computed and self._used_later(x):
             self.saved[x] = len(self.saved)
-            lines[x].append(f"pb::store(row{self.saved[x]}.data + {self._slot()}, {_name(x)});")
+            lines[x].append(f"pb::store(row{self.saved[x]}.data + {self._slot()}, {self._name(x)});")
 
     def _used_later(self, x: Expression) -> bool:
         """Return True if a later sweep needs an expression too."""
@@ -100,11 +109,16 @@ class Printer:
 
     # -- statements
 
+    def _name(self, x: Expression) -> str:
+        return x.text if x.constant else self.registers[x]
+
     def _define(self, x: Expression, lanes: str) -> str:
-        text = self._load(x, x.access, lanes) if x.access else x.text.format(*map(_name, x.operands))
+        text = self._load(x, x.access, lanes) if x.access else x.text.format(*map(self._name, x.operands))
         if x.text == "running":
-            text = f"{_name(x)}_{{depth}}.add({_name(x.operands[0])}{'' if self.nest.vertical else ', lanes'})"
-        return f"{x.kind} {_name(x)} = {text};"
+            text = (
+                f"{self._name(x)}_{{depth}}.add({self._name(x.operands[0])}{'' if self.nest.vertical else ', lanes'})"
+            )
+        return f"{x.kind} {self._name(x)} = {text};"
 
     def _load(self, x: Expression, access: Access, lanes: str) -> str:
         step = 0 if lanes == "1" else access.at.steps[self.nest.lane]
@@ -113,20 +127,26 @@ class Printer:
         lookups = list(zip(x.operands, access.strides, strict=True))
         spread = [(y, stride) for y, stride in lookups if lanes != "1" and y.varies & self.nest.laned]
         place = self._address(access) + "".join(
-            f" + {_name(y)}[0] * {size_text(stride)}" for y, stride in lookups if (y, stride) not in spread
+            f" + {self._name(y)}[0] * {size_text(stride)}" for y, stride in lookups if (y, stride) not in spread
         )
         if spread:
-            at = " + ".join(f"{_name(y)} * {size_text(stride)}" for y, stride in spread)
+            at = " + ".join(f"{self._name(y)} * {size_text(stride)}" for y, stride in spread)
             return f"pick({place}, {at}{f' + line(0, {size_text(step)})' if step else ''}, {lanes})"
+        real = x.kind == Kind.REAL
         if not step:
-            return f"spread({place})"
-        return f"read({place}, {lanes})" if step == 1 else f"gather({place}, {size_text(step)}, {lanes})"
+            return f"pb::all(pb::get({place}))" if real else f"spread({place})"
+        return (
+            f"{'pb::load' if real else 'read'}({place}, {lanes})"
+            if step == 1
+            else f"gather({place}, {size_text(step)}, {lanes})"
+        )
 
     def _put(self, store: Store, lanes: str) -> str:
         place, step = self._address(store.access), store.access.at.steps[self.nest.lane]
         if step in (0, 1) or lanes == "1":
-            return f"write({place}, {_name(store.value)}, {lanes if step else 'int64_t(1)'});"
-        return f"scatter({place}, {size_text(step)}, {_name(store.value)}, {lanes});"
+            write = "pb::store" if store.value.kind == Kind.REAL else "write"
+            return f"{write}({place}, {self._name(store.value)}, {lanes if step else 1});"
+        return f"scatter({place}, {size_text(step)}, {self._name(store.value)}, {lanes});"
 
     def _address(self, access: Access) -> str:
         assert access.buffer is not None
@@ -181,16 +201,24 @@ class Printer:
         return f"({' + '.join(place)}) * pb::L" if self.nest.vertical else " + ".join(place)
 
 
-def _unrounded(store: Store) -> Store:
+def _unrounded(store: Store, generic: torch.dtype | None) -> Store:
     """Return a store without the rounding that storing does anyway."""
     assert store.access.buffer is not None
-    c_type = C_TYPES[store.access.buffer.dtype]
-    rounding = f"pb::round<{c_type}>({{0}})", f"wrapped<{c_type}>({{0}})"
-    return Store(store.access, store.value.operands[0]) if store.value.text in rounding else store
+    name = c_type(store.access.buffer.dtype, generic)
+    if store.value.text not in (f"pb::round<{name}>({{0}})", f"wrapped<{name}>({{0}})"):
+        return store
+    bare = store.value.operands[0]
+    bare.name, bare.operator = bare.name or store.value.name, bare.operator or store.value.operator
+    return Store(store.access, bare)
 
 
-def _name(x: Expression) -> str:
-    return x.text if x.constant else f"v{x.number}"
+def _registers(nodes: Sequence[Expression], names: Mapping[Buffer, str]) -> dict[Expression, str]:
+    """Return the names of registers: those of the graph's values where there are some, each once."""
+    used, result = {*names.values(), *RESERVED}, {}
+    for x in nodes:
+        result[x] = name = x.name if x.name and x.name not in used else f"{x.name}{'_' if x.name else 'v'}{x.number}"
+        used.add(name)
+    return result
 
 
 def _times(d: int, step: int) -> str:
@@ -203,38 +231,3 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 def _block(lines: Sequence[str]) -> list[str]:
     return ["{", *_indented(lines), "}"]
-
-
-@dataclass(frozen=True)
-class Source:
-    """The text of a C++ function. Its parameters point to ``buffers``; then come ``sizes``, as numbers."""
-
-    text: str
-    buffers: tuple[Buffer, ...]
-    sizes: tuple[int, ...]
-
-
-def source(name: str, nests: Sequence[Nest]) -> Source:
-    """Return the C++ text of a function that runs nests. Nests that differ in sizes alone have the same text."""
-    written = {store.access.buffer for nest in nests for store in nest.stores}
-    read = {x.access.buffer for nest in nests for x in below(nest.stores) if x.access}
-    buffers = sorted((buffer for buffer in written | read if buffer), key=lambda buffer: buffer.number)
-    names = {buffer: f"{'in' if buffer.argument is not None else 'out'}_{buffer.number}" for buffer in buffers}
-    types = {b: C_TYPES[b.dtype] if b in written else f"const {C_TYPES[b.dtype]}" for b in buffers}
-    body, sizes = _with_parameters(
-        "\n".join(_indented(line for nest in nests for line in Printer(nest, names).text()))
-    )
-    parameters = [*(f"{types[b]}* {names[b]}" for b in buffers), *(f"int64_t n{k}" for k in range(len(sizes)))]
-    lines = [f'extern "C" void {name}({", ".join(parameters)}) {{', body, "}"]
-    return Source(f"{PRELUDE}\n" + "\n".join(lines) + "\n", tuple(buffers), sizes)
-
-
-def _with_parameters(text: str) -> tuple[str, tuple[int, ...]]:
-    """Return a text with parameters n0, n1, ... in place of sizes, and the sizes. Small ones become literals."""
-    sizes: dict[int, str] = {}
-
-    def name(mark: re.Match[str]) -> str:
-        size = int(mark[1])
-        return mark[1] if abs(size) <= LITERAL and not mark[2] else sizes.setdefault(size, f"n{len(sizes)}")
-
-    return re.sub(r"@(-?\d+)(!?)@", name, text), tuple(sizes)

@@ -181,7 +181,10 @@ def _power(lowering: Lowering, call: Call, index: Index) -> Expression:
     x = _float(lowering, call, "self", index)
     if exponent == 3:  # eager cubes bfloat16 in two rounded steps, other types in one
         square = lowering.apply("{0} * {0}", x)
-        square = lowering.rounded(square, torch.bfloat16) if _result(call) == torch.bfloat16 else square
+        if lowering.generic is not None and _result(call) == lowering.generic:
+            square = lowering.apply("bf16_rounded<T>({0})", square)
+        elif _result(call) == torch.bfloat16:
+            square = lowering.rounded(square, torch.bfloat16)
         return lowering.apply("{0} * {1}", square, x)
     if exponent not in texts:
         raise Unsupported(f"pow {exponent}")

@@ -16,6 +16,13 @@ C_TYPES = {
     torch.uint8: "uint8_t",
 }  # fmt: skip
 """The dtypes that kernels read and write, with the C++ types of their elements."""
+
+
+def c_type(dtype: torch.dtype, generic: torch.dtype | None = None) -> str:
+    """Return the C++ type of a dtype's elements: T for that which stands for any."""
+    return "T" if dtype == generic else C_TYPES[dtype]
+
+
 HALVES = frozenset({torch.bfloat16, torch.float16})
 INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8})
 
@@ -42,6 +49,7 @@ class Buffer:
     """Memory of an argument, or of a call's result. ``number`` counts in the order of the computation.
 
     ``sizes`` and ``strides`` count elements. ``argument`` is the place among the inputs; ``maker`` is None for those.
+    ``name`` is that of the value in the user's graph, if there is one.
     """
 
     number: int
@@ -51,6 +59,7 @@ class Buffer:
     argument: int | None = None
     maker: Call | None = None
     place: int = 0
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,11 +98,15 @@ class Call:
 
 @dataclass(frozen=True)
 class Trace:
-    """A computation as calls on memory. ``single``: it returns one tensor, not a tuple."""
+    """A computation as calls on memory. ``single``: it returns one tensor, not a tuple.
+
+    ``generic`` is a dtype that stands for any of the floating dtypes: the kernel is a template of it.
+    """
 
     inputs: tuple[Value, ...]
     results: tuple[Value, ...]
     single: bool
+    generic: torch.dtype | None = None
 
 
 @dataclass(frozen=True)
@@ -150,6 +163,7 @@ class Expression:
 
     ``text`` is C++ with ``{0}``, ``{1}`` for the operands, or ``load``, ``sum``, ``greatest``. ``varies`` has the
     dimensions it depends on, ``depth`` the number of reductions below it, one over another.
+    ``name`` and ``operator`` are those of the value in the user's graph.
     """
 
     number: int
@@ -159,6 +173,8 @@ class Expression:
     access: Access | None = None
     varies: frozenset[int] = frozenset()
     depth: int = 0
+    name: str = ""
+    operator: str = ""
 
     @property
     def reduces(self) -> bool:
@@ -169,6 +185,11 @@ class Expression:
     def constant(self) -> bool:
         """True for a number."""
         return not self.operands and self.access is None
+
+
+def number_text(number: float) -> str:
+    """Return a number that differs between traces in C++ text: a mark that the printer makes a parameter of."""
+    return f"#{number}#"
 
 
 def size_text(size: int, outside: bool = False) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from pytest_passbench.fusion.cpp import source
+from pytest_passbench.fusion.function import source
 from pytest_passbench.fusion.ir import Buffer, Trace
 from pytest_passbench.fusion.schedule import schedule
 from pytest_passbench.fusion.trace import tensors, trace

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from pytest_passbench.fusion.columns import SizedNumber
 from pytest_passbench.fusion.ir import (
     C_TYPES,
     HALVES,
@@ -28,7 +29,9 @@ from pytest_passbench.fusion.ir import (
     Loops,
     Unsupported,
     Value,
+    c_type,
     kind_of,
+    number_text,
     size_text,
 )
 
@@ -90,7 +93,11 @@ def rules_into(rules: dict[str, Rule]) -> Callable[..., Callable[[Element], Elem
 class Lowering:
     """The expressions of one nest. ``stored`` are the buffers in memory, ``inside`` those that this nest stores."""
 
-    def __init__(self, loops: Loops, stored: Set[Buffer], inside: Set[Buffer], rules: Mapping[str, Rule]) -> None:
+    def __init__(
+        self, loops: Loops, stored: Set[Buffer], inside: Set[Buffer], rules: Mapping[str, Rule],
+        generic: torch.dtype | None = None,
+    ) -> None:  # fmt: skip
+        self.generic = generic
         self.loops, self.stored, self.inside, self.rules = loops, stored, inside, rules
         self.zero = (0,) * len(loops.sizes)
         places, rank = loops.places(), len(loops.dimensions())
@@ -113,7 +120,8 @@ class Lowering:
 
     def number(self, x: float) -> Expression:
         """Return a number in single precision."""
-        return self._node(f"pb::all({literal(x)})", (), Kind.REAL, None, frozenset(), 0)
+        text = number_text(x) if isinstance(x, SizedNumber) else literal(x)
+        return self._node(f"pb::all({text})", (), Kind.REAL, None, frozenset(), 0)
 
     def integer(self, x: int) -> Expression:
         """Return a whole number."""
@@ -141,10 +149,14 @@ class Lowering:
         loops = frozenset(d for d in self.loops.reduced if self.loops.sizes[d] > 1)
         return self._node("running", (x,), x.kind, None, x.varies | loops, x.depth) if loops else x
 
+    def c_type(self, dtype: torch.dtype) -> str:
+        """Return the C++ type of a dtype's elements."""
+        return c_type(dtype, self.generic)
+
     def rounded(self, x: Expression, dtype: torch.dtype) -> Expression:
         """Return an expression as storing it in a tensor of a dtype rounds it."""
         if dtype in HALVES:
-            return self.apply(f"pb::round<{C_TYPES[dtype]}>({{0}})", x)
+            return self.apply(f"pb::round<{self.c_type(dtype)}>({{0}})", x)
         if dtype in INTEGERS - {torch.int64} and x.access is None:
             return self.apply(f"wrapped<{C_TYPES[dtype]}>({{0}})", x, kind=Kind.WHOLE)
         return x
@@ -192,6 +204,8 @@ class Lowering:
             return self.integer(item)
         if isinstance(item, bool) and dtype in (None, torch.bool):
             return self.truth(item)
+        if dtype is not None and (dtype == self.generic or isinstance(item, SizedNumber)):
+            return self.rounded(self.number(item), dtype)
         return self.number(item if dtype is None else stored_number(item, dtype))
 
     def read(self, value: Value, index: Index, lookups: tuple[tuple[Expression, int], ...] = ()) -> Expression:
@@ -207,7 +221,9 @@ class Lowering:
             varies = frozenset(d for d, step in enumerate(at.steps) if step).union(*(x.varies for x in numbers))
             access = Access(buffer, at, tuple(stride for _x, stride in lookups))
             depth = max((x.depth for x in numbers), default=0)
-            return self._node("load", numbers, kind_of(buffer.dtype), access, varies, depth)
+            x = self._node("load", numbers, kind_of(buffer.dtype), access, varies, depth)
+            x.name = x.name or (f"{buffer.name}_i" if buffer.name else "")
+            return x
         if lookups:
             raise Needed(buffer)
         return self.element(buffer, index if value.whole else self._place(at, buffer))
@@ -229,7 +245,10 @@ class Lowering:
                 raise Unsupported(f"{call.name} of {buffer.dtype}".replace("torch.", ""))
             others = {torch.bool, *INTEGERS} if kind_of(buffer.dtype) == Kind.REAL else {torch.bool}
             exact = rule.exact and all(v.dtype in (buffer.dtype, *others) for v in call.values())
-            self._elements[key] = x if exact else self.rounded(x, buffer.dtype)
+            x = x if exact else self.rounded(x, buffer.dtype)
+            if not x.name and not x.constant and x.access is None:
+                x.name, x.operator = buffer.name, call.name
+            self._elements[key] = x
         return self._elements[key]
 
     def _at_home(self, loops: Loops, index: Index) -> bool:

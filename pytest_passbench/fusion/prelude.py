@@ -1,10 +1,14 @@
-"""The C++ text that stands before every kernel: registers that are read and written in full or in part."""
+"""The C++ functions that kernels call beside those of passbench.h. A kernel's text has those that it needs."""
 
-PRELUDE = """\
+import re
+
+HEAD = """\
 #include "passbench.h"
 using pb::vec; using pb::ivec;
-typedef int64_t whole __attribute__((vector_size(8 * pb::L)));
-
+"""
+PARTS = {
+    "whole": "typedef int64_t whole __attribute__((vector_size(8 * pb::L)));\n",
+    "reg is_whole element": """\
 // Registers are of floats (vec), of bools (ivec: -1 is true) or of whole numbers.
 template <class T> constexpr bool is_whole = std::is_integral_v<T> && !std::is_same_v<T, bool>;
 template <class T> using number = std::conditional_t<is_whole<T>, whole, vec>;
@@ -14,68 +18,97 @@ template <class T> inline auto element(const T* p) {
   else if constexpr (is_whole<T>) return int64_t(*p);
   else return pb::get(p);
 }
-inline ivec mask(bool x) { return ivec{} - int32_t(x); }
-inline whole every(int64_t x) { return whole{} + x; }
+""",
+    "mask": "inline ivec mask(bool x) { return ivec{} - int32_t(x); }\n",
+    "every": "inline whole every(int64_t x) { return whole{} + x; }\n",
+    "line": """\
 inline whole line(int64_t first, int64_t step) {
   whole x{};
   for (int i = 0; i < pb::L; i++) x[i] = first + i * step;
   return x;
 }
+""",
+    "wrapped": """\
 template <class T> inline whole wrapped(whole x) {
   for (int i = 0; i < pb::L; i++) x[i] = T(x[i]);
   return x;
 }
-
-// They are read and written whole (All) or up to a number of lanes.
+""",
+    "All": """\
+// A loop's body is there twice: for full registers (All), and for the lanes that are left at the end.
 struct All { operator int64_t() const { return pb::L; } };
-template <class T> inline reg<T> spread(const T* p) { return reg<T>{} + element(p); }
+namespace pb {
+template <class T> vec load(const T* p, All) { return load(p); }
+template <class T> void store(T* p, vec x, All) { store(p, x); }
+}
+""",
+    "spread": "template <class T> inline reg<T> spread(const T* p) { return reg<T>{} + element(p); }\n",
+    "gather": """\
 template <class T> inline reg<T> gather(const T* p, int64_t step, int64_t lanes) {
   reg<T> x{};
   for (int64_t i = 0; i < lanes; i++) x[i] = element(p + i * step);
   return x;
 }
+""",
+    "pick": """\
 template <class T> inline reg<T> pick(const T* p, whole at, int64_t lanes) {
   reg<T> x{};
   for (int64_t i = 0; i < lanes; i++) x[i] = element(p + at[i]);
   return x;
 }
-template <class T, class N> inline reg<T> read(const T* p, N lanes) {
-  if constexpr (std::is_integral_v<T>) return gather(p, 1, lanes);
-  else if constexpr (std::is_same_v<N, All>) return pb::load(p);
-  else return pb::load(p, lanes);
-}
+""",
+    "read": "template <class T> inline reg<T> read(const T* p, int64_t lanes) { return gather(p, 1, lanes); }\n",
+    "scatter": """\
 template <class T> inline void scatter(T* p, int64_t step, reg<T> x, int64_t lanes) {
   for (int64_t i = 0; i < lanes; i++)
     if constexpr (std::is_integral_v<T>) p[i * step] = T(x[i]);
     else pb::put(p + i * step, x[i]);
 }
-template <class T, class N> inline void write(T* p, reg<T> x, N lanes) {
-  if constexpr (std::is_integral_v<T>) scatter(p, 1, x, lanes);
-  else if constexpr (std::is_same_v<N, All>) pb::store(p, x);
-  else pb::store(p, x, lanes);
-}
-
+""",
+    "write": "template <class T> inline void write(T* p, reg<T> x, int64_t lanes) { scatter(p, 1, x, lanes); }\n",
+    "greater": """\
 template <class V> inline V greater(V a, V b) { return ((a != a) | (a > b)) ? a : b; }  // NaN, if one of them is
-template <class V> inline V lesser(V a, V b) { return ((a != a) | (a < b)) ? a : b; }
+""",
+    "lesser": """\
+template <class V> inline V lesser(V a, V b) { return ((a != a) | (a < b)) ? a : b; }  // NaN, if one of them is
+""",
+    "fused": """\
 inline vec fused(vec a, vec b, vec c) {  // a * b + c, rounded once
   for (int i = 0; i < pb::L; i++) a[i] = __builtin_fmaf(a[i], b[i], c[i]);
   return a;
 }
+""",
+    "shift": """\
+template <class T> inline vec shift(vec bias, vec mean, vec scale) {  // eager's batch norm rounds float16 twice here
+  return std::is_same_v<T, pb::f16> ? bias - mean * scale : fused(-mean, scale, bias);
+}
+""",
+    "bf16_rounded": """\
+template <class T> inline vec bf16_rounded(vec x) {  // eager cubes bfloat16 in two steps, other types in one
+  return std::is_same_v<T, pb::bf16> ? pb::round<pb::bf16>(x) : x;
+}
+""",
+    "remainder": """\
 inline whole remainder(whole x, whole y) {  // has the sign of y
   whole r = x % y;
   return (r != 0) & ((r < 0) ^ (y < 0)) ? r + y : r;
 }
+""",
+    "each": """\
 inline vec each(vec x, double (*f)(double)) {
   for (int i = 0; i < pb::L; i++) x[i] = float(f(x[i]));
   return x;
 }
-
-// Joins the values of a row. A sum adds 64 values at a time, so that long rows lose no accuracy.
-template <class V> inline V part(V x, int64_t lanes, V rest) {
+""",
+    "part": """\
+template <class V> inline V part(V x, int64_t lanes, V rest) {  // the first lanes of x, then those of rest
   for (int64_t i = lanes; i < pb::L; i++) x[i] = rest[i];
   return x;
 }
 inline vec part(vec x, int64_t lanes, vec rest) { return pb::first(lanes, x, rest); }
+""",
+    "Sum": """\
+// Joins the values of a row. It adds 64 values at a time, so that long rows lose no accuracy.
 template <class V> struct Sum {
   V all{}, some{};
   int count = 0;
@@ -93,6 +126,8 @@ template <class V> struct Sum {
     return V{} + x[0];
   }
 };
+""",
+    "Running": """\
 template <class V> struct Running {  // the sum so far: of each lane, or along the lanes
   std::conditional_t<std::is_same_v<V, vec>, double, int64_t> so_far[pb::L] = {};
   V add(V x) {
@@ -104,6 +139,8 @@ template <class V> struct Running {  // the sum so far: of each lane, or along t
     return x;
   }
 };
+""",
+    "Greatest": """\
 template <class V> struct Greatest {
   V all = V{} + (std::is_same_v<V, vec> ? -__builtin_inff() : INT64_MIN);
   void add(V x) { all = greater(x, all); }
@@ -116,4 +153,15 @@ template <class V> struct Greatest {
     return V{} + x[0];
   }
 };
-"""
+""",
+}
+"""The functions by the names that each text defines, in an order in which they can stand."""
+
+
+def prelude(body: str) -> str:
+    """Return the functions that a text calls, and those that these call."""
+    text = body
+    for names, part in reversed(PARTS.items()):
+        if any(re.search(rf"\b{name}\b", text) for name in names.split()):
+            text = part + text
+    return HEAD + text.removesuffix(body)

@@ -153,7 +153,7 @@ def _channels(lowering: Lowering, call: Call, index: Index, *names: str) -> list
 @rule("native_batch_norm", "_native_batch_norm_legit_no_training", "_native_batch_norm_legit",
       "_batch_norm_no_update", loops=by_channel)  # fmt: skip
 def _batch_norm(lowering: Lowering, call: Call, index: Index) -> Expression:
-    a, half = call.arguments, call.arguments["input"].dtype == torch.float16
+    a = call.arguments
     weight, bias = _channels(lowering, call, index, "weight", "bias")
     x = lowering.read(a["input"], index)
     if a.get("training", False):
@@ -167,7 +167,8 @@ def _batch_norm(lowering: Lowering, call: Call, index: Index) -> Expression:
         mean, variance = _channels(lowering, call, index, "running_mean", "running_var")
         scale = lowering.apply("1 / pb::sqrt({0} + {1}) * {2}", variance, a["eps"], weight)
     # eager's kernel for float16 has no fused multiplication here
-    offset = lowering.apply("{0} - {1} * {2}" if half else "fused(-{1}, {2}, {0})", bias, mean, scale)
+    texts = {torch.float16: "{0} - {1} * {2}", lowering.generic: "shift<T>({0}, {1}, {2})"}
+    offset = lowering.apply(texts.get(a["input"].dtype, "fused(-{1}, {2}, {0})"), bias, mean, scale)
     return lowering.apply("fused({0}, {1}, {2})", x, scale, offset)
 
 

@@ -76,16 +76,18 @@ def _call(node: Node, inputs: Sequence[Node]) -> Callable[..., Any]:
     """Return a node's call as a function of the values that it uses."""
 
     def call(*values: Any) -> Any:
-        by_node: Mapping[Node, Any] = dict(zip(inputs, values, strict=True))
-        args, kwargs = map_arg((node.args, node.kwargs), by_node.__getitem__)
-        if node.op == "call_method":
-            result = getattr(args[0], str(node.target))(*args[1:], **kwargs)
-        else:
-            assert callable(node.target)
-            result = node.target(*args, **kwargs)
-        return tuple(pytree.tree_leaves(result))
+        return tuple(pytree.tree_leaves(called(node, dict(zip(inputs, values, strict=True)))))
 
     return call
+
+
+def called(node: Node, values: Mapping[Node, Any]) -> Any:
+    """Return the result of a node's call, with values in place of the nodes that it uses."""
+    args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
+    if node.op == "call_method":
+        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+    assert callable(node.target)
+    return node.target(*args, **kwargs)
 
 
 def supported(node: Node) -> bool:

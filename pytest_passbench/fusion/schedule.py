@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 
+import torch
+
 from pytest_passbench.fusion.ir import (
     Access,
     Affine,
@@ -48,7 +50,7 @@ def schedule(trace: Trace) -> list[Nest]:
     apart: set[Buffer] = set()
     for _ in range(ROUNDS):
         try:
-            return [_nest(group.loops, _stores(group, stored)) for group in _groups(stored, apart)]
+            return [_nest(group.loops, _stores(group, stored, trace.generic)) for group in _groups(stored, apart)]
         except _Unfit as cause:
             buffer, piece = cause.needed, cause.piece
             if buffer not in stored:
@@ -68,9 +70,9 @@ class _Unfit(Exception):
         self.needed, self.piece = needed, piece
 
 
-def _stores(group: Group, stored: set[Buffer]) -> tuple[Store, ...]:
+def _stores(group: Group, stored: set[Buffer], generic: torch.dtype | None) -> tuple[Store, ...]:
     inside = {piece.buffer for piece in group.pieces if piece.value is None}
-    lowering = Lowering(group.loops, stored, inside, RULES)
+    lowering = Lowering(group.loops, stored, inside, RULES, generic)
     stores = []
     for piece in group.pieces:
         try:

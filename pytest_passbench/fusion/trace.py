@@ -29,6 +29,7 @@ class Recorder(TorchDispatchMode):
     def __init__(self, overwrite: bool = False) -> None:
         super().__init__()
         self.overwrite = overwrite
+        self.name = ""
         self.tensors: list[torch.Tensor] = []
         self.buffers: dict[int, Buffer] = {}
         self.count = 0
@@ -40,7 +41,9 @@ class Recorder(TorchDispatchMode):
         if tensor.numel() >= LARGEST:
             raise Unsupported(f"a tensor of {tensor.numel()} elements")
         self.tensors.append(tensor)
-        buffer = Buffer(self.count, tensor.dtype, tuple(tensor.shape), tensor.stride(), argument, maker, place)
+        buffer = Buffer(
+            self.count, tensor.dtype, tuple(tensor.shape), tensor.stride(), argument, maker, place, self.name
+        )
         self.buffers[_memory(tensor)] = buffer
         self.count += 1
         return buffer
@@ -145,15 +148,18 @@ def _input(recorder: Recorder, twin: torch.Tensor, place: int) -> Value:
     return Value(buffer, buffer.sizes, buffer.strides, 0)
 
 
-def trace(function: Callable[..., Any], inputs: Sequence[Any], overwrite: bool = False) -> Trace:
+def trace(
+    function: Callable[..., Any], inputs: Sequence[Any], overwrite: bool = False, recorder: Recorder | None = None
+) -> Trace:
     """Return the calls of a function on tensors of these shapes, strides and dtypes. Their values are not read.
 
     An input is a tensor, a number, or a tuple of these; the trace's inputs are the tensors among them, in order.
     With ``overwrite``, a call in place on an input gives a new tensor, and the input keeps its values.
+    A ``recorder`` may be handed over, whose ``name`` the function sets to that of the value it computes.
     Raises Unsupported for a computation that needs values, or else for one that writes to an input.
     """
     twins = pytree.tree_map_only(torch.Tensor, twin, list(inputs))
-    recorder = Recorder(overwrite)
+    recorder = recorder or Recorder(overwrite)
     arguments = [_input(recorder, leaf, place) for place, leaf in enumerate(tensors(twins))]
     try:
         with torch.no_grad(), recorder:

@@ -73,11 +73,11 @@ def wrapper(part: Part, stem: str) -> str:
     lowered = part.lowered
     arguments = [part.names[value] for value in part.arguments]
     head = wrapped_call(f"def {stem}", arguments, 0) + ":"
-    lines = [*_check(part, stem), *lowered.lines]
+    lines = [*check(part, stem), *lowered.lines]
     return f"{head}\n" + "".join(f"    {line}\n" for line in lines)
 
 
-def _check(part: Part, stem: str) -> list[str]:
+def check(part: Part, stem: str) -> list[str]:
     """Return a guard: the kernels read what they are given as the dtypes that the task has."""
     if not part.refused:
         return []

@@ -10,8 +10,10 @@ from torch.fx import Node
 
 from pytest_passbench.core.errors import UserError
 from pytest_passbench.core.task import Task
+from pytest_passbench.fusion import Unsupported
 from pytest_passbench.scaffold.assemble import cpp_pass, stem_of
 from pytest_passbench.scaffold.choose import RequestedRun, choose
+from pytest_passbench.scaffold.fused import fused_pass
 from pytest_passbench.scaffold.lowering.lower import CallLowering
 from pytest_passbench.scaffold.parts import Part
 from pytest_passbench.scaffold.triton import TritonLowering, triton_pass
@@ -22,12 +24,16 @@ MANIFEST = "sorted_output_pass_rule_names.json"
 
 @dataclass
 class Draft:
-    """The files of a pass by name, and what is said about it: the matched operators, and the others with reasons."""
+    """The files of a pass by name, and what is said about it: the matched operators, and the others with reasons.
+
+    ``plain`` has the passes without a fused kernel, with reasons.
+    """
 
     files: dict[str, str] = field(default_factory=dict)
     stems: list[str] = field(default_factory=list)
     matched: list[str] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
+    plain: dict[str, str] = field(default_factory=dict)
 
 
 def draft(task: Task, triton: bool = False, requested: RequestedRun | None = None) -> Draft:
@@ -39,9 +45,9 @@ def draft(task: Task, triton: bool = False, requested: RequestedRun | None = Non
         wish = stem_of([op_name(node) for node in part.nodes if not is_metadata(node)])
         stem = wish if wish not in result.stems else next(
             f"{wish}_{i}" for i in range(2, 1000) if f"{wish}_{i}" not in result.stems)  # fmt: skip
-        doc = document(task, part)
-        text = triton_pass(part, stem, doc) if triton else cpp_pass(part, stem, doc)
-        result.files[f"{stem}.py"] = text
+        result.files[f"{stem}.py"], reason = _text(task, part, stem, triton)
+        if reason:
+            result.plain[stem] = reason
         result.stems.append(stem)
         result.matched.append(names)
         for node in part.left:
@@ -51,13 +57,27 @@ def draft(task: Task, triton: bool = False, requested: RequestedRun | None = Non
     return result
 
 
+PLAIN = "The kernel is correct, plain and slow: it is where you begin. Each value is rounded where eager stores it."
+FUSED = "One kernel does all of it, with each value rounded where eager stores it. It is where you begin."
+
+
+def _text(task: Task, part: Part, stem: str, triton: bool) -> tuple[str, str]:
+    """Return the file of a pass, and why its kernels are plain: nothing if one fused kernel does it all."""
+    if triton:
+        return triton_pass(part, stem, document(task, part, PLAIN)), ""
+    try:
+        return fused_pass(part, stem, document(task, part, FUSED)), ""
+    except Unsupported as reason:
+        return cpp_pass(part, stem, document(task, part, PLAIN)), str(reason)
+
+
 def operators(nodes: tuple[Node, ...]) -> str:
     """Return the operators of a run in words."""
     return ", ".join(op_name(node) for node in nodes if not is_metadata(node))
 
 
-def document(task: Task, part: Part) -> str:
-    """Return the text at the head of a pass: what it matches, and what it leaves to eager."""
+def document(task: Task, part: Part, note: str) -> str:
+    """Return the text at the head of a pass: what it matches, what it leaves to eager, and a note on its kernel."""
     graph = part.form.operators
     counted = [node for node in graph if not is_metadata(node)]
     done = [node for node in part.nodes if not is_metadata(node)]
@@ -66,10 +86,7 @@ def document(task: Task, part: Part) -> str:
         lines += ["Left to eager:", *(
             f"- {node.name} ({op_name(node)}): {part.reasons.get(node, 'it stands apart from the matched run')}"
             for node in part.left if not is_metadata(node)), ""]  # fmt: skip
-    lines += [
-        "The kernel is correct, plain and slow: it is where you begin. Each value is rounded where eager stores it.",
-    ]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, note]) + "\n"
 
 
 def write(first_draft: Draft, folder: Path, force: bool) -> list[Path]:

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from pytest_passbench.candidate.layout import Candidate
+from pytest_passbench.commands.main import main
 from pytest_passbench.core.settings import Settings
 from pytest_passbench.core.task import Task
 from pytest_passbench.judge.trusted import TrustedSession
@@ -147,6 +148,28 @@ def test_graphs_that_differ_in_a_number_share_a_pattern_with_an_argument(tmp_pat
     (text,) = draft(task).files.values()
     assert "def pattern(x, y, n2):" in text or "def pattern(x, y, size):" in text
     assert "reshaped = total.view(-1, " in text
+
+
+def test_a_fused_kernel_is_right_at_sizes_that_its_task_has_not(bench, tmp_path):
+    source = (
+        "def forward(in_0, in_1):\n    a = torch.nn.functional.gelu(in_0 + in_1)\n"
+        "    return (a.softmax(-1), a.transpose(0, 1).contiguous())\n"
+    )
+    square = read_task(bench.task("square", source, ((6, 6), (6,)), FLOATS, ops=("gelu",)))
+    other = read_task(bench.task("other", source, ((4, 21), (21,)), FLOATS, ops=("gelu",)))
+    first_draft = draft(square)
+    assert not first_draft.plain
+    (text,) = first_draft.files.values()
+    assert text.count('extern "C"') == 1
+    assert "// add, gelu" in text
+    assert judged(other, first_draft, tmp_path / "made") == []
+
+
+def test_a_pass_without_a_fused_kernel_has_plain_ones_and_says_why(bench, capsys, tmp_path):
+    source = "def forward(in_0):\n    return (in_0.sort(dim=1)[0] + 1,)\n"
+    path = bench.task("sorted", source, ((4, 6),), ops=("sort",))
+    assert main(["new", str(path), str(tmp_path / "made")]) == 0
+    assert "has plain kernels, since no fused one does: sort" in capsys.readouterr().out
 
 
 @pytest.fixture

@@ -1,0 +1,223 @@
+"""One computation at several sizes: traces become one, whose sizes stand for a number in each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pytest_passbench.fusion.ir import Buffer, Call, Trace, Unsupported, Value
+
+
+class Size(int):
+    """A size that differs between traces: ``columns`` has it for each. As an int it is the first of them.
+
+    A comparison that the columns do not agree on raises Unsupported. No such size counts as 1, though a column may
+    be 1.
+    """
+
+    columns: tuple[int, ...]
+
+    def __new__(cls, columns: Sequence[int]) -> Size:
+        """Return a size by its columns."""
+        size = super().__new__(cls, columns[0])
+        size.columns = tuple(columns)
+        return size
+
+    def __hash__(self) -> int:
+        return hash(self.columns)
+
+    def __format__(self, _spec: str) -> str:
+        return "|".join(map(str, self.columns))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Size) and self.columns == other.columns
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __bool__(self) -> bool:
+        return _agreed(map(bool, self.columns))
+
+    def __gt__(self, other: Any) -> bool:
+        return (not isinstance(other, Size) and other == 1) or self._compare(int.__gt__, other)
+
+    def __lt__(self, other: Any) -> bool:
+        return self._compare(int.__lt__, other)
+
+    def __le__(self, other: Any) -> bool:
+        return self._compare(int.__le__, other)
+
+    def __ge__(self, other: Any) -> bool:
+        return self._compare(int.__ge__, other)
+
+    def _compare(self, how: Callable[[int, int], bool], other: Any) -> bool:
+        return _agreed(how(a, b) for a, b in zip(self.columns, columns(other, len(self.columns)), strict=True))
+
+    def __add__(self, other: int) -> int:
+        return self._with(int.__add__, other)
+
+    def __sub__(self, other: int) -> int:
+        return self._with(int.__sub__, other)
+
+    def __mul__(self, other: int) -> int:
+        return self._with(int.__mul__, other)
+
+    def __floordiv__(self, other: int) -> int:
+        return self._with(int.__floordiv__, other)
+
+    def __mod__(self, other: int) -> int:
+        return self._with(int.__mod__, other)
+
+    def __divmod__(self, other: int) -> tuple[int, int]:
+        return self // other, self % other
+
+    def __radd__(self, other: int) -> int:
+        return self + other
+
+    def __rsub__(self, other: int) -> int:
+        return -self + other
+
+    def __rmul__(self, other: int) -> int:
+        return self * other
+
+    def __rfloordiv__(self, other: int) -> int:
+        return size([other // column for column in self.columns])
+
+    def __rmod__(self, other: int) -> int:
+        return size([other % column for column in self.columns])
+
+    def __rdivmod__(self, other: int) -> tuple[int, int]:
+        return other // self, other % self
+
+    def __neg__(self) -> int:
+        return size([-column for column in self.columns])
+
+    def _with(self, how: Callable[[int, int], int], other: int) -> int:
+        return size([how(a, b) for a, b in zip(self.columns, columns(other, len(self.columns)), strict=True)])
+
+
+class SizedNumber(float):
+    """A number that differs between traces: ``columns`` has it for each. Arithmetic on it raises Unsupported."""
+
+    columns: tuple[float, ...]
+
+    def __new__(cls, columns: Sequence[float]) -> SizedNumber:
+        """Return a number by its columns."""
+        number = super().__new__(cls, columns[0])
+        number.columns = tuple(columns)
+        return number
+
+    def __hash__(self) -> int:
+        return hash(self.columns)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SizedNumber) and self.columns == other.columns
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __format__(self, _spec: str) -> str:
+        return "|".join(map(repr, self.columns))
+
+    def _refuse(self, *_operands: object) -> Any:
+        raise Unsupported("arithmetic on a number that differs")
+
+    __float__ = __int__ = __neg__ = __add__ = __sub__ = __mul__ = __truediv__ = __lt__ = __gt__ = __le__ = __ge__ = (
+        _refuse
+    )
+    __radd__ = __rsub__ = __rmul__ = __rtruediv__ = _refuse
+
+
+def columns(x: int, count: int) -> tuple[int, ...]:
+    """Return a size in each column."""
+    return x.columns if isinstance(x, Size) else (x,) * count
+
+
+def size(items: Sequence[int]) -> int:
+    """Return a size by its columns: a plain number if they are equal."""
+    return int(items[0]) if len(set(items)) == 1 else Size(items)
+
+
+def _agreed(answers: Any) -> bool:
+    (first, *rest) = answers
+    if any(answer != first for answer in rest):
+        raise Unsupported("sizes that need different loops")
+    return bool(first)
+
+
+def joined(traces: Sequence[Trace]) -> Trace:
+    """Return one trace for traces that differ in numbers alone. Raises Unsupported if there is another difference."""
+    join = _Join()
+    inputs = [join.value(items) for items in zip(*(trace.inputs for trace in traces), strict=True)]
+    results = [join.value(items) for items in zip(*(trace.results for trace in traces), strict=True)]
+    return Trace(tuple(inputs), tuple(results), traces[0].single)
+
+
+class _Join:
+    def __init__(self) -> None:
+        self.buffers: dict[Buffer, Buffer] = {}
+        self.calls: dict[Call, Call] = {}
+
+    def value(self, items: Sequence[Value]) -> Value:
+        rest = [(x.sizes, x.strides, x.offset) for x in items]
+        sizes, strides, offset = self.join(rest)
+        return Value(self.buffer([x.buffer for x in items]), sizes, strides, offset)
+
+    def join(self, items: Sequence[Any]) -> Any:
+        """Return what stands for the same argument of a call in all traces."""
+        first = items[0]
+        if isinstance(first, Value):
+            return self.value(items)
+        if isinstance(first, (list, tuple)):
+            if len({len(item) for item in items}) > 1:
+                raise Unsupported("a rank that differs")
+            return type(first)(self.join(parts) for parts in zip(*items, strict=True))
+        if type(first) is int and all(type(item) is int for item in items):
+            return size(items)
+        if (
+            type(first) is float
+            and any(item != first for item in items)
+            and all(type(item) is float for item in items)
+        ):
+            return SizedNumber(items)
+        if any(item != first or type(item) is not type(first) for item in items):
+            raise Unsupported("a number that differs")
+        return first
+
+    def buffer(self, items: Sequence[Buffer]) -> Buffer:
+        first = items[0]
+        if first not in self.buffers:
+            if any((x.dtype, x.argument, x.place) != (first.dtype, first.argument, first.place) for x in items):
+                raise Unsupported("a dtype that differs")
+            sizes, strides = self.join([(x.sizes, x.strides) for x in items])
+            place, name = first.place, first.name
+            buffer = Buffer(first.number, first.dtype, sizes, strides, first.argument, None, place, name)
+            self.buffers[first] = buffer
+            if first.maker is not None:
+                buffer.maker = self.call([x.maker for x in items])
+        return self.buffers[first]
+
+    def call(self, items: Sequence[Any]) -> Call:
+        first = items[0]
+        if first not in self.calls:
+            if any(x is None or x.name != first.name for x in items):
+                raise Unsupported("an operator that differs")
+            names = list(first.arguments)
+            call = self.calls[first] = Call(
+                first.name, {n: self.join([x.arguments.get(n) for x in items]) for n in names}
+            )
+            call.results += [self.buffer(results) for results in zip(*(x.results for x in items), strict=True)]
+            _refuse_broadcast(call)
+        return self.calls[first]
+
+
+def _refuse_broadcast(call: Call) -> None:
+    """Raise Unsupported if an operand is broadcast in some columns, and is as large as the result in others."""
+    if not call.results:
+        return
+    for value in call.values():
+        for a, b in zip(reversed(value.sizes), reversed(call.results[0].sizes), strict=False):
+            if isinstance(a, Size) and any(
+                x == 1 and y != 1 for x, y in zip(a.columns, columns(b, len(a.columns)), strict=True)
+            ):
+                raise Unsupported("a broadcast at some sizes alone")
