@@ -13,7 +13,7 @@ import torch
 from torch.fx import Node
 
 from pytest_passbench.fusion import Unsupported
-from pytest_passbench.fusion.columns import Number, columns, joined
+from pytest_passbench.fusion.columns import SizedNumber, columns, joined
 from pytest_passbench.fusion.function import Source, source
 from pytest_passbench.fusion.ir import C_TYPES, Buffer, Nest, Trace, Value
 from pytest_passbench.fusion.kernel import FLAGS
@@ -247,7 +247,7 @@ class _FusedWrapper:
             raise Unsupported(f"a size that is not one of the arguments': {goal}")
         return text
 
-    def _number(self, number: Number) -> str:
+    def _number(self, number: SizedNumber) -> str:
         """Return a number as an argument. Raises Unsupported if no argument is equal to it in all subgraphs."""
         for hole, values in self.kernel.holes.items():
             if values == number.columns:
