@@ -128,7 +128,7 @@ def test_what_eager_shares_between_calls_may_be_shared():
 def test_each_call_of_a_block_is_as_likely_verified_as_any_other(monkeypatch):
     drawn: Counter[int] = Counter()
     checker = Checker(SimpleNamespace(), LAYOUT, (), -5, random.Random(7))
-    monkeypatch.setattr(checker, "check", lambda runners, batch, call: drawn.update([call]))
+    monkeypatch.setattr(checker, "check", lambda runners, batch, call, referenced: drawn.update([call]))
     checker.expect_pairs(rounds=16, spent=1.0)
     blocks, length = 60_000, 7
     for number in range(blocks):
