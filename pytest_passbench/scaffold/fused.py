@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 from torch.fx import Node
 
 from pytest_passbench.fusion import Unsupported
-from pytest_passbench.fusion.columns import SizedNumber, columns, joined
+from pytest_passbench.fusion.columns import Size, SizedNumber, columns, joined
 from pytest_passbench.fusion.function import Source, source
 from pytest_passbench.fusion.ir import C_TYPES, Buffer, Nest, Trace, Value
 from pytest_passbench.fusion.kernel import FLAGS
@@ -136,7 +137,9 @@ def _trace(part: Part, column: int, shapes: _Shapes, dtype: torch.dtype | None, 
             known[node] = called(node, known)
         return tuple(known[node] for node in part.returned)
 
-    recorded = trace(run, values, recorder=recorder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of sizes that do not fit: those are tried too
+        recorded = trace(run, values, recorder=recorder)
     for value, arg in zip(recorded.inputs, _tensors(part), strict=True):
         value.buffer.name = part.names[arg]
     return recorded
@@ -188,7 +191,8 @@ class _FusedWrapper:
     def lines(self) -> list[str]:
         """Return the lines: a check, operands laid out, results allocated, the launch."""
         kernel = self.kernel
-        lines = [*check(self.part, self.stem), *self._laid_out()]
+        guard = self._guard() if self.inputs else []
+        lines = [*check(self.part, self.stem), *guard, *self._laid_out()]
         fresh = dict.fromkeys(b for b in (*kernel.printed.buffers, *(v.buffer for v in kernel.trace.results)))
         lines += [f"{self.names[b]} = {self._empty(b)}" for b in fresh if b not in self.inputs]
         operands = [self._operand(buffer) for buffer in kernel.printed.buffers]
@@ -198,6 +202,30 @@ class _FusedWrapper:
         lines += wrapped_call(f"lib.{self.stem}_kernel", operands, 0).split("\n")
         results = [self._result(value) for value in kernel.trace.results]
         return [*lines, f"return {', '.join(results)}"]
+
+    def _guard(self) -> list[str]:
+        """Return a check of shapes: the kernel has loops for these ranks, ones and equal sizes."""
+        (first, name), *others = self.inputs.items()
+        flat = all(self._length(size) == f"{name}.numel()" for size in self.kernel.printed.sizes)
+        if flat and all(buffer.sizes == first.sizes for buffer, _other in others):
+            return self._refusal([(f"{other}.shape", f"{name}.shape") for _buffer, other in others])
+        places: dict[Size, str] = {}
+        pairs = []
+        for buffer, name in self.inputs.items():
+            texts = [f"{name}.shape[{d}]" for d in range(len(buffer.sizes))]
+            sizes = [
+                places.setdefault(size, text) if isinstance(size, Size) else str(size)
+                for size, text in zip(buffer.sizes, texts, strict=True)
+            ]
+            free = sizes == texts
+            tuple_text = f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+            pairs.append((f"{name}.dim()", str(len(sizes))) if free else (f"{name}.shape", tuple_text))
+        return self._refusal(pairs)
+
+    def _refusal(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
+        conditions = " or ".join(f"{actual} != {expected}" for actual, expected in pairs)
+        shapes = ", ".join(f"{{tuple({name}.shape)}}" for name in self.inputs.values())
+        return [f"if {conditions}:", f'    raise ValueError(f"{self.stem}: no kernel for {shapes}")'] if pairs else []
 
     def _laid_out(self) -> Iterator[str]:
         for arg in _tensors(self.part):

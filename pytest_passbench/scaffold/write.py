@@ -45,7 +45,7 @@ def draft(task: Task, triton: bool = False, requested: RequestedRun | None = Non
         wish = stem_of([op_name(node) for node in part.nodes if not is_metadata(node)])
         stem = wish if wish not in result.stems else next(
             f"{wish}_{i}" for i in range(2, 1000) if f"{wish}_{i}" not in result.stems)  # fmt: skip
-        result.files[f"{stem}.py"], reason = _text(task, part, stem, triton)
+        result.files[f"{stem}.py"], reason = _text(task, part, stem, triton, len(parts) == 1)
         if reason:
             result.plain[stem] = reason
         result.stems.append(stem)
@@ -61,11 +61,16 @@ PLAIN = "The kernel is correct, plain and slow: it is where you begin. Each valu
 FUSED = "One kernel does all of it, with each value rounded where eager stores it. It is where you begin."
 
 
-def _text(task: Task, part: Part, stem: str, triton: bool) -> tuple[str, str]:
-    """Return the file of a pass, and why its kernels are plain: nothing if one fused kernel does it all."""
+def _text(task: Task, part: Part, stem: str, triton: bool, alone: bool) -> tuple[str, str]:
+    """Return the file of a pass, and why its kernels are plain: nothing if one fused kernel does it all.
+
+    A pass that is not ``alone`` may match the graphs of other passes too, with other ranks and broadcasts.
+    """
     if triton:
         return triton_pass(part, stem, document(task, part, PLAIN)), ""
     try:
+        if not alone:
+            raise Unsupported("the task has several patterns")
         return fused_pass(part, stem, document(task, part, FUSED)), ""
     except Unsupported as reason:
         return cpp_pass(part, stem, document(task, part, PLAIN)), str(reason)
