@@ -141,7 +141,12 @@ class Lowering:
         return self._node("count", (), Kind.WHOLE, Access(None, at), varies, 0) if varies else self.integer(at.offset)
 
     def reduce(self, how: str, x: Expression) -> Expression:
-        """Return the ``sum`` or the ``greatest`` of an expression over the domain's reduced dimensions."""
+        """Return the ``sum`` or the ``greatest`` of an expression over the domain's reduced dimensions.
+
+        Over no elements it is 0, and nothing is read. The memory of an input without elements has no address.
+        """
+        if 0 in (self.loops.sizes[d] for d in self.loops.reduced):
+            return self.integer(0) if x.kind == Kind.WHOLE else self.number(0)
         return self._node(how, (x,), x.kind, None, x.varies - self.loops.reduced, x.depth + 1)
 
     def running(self, x: Expression) -> Expression:
