@@ -39,7 +39,7 @@ class DeployedPasses:
     def __init__(self, directory: PassDir) -> None:
         """Import the passes of a directory. Raises PassError for one that cannot be imported."""
         stems = list(directory.stems)
-        with _recorded_libraries():
+        with recorded_libraries():
             self._recorded = {item.name: item.wrapper for item in load_passes(directory.path, stems)}
         loaded = load_passes(directory.path, stems)
         self._local = LocalKernels(loaded)
@@ -53,30 +53,37 @@ class DeployedPasses:
         wrapper that does so, or raises, has the callable raise PassError.
         """
         try:
-            plan, kernels = self._plan(request)
+            plan, kernels = recorded(request, self._recorded[request.name])
         except Exception:  # a wrapper may do more in this process than a plan can hold
             return _checked(request, self._local.kernel(request))
         _check(request, [(operand.form.dtype, operand.form.shape) for operand in plan.returns])
-        return _replayed(request, plan, kernels)
-
-    def _plan(self, request: Request) -> tuple[LaunchPlan, list[CppKernel]]:
-        """Return the wrapper's launch plan, and its kernels. Raises any error if they are not a plan in C++."""
-        plan: LaunchPlan = record(request, self._recorded[request.name], "kernels", random.Random(0))
-        kernels = [kernel for kernel in plan.kernels if isinstance(kernel, CppKernel)]
-        if len(kernels) < len(plan.kernels):
-            raise PassError(request.name, "launches kernels that are not in C++")
-        return plan, kernels
+        return replayed(request, plan, kernels, _engine())
 
 
-def _replayed(request: Request, plan: LaunchPlan, launched: list[CppKernel]) -> Kernel:
-    """Return a plan as a callable. Raises PassError if a kernel does not compile."""
+def recorded(request: Request, wrapper: Kernel) -> tuple[LaunchPlan, list[CppKernel]]:
+    """Return a wrapper's launch plan, and its kernels. Raises any error if they are not a plan in C++.
+
+    The wrapper's libraries must have been loaded within :func:`recorded_libraries`.
+    """
+    plan: LaunchPlan = record(request, wrapper, "kernels", random.Random(0))
+    kernels = [kernel for kernel in plan.kernels if isinstance(kernel, CppKernel)]
+    if len(kernels) < len(plan.kernels):
+        raise PassError(request.name, "launches kernels that are not in C++")
+    return plan, kernels
+
+
+def replayed(request: Request, plan: LaunchPlan, launched: list[CppKernel], engine: Engine | None) -> Kernel:
+    """Return a plan as a callable, whose steps the engine makes if there is one.
+
+    Raises PassError if a kernel does not compile.
+    """
     kernels, parameters = list[Any](), list[frozenset[int | str]]()
     for kernel in launched:
         signature = signatures.parse(kernel.source)[kernel.function]
         parameters.append(frozenset(signature.written))
         kernels.append(cpp_function(_library(request.name, kernel), kernel.function, signature.parameters))
     arguments = written(plan, parameters)
-    call: Kernel = replay(plan, kernels, "cpu", request.sequence, [], arguments, engine=_engine()).call
+    call: Kernel = replay(plan, kernels, "cpu", request.sequence, [], arguments, engine=engine).call
     return call
 
 
@@ -121,7 +128,7 @@ def _check(request: Request, returned: Iterable[tuple[str, tuple[int, ...]]]) ->
 
 
 @contextlib.contextmanager
-def _recorded_libraries() -> Iterator[None]:
+def recorded_libraries() -> Iterator[None]:
     """Have C++ libraries that are loaded in this context record their launches."""
     load = cpp.load
     try:

@@ -15,7 +15,7 @@ from pytest_passbench.deploy.report import AppliedGraph, DeploymentReport
 from pytest_passbench.deploy.sizes import SizedGraph, with_numbers
 from pytest_passbench.rewrite.apply import apply_passes
 from pytest_passbench.rewrite.errors import PassError
-from pytest_passbench.rewrite.meta import forget_values
+from pytest_passbench.rewrite.meta import copied, forget_values
 from pytest_passbench.rewrite.opaque import opaque
 from pytest_passbench.runner.plan_runtime import WrongArgument
 
@@ -65,29 +65,48 @@ class PassBackend:
 
 
 def applied(
-    graph: GraphModule, inputs: Sequence[Any], source: DeployedPasses, record: AppliedGraph, call: bool = True
+    graph: GraphModule, inputs: Sequence[Any], source: DeployedPasses, record: AppliedGraph
 ) -> tuple[GraphModule, bool]:
     """Apply passes to a graph until none of them fails. Return the result, and True if it changes no input.
 
-    With ``call`` the result is called once, on copies of ``inputs``. A pass that raises PassError is left out, with a
-    warning.
+    The result is called once, on copies of ``inputs``. A pass that raises PassError is left out, with a warning. If a
+    plan does not fit the graph's values, or kernels change an input that the graph does not change, the graph itself
+    is returned, with a warning.
     """
     passes = list(source.passes)
     while True:
         try:
             result = apply_passes(graph, passes, list(inputs), source)
-            copies = [value.clone() if isinstance(value, torch.Tensor) else value for value in inputs]
+            copies = [copied(value) for value in inputs]
             versions = [getattr(value, "_version", 0) for value in copies]
-            if result.matches and call:
+            if result.matches:
                 with torch.no_grad():
                     result.module.forward(*copies)
         except PassError as error:
             _warn(record, f"{error}; it is left out of a graph")
-            passes = [item for item in passes if item.name != error.name]
+            passes.remove(next(item for item in passes if item.name == error.name))
             continue
-        record.operators, record.covered = result.operators, result.covered
-        record.matches = {report.name: report.matches for report in result.reports if report.matches}
-        return result.module, versions == [getattr(value, "_version", 0) for value in copies]
+        except WrongArgument as error:  # of values within the graph, such as two views of one tensor
+            _warn(record, f"a graph runs in eager: {error}")
+            return graph, True
+        record.operators = result.operators
+        written = [getattr(copy, "_version", 0) > version for copy, version in zip(copies, versions, strict=True)]
+        matches = {report.name: report.matches for report in result.reports if report.matches}
+        unwritten = (pair for *pair, changes in zip(inputs, copies, written, strict=True) if not changes)
+        if any(_differ(value, copy) for value, copy in unwritten):
+            _warn(record, f"a graph runs in eager: a kernel of {', '.join(matches)} changes an input of the graph")
+            return graph, True
+        record.covered, record.matches = result.covered, matches
+        return result.module, not any(written)
+
+
+def _differ(value: Any, copy: Any) -> bool:
+    """Return True if a tensor's memory has other bytes than that of its copy."""
+    if not isinstance(value, torch.Tensor):
+        return False
+    empty = torch.empty(0, dtype=torch.uint8, device=value.device)
+    memory, other = (empty.new_empty(0).set_(tensor.untyped_storage()) for tensor in (value, copy))
+    return not torch.equal(memory, other)
 
 
 def _function(module: GraphModule) -> GraphFunction:
@@ -135,15 +154,20 @@ class InductorPass:
         if any(not isinstance(value, torch.Tensor) or not with_numbers(value) for value in inputs):
             _warn(record, "a graph with dynamic sizes is left to TorchInductor")
             return
-        real = [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device=v.device).zero_() for v in inputs]
         owner = GraphModule(graph.owning_module or {}, graph)
-        module, _clean = applied(owner, real, self._source, record, call=False)
+        module, _clean = applied(owner, [_sample(value) for value in inputs], self._source, record)
         if record.matches:
             _replace(graph, opaque(module).graph)
 
     def report(self) -> DeploymentReport:
         """Return what was matched, and what was left, in all graphs so far."""
         return self._report
+
+
+def _sample(value: torch.Tensor) -> torch.Tensor:
+    """Return a tensor with data in the form of one without: random numbers, or zeros for integers and bools."""
+    sample = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device).zero_()
+    return sample.uniform_(-1, 1) if sample.is_floating_point() else sample
 
 
 def _replace(graph: Graph, other: Graph) -> None:

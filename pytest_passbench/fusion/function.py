@@ -79,10 +79,10 @@ def _pointers(buffers: Sequence[Buffer]) -> dict[Buffer, str]:
     """Return the names of pointers: those of the graph's values where there are some, each once."""
     result: dict[Buffer, str] = {}
     for b in buffers:
-        taken = {*result.values(), *RESERVED}
+        reserved = {*result.values(), *RESERVED}
         plain = f"{'in' if b.argument is not None else 'out'}_{b.number}"
         name = f"{b.name}_out" if b.name and b.argument is None else b.name
-        result[b] = name if name and name not in taken else plain
+        result[b] = name if name and name not in reserved else plain
     return result
 
 

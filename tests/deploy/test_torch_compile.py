@@ -172,15 +172,44 @@ def test_threads_share_a_compiled_model(tmp_path, x):
 
 
 @torch.no_grad()
-def test_inputs_that_share_memory_with_written_ones_run_in_eager(tmp_path):
-    body = "    lib.add_relu(x, y, x, x.numel())\n    return x\n"
-    backend = pytest_passbench.backend(candidate(tmp_path / "c", body))
+@pytest.mark.parametrize("place", [lambda x: x.flatten()[1:9], lambda x: x[:, ::2]])
+def test_inputs_in_the_middle_of_memory_and_with_gaps_are_as_eager(tmp_path, place):
+    backend = pytest_passbench.backend(candidate(tmp_path / "c"))
+    compiled = torch.compile(lambda x, y: torch.relu(x + y) * 2, backend=backend)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PassWarning)
-        compiled = torch.compile(lambda x, y: torch.relu(x + y), backend=backend)
-        x = torch.randn(8)
-        expected = torch.relu(x + x)
-        torch.testing.assert_close(compiled(x, x), expected)
+        warnings.simplefilter("ignore", PassWarning)  # the kernel takes no gaps, so its pass is left out of one
+        for x in (torch.randn(4, 9), torch.randn(4, 9)):
+            torch.testing.assert_close(compiled(place(x), place(x) + 1), torch.relu(place(x) * 2 + 1) * 2)
+
+
+WRITES_IN_PLACE = "    lib.add_relu(x, y, x, x.numel())\n    return x\n"
+
+
+@torch.no_grad()
+def test_a_kernel_that_changes_an_input_of_the_graph_is_named_and_changes_none(tmp_path, x):
+    backend, y = pytest_passbench.backend(candidate(tmp_path / "c", WRITES_IN_PLACE)), torch.randn(4, 8)
+    before = x.clone()
+    with pytest.warns(PassWarning, match="a kernel of add_relu changes an input of the graph"):
+        outputs = torch.compile(lambda x, y: torch.relu(x + y), backend=backend)(x, y)
+    torch.testing.assert_close(outputs, torch.relu(before + y))
+    torch.testing.assert_close(x, before)
+
+
+@torch.no_grad()
+def test_a_kernel_that_writes_to_a_view_of_what_it_reads_runs_in_eager(tmp_path):
+    backend, x = pytest_passbench.backend(candidate(tmp_path / "c", WRITES_IN_PLACE)), torch.randn(12)
+    compiled = torch.compile(lambda x: torch.relu((x * 2)[:8] + (x * 2)[4:]), backend=backend)
+    shared = torch.compile(lambda x: views(x * 2), backend=backend)
+    torch.testing.assert_close(compiled(x), torch.relu(x[:8] * 2 + x[4:] * 2))
+    with pytest.warns(
+        PassWarning, match="a graph runs in eager: argument a0, which the plan writes to, shares memory"
+    ):
+        outputs = shared(x)
+    torch.testing.assert_close(outputs, views(x * 2))
+
+
+def views(x):
+    return torch.relu(x[:8] + x[4:])
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # torch's own use of it
